@@ -1,0 +1,53 @@
+"""The one family of exceptions, each with the exit code that the CLI returns for it.
+
+A message names the rule, the values and the way out, in one line::
+
+    threadblock.m=96 is not a multiple of warp.m=64; use 64 or 128
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GenError(Exception):
+    """Base of every error that `gen` raises on purpose."""
+
+    exit_code = 2
+
+
+class UsageError(GenError):
+    """What was asked for does not exist or makes no sense (exit code 2)."""
+
+
+class SpecError(GenError):
+    """A kernel specification or a problem breaks a rule (exit code 2)."""
+
+
+class CheckError(GenError):
+    """A check ran and failed: a mismatch, a finding, source that does not compile (exit code 1)."""
+
+    exit_code = 1
+
+
+class CompileError(CheckError):
+    """The compiler refused a source; `log` holds its messages (exit code 1)."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+
+class MissingError(GenError):
+    """The environment lacks something; the message says what and how to get it (exit code 3)."""
+
+    exit_code = 3
+
+
+def unknown(kind: str, value: str, choices: Iterable[str]) -> UsageError:
+    """The error for a name that is not among `choices`, with the nearest one if any is near."""
+    names = list(choices)
+    near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(names)}"
+    return UsageError(f"unknown {kind} '{value}'; {hint}")

@@ -1,0 +1,107 @@
+// gemm_naive_f32_rrr_tb16x16x1_t256_s1_sm80: D = alpha * A * B + beta * C
+//
+// The definition, written down: one thread computes one element of D, reading its row of A and its
+// column of B from global memory. Every element of A is read N times and every one of B M times;
+// caches are all that helps. Threads that are neighbours along x share a row of A and read
+// neighbouring columns of B.
+//
+//   A  M x K, row-major, float
+//   B  K x N, row-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; may be C, must not overlap A or B
+//
+// Any M, N, K >= 0. Sums, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 7.5 or newer and C++17.
+//
+// Made by gemmgen 0.1.0:  gen emit --variant naive --dtype f32 --layout rrr --arch sm_80 --threads 256
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_naive_f32_rrr_tb16x16x1_t256_s1_sm80.cu
+//           NVRTC takes the file as it is, too.
+// gen-spec: {"variant": "naive", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "threads": 256}
+// SPDX-License-Identifier: 0BSD
+
+// The namespace keeps apart the constants of several emitted files in one program.
+namespace gemm_naive_f32_rrr_tb16x16x1_t256_s1_sm80_ns {
+
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using accumulator_t = float;
+using output_t = float;
+
+constexpr int kThreadsX = 16;  // columns of D per block
+constexpr int kThreadsY = 16;  // rows of D per block
+constexpr int kThreads = kThreadsX * kThreadsY;
+
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return row * lda + k;
+}
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return k * ldb + col;
+}
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
+}
+
+// alpha * sum + beta * C[i]. As in BLAS, C is not read when beta is 0: it may hold NaN or be null.
+__device__ inline output_t epilogue(
+    accumulator_t sum, accumulator_t alpha, accumulator_t beta, const output_t* C, index_t i) {
+  accumulator_t result = alpha * sum;
+  if (beta != accumulator_t(0)) result += beta * static_cast<accumulator_t>(C[i]);
+  return static_cast<output_t>(result);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_naive_f32_rrr_tb16x16x1_t256_s1_sm80(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, accumulator_t alpha, const input_t* __restrict__ A,
+        index_t lda, const input_t* __restrict__ B, index_t ldb, accumulator_t beta,
+        const output_t* C, index_t ldc, output_t* D, index_t ldd) {
+  const index_t col = index_t(blockIdx.x) * kThreadsX + threadIdx.x;
+  if (col >= N) return;
+
+  // A grid has at most 65,535 blocks along y: where D has more rows, blocks stride over the rest.
+  const index_t first_row = index_t(blockIdx.y) * kThreadsY + threadIdx.y;
+  for (index_t row = first_row; row < M; row += index_t(gridDim.y) * kThreadsY) {
+    accumulator_t sum = 0;
+    for (index_t k = 0; k < K; ++k) {
+      const accumulator_t a = static_cast<accumulator_t>(A[a_at(row, k, lda)]);
+      const accumulator_t b = static_cast<accumulator_t>(B[b_at(k, col, ldb)]);
+      sum += a * b;
+    }
+    D[c_at(row, col, ldd)] = epilogue(sum, alpha, beta, C, c_at(row, col, ldc));
+  }
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+
+// Checks the arguments and launches the kernel on a stream; never prints, exits or allocates.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short.
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+gemm_naive_f32_rrr_tb16x16x1_t256_s1_sm80_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, accumulator_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, accumulator_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, cudaStream_t stream) {
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  const bool good_a = K == 0 || (A != nullptr && lda >= K);
+  const bool good_b = K == 0 || (B != nullptr && ldb >= N);
+  const bool good_c = beta == accumulator_t(0) || (C != nullptr && ldc >= N);
+  const bool good_d = D != nullptr && ldd >= N;
+  if (!(good_a && good_b && good_c && good_d)) return cudaErrorInvalidValue;
+
+  const index_t blocks_x = (N + kThreadsX - 1) / kThreadsX;
+  if (blocks_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
+  const index_t blocks_y = (M + kThreadsY - 1) / kThreadsY;
+  const dim3 grid(blocks_x, blocks_y < 65535 ? blocks_y : 65535);
+  const dim3 block(kThreadsX, kThreadsY);
+  const auto kernel = gemm_naive_f32_rrr_tb16x16x1_t256_s1_sm80;
+  const size_t shared_bytes = 0;
+  kernel<<<grid, block, shared_bytes, stream>>>(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+  return cudaGetLastError();
+}
+
+#endif  // __CUDACC_RTC__
+
+}  // namespace gemm_naive_f32_rrr_tb16x16x1_t256_s1_sm80_ns
