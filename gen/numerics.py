@@ -1,0 +1,128 @@
+"""Element types as numpy sees them: storage, exact values, rounding, matrices in memory.
+
+numpy has no bfloat16: bf16 arrays are uint16 bit patterns, and go through `to_float64` and
+`from_float64`. Every other type's storage is its numpy type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_STORAGE = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "i32": np.int32,
+    "f16": np.float16,
+    "bf16": np.uint16,
+    "i8": np.int8,
+}
+
+# Bits of the significand, with the hidden one; exponent of the smallest subnormal number.
+_PRECISION = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+_TINIEST = {"f16": -24, "bf16": -133, "f32": -149, "f64": -1074}
+_LARGEST_EXPONENT = {"f16": 15, "bf16": 127, "f32": 127}
+
+
+def storage_dtype(name: str) -> np.dtype[Any]:
+    """The numpy type that holds elements of the type `name`."""
+    return np.dtype(_STORAGE[name])
+
+
+def is_float(name: str) -> bool:
+    """Whether `name` is a floating-point type."""
+    return name in _PRECISION
+
+
+def unit_roundoff(name: str) -> float:
+    """u: the largest relative error of rounding to nearest, 2^-24 for f32. 0 for integers."""
+    return 2.0 ** -_PRECISION[name] if is_float(name) else 0.0
+
+
+def smallest_subnormal(name: str) -> float:
+    """The least positive number of a floating-point type."""
+    return 2.0 ** _TINIEST[name]
+
+
+def overflow_threshold(name: str) -> float:
+    """The least magnitude that rounds to infinity: half a unit beyond the largest number.
+
+    For f64 it is the largest number, since float64 has no other.
+    """
+    if name == "f64":
+        return float(np.finfo(np.float64).max)
+    return float((2 - unit_roundoff(name)) * 2.0 ** _LARGEST_EXPONENT[name])
+
+
+def to_float64(array: np.ndarray, name: str) -> np.ndarray:
+    """The exact values of storage of type `name`, in the same shape."""
+    if name == "bf16":
+        bits = np.asarray(array, np.uint16).astype(np.uint32) << np.uint32(16)
+        array = bits.view(np.float32)
+    with np.errstate(invalid="ignore"):  # signaling NaN
+        return np.asarray(array).astype(np.float64)
+
+
+def from_float64(array: np.ndarray, name: str) -> np.ndarray:
+    """Values rounded once, to nearest, ties to even, into a floating-point type's storage.
+
+    What is too large becomes infinite, as in the hardware's conversions. Takes longdouble for f64.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if name == "bf16":
+            return _to_bf16(np.asarray(array, np.float64))
+        return np.asarray(array).astype(_STORAGE[name])
+
+
+def _to_bf16(x: np.ndarray) -> np.ndarray:
+    # float64 -> float32 -> bf16 to nearest would round twice. Rounding to odd in between keeps, in
+    # the last bit, that something was cut off, so that the second rounding is the only one.
+    near = x.astype(np.float32)
+    bits = near.view(np.uint32)
+    back = near.astype(np.float64)
+    away = np.abs(back) > np.abs(x)
+    odd = np.where(away, bits - np.uint32(1), bits) | (back != x).astype(np.uint32)
+    half_even = np.uint32(0x7FFF) + ((odd >> np.uint32(16)) & np.uint32(1))
+    rounded = ((odd + half_even) >> np.uint32(16)).astype(np.uint16)
+    quiet_nan = (bits >> np.uint32(16)).astype(np.uint16) | np.uint16(0x7FC0)
+    return np.where(np.isnan(x), quiet_nan, rounded)
+
+
+def poison(name: str) -> Any:
+    """A value that spoils every result it gets into: NaN, or a large integer."""
+    if name == "bf16":
+        return np.uint16(0x7FFF)
+    dtype = storage_dtype(name)
+    return dtype.type(np.nan if is_float(name) else np.iinfo(dtype).min + 1)
+
+
+def pack(matrix: np.ndarray, row_major: bool, ld: int, name: str) -> np.ndarray:
+    """A matrix (rows x columns, of storage) as BLAS stores it: one dimension, poison in the gaps.
+
+    Element (i, j) is at i * ld + j, or at j * ld + i in column-major order. The array ends with the
+    last element, not with its row's gap. Raises ValueError where ld is shorter than a row.
+    """
+    lines = matrix if row_major else matrix.T
+    count, length = lines.shape
+    if ld < length:
+        raise ValueError(f"leading dimension {ld} is shorter than {length}")
+    if matrix.size == 0:
+        return np.empty(0, matrix.dtype)
+    storage = np.full(count * ld, poison(name), matrix.dtype)
+    storage.reshape(count, ld)[:, :length] = lines
+    return storage[: (count - 1) * ld + length]
+
+
+def unpack(storage: np.ndarray, rows: int, columns: int, row_major: bool, ld: int) -> np.ndarray:
+    """The matrix (rows x columns) in BLAS storage: the opposite of `pack`, without a copy."""
+    if rows == 0 or columns == 0:
+        return np.empty((rows, columns), storage.dtype)
+    count, length = (rows, columns) if row_major else (columns, rows)
+    if storage.size < (count - 1) * ld + length:
+        raise ValueError(f"{storage.size} elements hold no {count} lines of {length}, {ld} apart")
+    size = storage.itemsize
+    lines = np.lib.stride_tricks.as_strided(
+        storage, (count, length), (ld * size, size), writeable=False
+    )
+    return lines if row_major else lines.T
