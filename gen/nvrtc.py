@@ -113,6 +113,10 @@ def resources(text: str, name: str = "kernel.cu", arch: str = "sm_80") -> dict[s
     return compile_cuda(text, name=name, arch=arch, format="cubin").resources
 
 
+# Messages about the command line, not about the source, which may contain the same words.
+_BAD_ARCH = re.compile(r"(nvrtc: error|Command-line error): .*(--gpu-architecture|--nv_arch)")
+
+
 @memoize
 def nvrtc_version() -> tuple[int, int]:
     """NVRTC's version, such as (13, 0). Raises MissingError."""
@@ -218,7 +222,7 @@ def _compile(
         # ptxas leaves NUL bytes between the messages of its stages.
         log_text = log.decode(errors="replace").replace("\0", "").strip()
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            if "--nv_arch" in log_text or "--gpu-architecture" in log_text:
+            if _BAD_ARCH.match(log_text):
                 raise _unknown_arch(arch)
             if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
                 raise UsageError(f"NVRTC refuses an option: {log_text}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -240,8 +240,9 @@ def _resolve(variant: Variant, given: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-def _check_shared(variant: Variant, geometry: Geometry, arch: str) -> None:
+def _check_shared(variant: Variant, geometry: Geometry, arch: str, given: Collection[str]) -> None:
     static, dynamic = geometry.static_shared, geometry.dynamic_shared
+    blame = given or [t.name for t in variant.tunables]  # the defaults alone fit
     most = SHARED_KIB[compute_capability(arch)] * 1024
     for bytes_, limit, what in (
         (static, MAX_STATIC_SHARED, "a kernel may declare"),
@@ -250,7 +251,7 @@ def _check_shared(variant: Variant, geometry: Geometry, arch: str) -> None:
         if bytes_ > limit:
             raise SpecError(
                 f"{variant.name} wants {bytes_} bytes of shared memory, more than the {limit} "
-                f"that {what}; use a smaller {' or '.join(t.name for t in variant.tunables)}"
+                f"that {what}; use a smaller {' or '.join(blame)}"
             )
 
 
@@ -273,9 +274,10 @@ def make_spec(
         raise SpecError(f"{variant} has no dtype {dtype}; use {', '.join(row.dtypes)}")
     if compute_capability(arch) < row.min_arch:
         raise SpecError(f"{variant} needs sm_{row.min_arch} or newer, not {arch}")
-    values = _resolve(row, {k: v for k, v in tunables.items() if v is not None})
+    given = {k: v for k, v in tunables.items() if v is not None}
+    values = _resolve(row, given)
     geometry = row.geometry(values, types)
-    _check_shared(row, geometry, arch)
+    _check_shared(row, geometry, arch, given)
     return KernelSpec(
         variant, types, layouts, arch, values, geometry.threadblock, geometry.threads, symbol=name
     )

@@ -121,7 +121,8 @@ def read_source(path: Path) -> Source:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {reason}") from None
     match = _SPEC_LINE.search(text)
     spec = spec_from_json(match[1]) if match else None
     return Source(spec.name if spec else path.stem, text, spec)

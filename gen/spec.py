@@ -109,9 +109,9 @@ SHARED_KIB = {
 def compute_capability(arch: str) -> int:
     """`sm_90a` -> 90. Raises UsageError for what is no architecture that CUDA 13 compiles for."""
     match = re.fullmatch(r"sm_(\d+)([af]?)", arch)
-    known = [f"sm_{cc}" for cc in SHARED_KIB]
     if not match or int(match[1]) not in SHARED_KIB or (match[2] and int(match[1]) < 90):
-        raise unknown("architecture", arch, known)
+        known = ", ".join(f"sm_{cc}" for cc in SHARED_KIB)
+        raise UsageError(f"unknown architecture '{arch}'; use one of {known}")
     return int(match[1])
 
 

@@ -1,6 +1,15 @@
 """Options and fixtures that all tests share."""
 
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
 import pytest
+
+from gen.cli import main
+from gen.runner import why_no_gpu
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -9,7 +18,46 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Not the user's cache, but one that parallel workers share and that is kept between runs:
+    # CUTLASS takes seconds to compile.
+    os.environ.setdefault("GEN_CACHE_DIR", str(config.rootpath / ".pytest_cache" / "gen"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("nvcc") and not shutil.which("nvcc"):
+        pytest.skip("nvcc is not on the PATH")
+    if item.get_closest_marker("gpu") and (reason := why_no_gpu()):
+        pytest.skip(f"no GPU: {reason}")
+
+
 @pytest.fixture
 def update_goldens(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written instead of only compared."""
     return bool(request.config.getoption("--update-goldens"))
+
+
+class Output(NamedTuple):
+    """What a run of `gen` left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Gen = Callable[..., Output]
+
+
+@pytest.fixture
+def gen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gen:
+    """Runs `gen` with some arguments, in this process, in an empty current directory."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*args: str) -> Output:
+        capsys.readouterr()
+        code = main(args)
+        return Output(code, *capsys.readouterr())
+
+    return run

@@ -1,0 +1,41 @@
+# `make run` and `make test` need python3 (3.10 or newer) and make; all else goes into .venv.
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint clean
+
+run: $(VENV)/.run  ## emit all kernels into build/out and verify them
+	$(BIN)/gen emit --variant all
+	$(BIN)/gen verify
+
+test: export PATH := $(CURDIR)/$(BIN):$(PATH)
+test: lint  ## the whole test suite
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build/out dist
+
+# The stamps: set-up runs again only where pyproject.toml has changed.
+$(VENV)/.run: pyproject.toml
+	$(call install,.)
+	touch $@
+
+$(VENV)/.test: pyproject.toml
+	$(call install,.[dev])
+	touch $(VENV)/.run $@
+
+define install
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	{ echo "error: $(PYTHON) is older than 3.10; give a newer one: make PYTHON=python3.12" >&2; exit 3; }
+@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
+	{ echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }
+$(BIN)/python -m pip install --quiet --editable '$(1)'
+endef

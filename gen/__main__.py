@@ -1,0 +1,7 @@
+"""`python -m gen` is `gen`."""
+
+import sys
+
+from gen.cli import main
+
+sys.exit(main())

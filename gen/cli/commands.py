@@ -1,0 +1,229 @@
+"""The commands of `gen`. Each one reads its options, calls what does the work, prints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gen import __version__
+from gen.cli import output
+from gen.cli.options import ALL, ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
+from gen.errors import UsageError, unknown
+from gen.registry import VARIANTS
+from gen.render import Source, read_source, render
+from gen.spec import GemmShape, KernelSpec, parse_shape
+
+FORMATS = ("ptx", "cubin")
+
+EPILOG = """\b
+Exit codes:
+  0  right
+  1  the check failed: a mismatch, a finding, source that does not compile
+  2  bad usage or a bad specification
+  3  the environment lacks something; the message says what and how to get it
+"""
+
+app = typer.Typer(
+    help="Readable CUDA GEMM kernels: emit them, compile them, prove them with or without a GPU.",
+    epilog=EPILOG,
+    add_completion=False,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -")
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs one command and returns its exit code. Raises GenError for what went wrong."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("gen", list(args)) as context:
+            command.invoke(context)
+    except typer.Exit as exit_:
+        return exit_.exit_code
+    except typer.TyperException as error:
+        message = error.format_message().rstrip(".")
+        raise UsageError(f"{message[:1].lower()}{message[1:]}; see gen --help") from None
+    return 0
+
+
+@app.callback()
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"gen {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command("list")
+def list_(json: Annotated[bool, JSON] = False) -> None:
+    """List the kernels."""
+    from gen.cli import show
+
+    rows = list(VARIANTS.values())
+    if json:
+        show.as_json([show.variant_fields(row) for row in rows])
+    else:
+        show.variants(rows)
+
+
+@app.command()
+@tunable_options
+def emit(
+    variant: Annotated[list[str] | None, VARIANT] = None,
+    dtype: Annotated[str, DTYPE] = "f32",
+    layout: Annotated[str, LAYOUT] = "rrr",
+    arch: Annotated[str, ARCH] = "sm_80",
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="SYMBOL", help="C symbol of the kernel.")
+    ] = None,
+    output_: Annotated[str, OUTPUT] = output.DEFAULT_FOLDER,
+    **tunables: int | None,
+) -> None:
+    """Write kernels as CUDA source; print the paths."""
+    specs = select(variant or [], [dtype], [layout], arch, tunables, name)
+    sources = [render(spec) for spec in specs]
+    files = [(source.filename, source.text.encode()) for source in sources]
+    for path in output.write_all(files, output_):
+        print(path)
+
+
+@app.command("compile")
+@tunable_options
+def compile_(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE.cu]", help="A file to compile as it is.")
+    ] = None,
+    variant: Annotated[list[str] | None, VARIANT] = None,
+    dtype: Annotated[str | None, DTYPE] = None,
+    layout: Annotated[str | None, LAYOUT] = None,
+    arch: Annotated[str | None, ARCH] = None,
+    format_: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="What -o gets: ptx or cubin.")
+    ] = "ptx",
+    output_: Annotated[str | None, OUTPUT] = None,
+    json: Annotated[bool, JSON] = False,
+    **tunables: int | None,
+) -> None:
+    """Compile kernels with NVRTC; report their resources."""
+    if format_ not in FORMATS:
+        raise unknown("format", format_, FORMATS)
+    if file is None:
+        specs = select(
+            variant or [], [dtype or "f32"], [layout or "rrr"], arch or "sm_80", tunables
+        )
+        sources = [render(spec) for spec in specs]
+    elif variant or dtype or layout or any(value is not None for value in tunables.values()):
+        raise UsageError(f"{file} is compiled as it is; leave out what chooses a kernel")
+    else:
+        sources = [read_source(file)]
+    _compile(sources, arch, format_, output_, json)
+
+
+def _compile(
+    sources: Sequence[Source], arch: str | None, format: str, target: str | None, json: bool
+) -> None:
+    from gen.cli import show
+    from gen.nvrtc import compile_cuda
+
+    compiled, files = [], []
+    with show.progress("compiling", len(sources)) as step:
+        for source in sources:
+            chosen = arch or (source.spec.arch if source.spec else "sm_80")
+            # Registers are allocated in a cubin; PTX has none.
+            cubin = compile_cuda(source.text, name=source.filename, arch=chosen, format="cubin")
+            compiled.append((source, cubin))
+            if target is not None:
+                code = cubin
+                if format != "cubin":
+                    code = compile_cuda(
+                        source.text, name=source.filename, arch=chosen, format=format
+                    )
+                files.append((f"{source.name}.{format}", code.code))
+            step()
+    paths = output.write_all(files, target) if target is not None else []
+    if target != output.STDOUT:
+        show.resources(compiled, paths, json)
+
+
+@app.command()
+@tunable_options
+def verify(
+    variant: Annotated[list[str] | None, VARIANT] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option("--dtype", metavar="TYPE", help="Default: every one.")
+    ] = None,
+    layout: Annotated[list[str] | None, LAYOUT] = None,
+    arch: Annotated[str, ARCH] = "sm_80",
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape", metavar="MxNxK", help="Default: every edge of the tile; repeatable."
+        ),
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="auto, gpu, or cpu (the emulator).")
+    ] = "auto",
+    each: Annotated[bool, typer.Option("--each", help="A row for each shape.")] = False,
+    json: Annotated[bool, JSON] = False,
+    **tunables: int | None,
+) -> None:
+    """Run kernels and prove their results against CUTLASS."""
+    specs = select(variant or [ALL], dtype or [], layout or ["rrr"], arch, tunables)
+    shapes = [parse_shape(text) for text in shape] if shape else None
+    if not _verify(specs, shapes, device, each or bool(shape), json):
+        raise typer.Exit(1)
+
+
+def _verify(
+    specs: Sequence[KernelSpec],
+    shapes: Sequence[GemmShape] | None,
+    device: str,
+    each: bool,
+    json: bool,
+) -> bool:
+    from gen.cli import show
+    from gen.runner import choose_runner, why_no_gpu
+    from gen.verify import default_shapes
+    from gen.verify import verify as verify_kernel
+
+    runner = choose_runner(device)
+    reason = why_no_gpu() if device == "auto" else None
+    print(f"device: {runner.name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
+    found = []
+    with show.progress("verifying", sum(len(shapes or default_shapes(s)) for s in specs)) as step:
+        for spec in specs:
+            results = []
+            for result in verify_kernel(spec, runner, shapes):
+                results.append(result)
+                step()
+            found.append(results)
+    if json:
+        show.results_as_json(found, runner.name)
+    else:
+        show.results(found, runner.name, each)
+    return all(result.ok for results in found for result in results)
+
+
+@app.command()
+def doctor(json: Annotated[bool, JSON] = False) -> None:
+    """Say what this machine has, lacks, and how to get it."""
+    from gen.cli import show
+    from gen.doctor import examine
+
+    checks = examine()
+    show.checks(checks, json)
+    if any(check.status == "MISSING" for check in checks):
+        raise typer.Exit(3)

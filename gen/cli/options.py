@@ -1,0 +1,127 @@
+"""The options that several commands share, and the specifications that they select."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from gen.errors import SpecError, UsageError
+from gen.registry import VARIANTS, Tunable, Variant, get_variant, make_spec
+from gen.spec import ALL_LAYOUTS, DTYPES, KernelSpec, parse_dtype, parse_layout
+
+ALL = "all"
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+# Each is used as in `dtype: Annotated[str, DTYPE] = "f32"`.
+VARIANT = typer.Option(
+    "--variant", metavar="NAME", help="A kernel of gen list, or all; repeatable."
+)
+DTYPE = typer.Option("--dtype", metavar="TYPE", help=f"Element type: {', '.join(DTYPES)}.")
+LAYOUT = typer.Option(
+    "--layout", metavar="ABC", help="r (row-major) or c (column-major) for each of A, B, C."
+)
+ARCH = typer.Option("--arch", metavar="SM", help="Architecture, such as sm_80.")
+JSON = typer.Option("--json", help="Print JSON, for scripts.")
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"'{text}' is not an integer") from None
+
+
+def tunable_options(command: Command) -> Command:
+    """Replaces the parameter `**tunables` by one option for each tunable in the registry.
+
+    A kernel with a new tunable thereby gets its option without a change here.
+    """
+    owners: dict[str, list[str]] = {}
+    first: dict[str, Tunable] = {}
+    for variant in VARIANTS.values():
+        for tunable in variant.tunables:
+            owners.setdefault(tunable.name, []).append(variant.name)
+            first.setdefault(tunable.name, tunable)
+
+    def option(name: str) -> inspect.Parameter:
+        everywhere = len(owners[name]) == len(VARIANTS)
+        where = "every kernel" if everywhere else ", ".join(owners[name])
+        text = f"{first[name].help[0].upper()}{first[name].help[1:]} ({where})."
+        info = typer.Option(f"--{name}", metavar="N", help=text, parser=_integer)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(
+            name, keyword, default=None, annotation=Annotated[int | None, info]
+        )
+
+    signature = inspect.signature(command, eval_str=True)
+    written = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    parameters = [*written, *map(option, owners)]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def select(
+    variants: Sequence[str],
+    dtypes: Sequence[str],
+    layouts: Sequence[str],
+    arch: str,
+    tunables: Mapping[str, int | None],
+    name: str | None = None,
+) -> list[KernelSpec]:
+    """Every combination, checked. No dtypes means all that a variant has.
+
+    With several variants, a tunable or a dtype goes to those that have it: to one at least.
+    """
+    rows = _rows(variants)
+    given = {key: value for key, value in tunables.items() if value is not None}
+    layouts = ALL_LAYOUTS if ALL in layouts else layouts
+    dtypes = () if ALL in dtypes else dtypes
+    for dtype in dtypes:
+        parse_dtype(dtype)
+    for layout in layouts:
+        parse_layout(layout)
+    if len(rows) > 1:
+        _require_owner(rows, given)
+    specs = [
+        make_spec(
+            row.name, dtype=dtype, layout=layout, arch=arch, name=name, **_own(rows, row, given)
+        )
+        for row in rows
+        for dtype in dtypes or row.dtypes
+        if len(rows) == 1 or dtype in row.dtypes
+        for layout in layouts
+    ]
+    if not specs:
+        raise SpecError(f"none of these kernels has the dtype {' or '.join(dtypes)}")
+    if name and len(specs) > 1:
+        raise UsageError(f"--name {name} cannot be the name of {len(specs)} kernels; choose one")
+    return specs
+
+
+def _rows(names: Sequence[str]) -> list[Variant]:
+    if not names:
+        raise UsageError(f"no kernel is named; use --variant with {', '.join(VARIANTS)} or {ALL}")
+    chosen = [row for name in names for row in _named(name)]
+    return list(dict.fromkeys(chosen))
+
+
+def _named(name: str) -> list[Variant]:
+    return list(VARIANTS.values()) if name == ALL else [get_variant(name)]
+
+
+def _require_owner(rows: Sequence[Variant], given: Mapping[str, int]) -> None:
+    owned = {tunable.name for row in rows for tunable in row.tunables}
+    for key in given:
+        if key not in owned:
+            known = ", ".join(sorted(owned))
+            raise SpecError(f"none of these kernels has the tunable '{key}'; they have {known}")
+
+
+def _own(rows: Sequence[Variant], row: Variant, given: Mapping[str, int]) -> dict[str, Any]:
+    # A variant chosen alone gets all that was given, and refuses what it does not have.
+    names = given if len(rows) == 1 else {tunable.name for tunable in row.tunables}
+    return {key: value for key, value in given.items() if key in names}

@@ -1,0 +1,172 @@
+"""What `gen doctor` finds: what `gen` uses, what of it is here, and how to get the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from gen.errors import GenError
+
+# pyproject.toml's dependencies; a test compares the two.
+REQUIREMENTS = (
+    "cuda-python>=13,<14",
+    "cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*",
+    "nvidia-cutlass==4.2.*",
+    "jinja2>=3.1",
+    "numpy>=1.26",
+    "typer>=0.28",
+    "rich>=13.8",
+)
+PYTHON = (3, 10)
+
+# Modules that are not called as the package that they come in.
+_PACKAGES = {"cuda": "cuda-python", "cutlass_library": "nvidia-cutlass"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report; `status` is ok, note (`gen` can do without) or MISSING."""
+
+    name: str
+    status: str
+    found: str
+    fix: str = ""
+
+
+def requirement_for(module: str) -> str:
+    """What to give to `pip install` for a top-level module that could not be imported."""
+    package = _PACKAGES.get(module, module)
+    return next((r for r in REQUIREMENTS if _distribution(r) == package), package)
+
+
+def _distribution(requirement: str) -> str:
+    return re.split(r"[\[<>=]", requirement, maxsplit=1)[0]
+
+
+def satisfies(version: str, requirement: str) -> bool:
+    """Whether a version is in a requirement's range, made of `>=`, `<` and `==x.y.*`."""
+    have = _numbers(version)
+    for operator, bound in re.findall(r"(>=|<|==)([\d.]+)", requirement):
+        want = _numbers(bound)
+        good = {">=": have >= want, "<": have < want, "==": have[: len(want)] == want}
+        if not good[operator]:
+            return False
+    return True
+
+
+def _numbers(version: str) -> list[int]:
+    match = re.match(r"\d+(\.\d+)*", version)
+    return [int(part) for part in match[0].split(".")] if match else []
+
+
+def examine() -> list[Check]:
+    """All checks, in the order in which one depends on another."""
+    checks = [_python(), *map(_package, REQUIREMENTS)]
+    for name, find in (
+        ("NVRTC", _nvrtc),
+        ("CUDA headers", _cuda_headers),
+        ("CUTLASS headers", _cutlass),
+    ):
+        checks.append(_required(name, find))
+    return [*checks, _cache(), _gpu(), *map(_tool, ("nvcc", "clang-format"))]
+
+
+def _python() -> Check:
+    wanted = ".".join(map(str, PYTHON))
+    found = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info >= PYTHON:
+        return Check("Python", "ok", found)
+    return Check("Python", "MISSING", found, f"install Python {wanted} or newer")
+
+
+def _package(requirement: str) -> Check:
+    name = _distribution(requirement)
+    fix = f"pip install '{requirement}'"
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Check(name, "MISSING", "not installed", fix)
+    if satisfies(version, requirement):
+        return Check(name, "ok", version)
+    return Check(name, "MISSING", f"{version}, not {requirement}", fix)
+
+
+def _required(name: str, find: Callable[[], str]) -> Check:
+    try:
+        return Check(name, "ok", find())
+    except GenError as error:  # "what is missing; how to get it"
+        problem, _, fix = str(error).partition("; ")
+    except ImportError as error:
+        module = (error.name or "").partition(".")[0]
+        problem, fix = str(error), f"pip install '{requirement_for(module)}'"
+    return Check(name, "MISSING", problem, fix)
+
+
+def _nvrtc() -> str:
+    from gen.nvrtc import nvrtc_version, supported_archs
+
+    version = ".".join(map(str, nvrtc_version()))
+    return f"{version}, compiles for {' '.join(supported_archs())}"
+
+
+def _cuda_headers() -> str:
+    from gen.nvrtc import include_paths
+
+    return os.pathsep.join(include_paths())
+
+
+def _cutlass() -> str:
+    from gen.nvrtc import cutlass_include
+
+    folder = Path(cutlass_include())
+    header = folder / "cutlass" / "version.h"
+    text = header.read_text(errors="replace") if header.is_file() else ""
+    numbers = re.findall(r"^#define CUTLASS_(?:MAJOR|MINOR|PATCH)\s+(\d+)", text, re.MULTILINE)
+    origin = " (CUTLASS_PATH)" if os.environ.get("CUTLASS_PATH") else ""
+    return f"{'.'.join(numbers) or 'unknown version'} at {folder}{origin}"
+
+
+def _cache() -> Check:
+    from gen.cache import cache_dir
+
+    fix = "set GEN_CACHE_DIR to a folder that can be written; until then nothing is cached"
+    try:
+        folder = cache_dir()
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    except RuntimeError as error:
+        return Check("cache", "note", str(error), fix)
+    except OSError as error:
+        return Check("cache", "note", f"{folder} cannot be used: {error.strerror}", fix)
+    return Check("cache", "ok", f"{folder}, {len(sizes)} files, {sum(sizes) / 2**20:.1f} MiB")
+
+
+def _gpu() -> Check:
+    from gen.runner import why_no_gpu
+
+    reason = why_no_gpu()
+    if reason:
+        return Check("GPU", "note", f"none: {reason}; kernels run on the emulator")
+    from cuda.bindings import driver
+    from cuda.core import Device
+
+    _, version = driver.cuDriverGetVersion()
+    devices = [Device(i) for i in range(driver.cuDeviceGetCount()[1])]
+    names = ", ".join(f"{d.name} (sm_{''.join(map(str, d.compute_capability))})" for d in devices)
+    return Check("GPU", "ok", f"{names}, driver for CUDA {version // 1000}.{version % 1000 // 10}")
+
+
+def _tool(name: str) -> Check:
+    path = shutil.which(name)
+    uses = {"nvcc": "compiles emitted files in C++ projects", "clang-format": "checks templates"}
+    return Check(name, "ok" if path else "note", path or f"none: {uses[name]}, gen needs none")

@@ -1,0 +1,161 @@
+"""What generated code works on: special registers and memory of one chunk of blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gen.emulator.atomics import update
+from gen.emulator.checks import Coordinates, Findings, access_message, lanes_of
+from gen.emulator.codegen import Program
+from gen.emulator.memory import WINDOWS, GlobalMemory, Site
+from gen.emulator.ops import Value
+from gen.emulator.scratch import ALL_AXES, Scratch
+from gen.emulator.warp import BLOCK_AXES, NOBODY, Bits, Mask, Shape, narrow
+
+
+@dataclass
+class Launch:
+    """What all chunks of a launch share."""
+
+    program: Program
+    grid: Coordinates
+    block: Coordinates
+    memory: GlobalMemory
+    findings: Findings
+    addresses: dict[str, int] = field(default_factory=dict)  # of all variables and parameters
+    shared: list[tuple[str, int, int]] = field(default_factory=list)  # (name, offset, bytes)
+    shared_bytes: int = 0  # per block, with the dynamic ones
+    local_bytes: int = 0  # per thread
+    dynamic_bytes: int = 0
+    budget: int | None = None  # thread-instructions left
+    instructions: int = 0  # thread-instructions executed
+
+
+class Context:
+    """A box of `blocks` (x, y, z) blocks whose first is `origin`, as generated code sees it."""
+
+    def __init__(self, launch: Launch, origin: Coordinates, blocks: Coordinates) -> None:
+        self.launch, self.origin = launch, origin
+        (bx, by, bz), (tx, ty, tz) = blocks, launch.block
+        self.shape: Shape = (bz, tz, by, ty, bx, tx)
+        self.threads = tx * ty * tz
+        self.lanes = bx * by * bz * self.threads
+        self.live: Mask | None = None  # None: no lane has exited
+        self._specials: dict[str, Value] = {}
+        self.memory = launch.memory
+        self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
+        self._local: Scratch | None = None
+
+    # -- what generated code calls -------------------------------------------------------------
+    def special(self, name: str) -> Value:
+        """A special register as int32."""
+        if name not in self._specials:
+            self._specials[name] = self._special(name)
+        return self._specials[name]
+
+    def _special(self, name: str) -> Value:
+        word, _, axis = name.lstrip("%").partition(".")
+        launch = self.launch
+        if word in ("ntid", "nctaid"):
+            return np.int32((launch.block if word == "ntid" else launch.grid)["xyz".index(axis)])
+        if word in ("tid", "ctaid"):
+            at = "xyz".index(axis)
+            place = 5 - 2 * at if word == "tid" else 4 - 2 * at
+            count, first = self.shape[place], 0 if word == "tid" else self.origin[at]
+            if count == 1:
+                return np.int32(first)
+            dims = tuple(count if i == place else 1 for i in range(6))
+            return np.arange(first, first + count, dtype=np.int32).reshape(dims)
+        if word in ("laneid", "warpid"):
+            _, tz, _, ty, _, tx = self.shape
+            linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
+            return linear % np.int32(32) if word == "laneid" else linear // np.int32(32)
+        return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
+
+    def address(self, name: str) -> Value:
+        """The address of a variable or parameter in its own space, as int64."""
+        return np.int64(self.launch.addresses[name])
+
+    def window(self, space: str) -> Value:
+        """Where a space starts among the generic addresses."""
+        return np.int64(WINDOWS[space])
+
+    @property
+    def local(self) -> Scratch:
+        """Every thread's stack, made when it is first used."""
+        if self._local is None:
+            self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
+        return self._local
+
+    def _of(self, space: str) -> Any:
+        """The memory behind a state space."""
+        return {"global": self.memory, "shared": self.shared}.get(space) or self.local
+
+    def load(self, site: Site, address: Value, m: Mask | None) -> Any:
+        """What a load instruction reads: one value, or a list of them for a vector."""
+        if site.space == "generic":
+            values = self._load_generic(site, address, m)
+        else:
+            values = self._of(site.space).load(site, address, m, self.report)
+        return values[0] if site.lanes == 1 else values
+
+    def store(self, site: Site, address: Value, values: Value, m: Mask | None) -> None:
+        """Execute a store instruction; `values` is a tuple for a vector."""
+        spaces = [(self._of(site.space), address, m)] if site.space != "generic" else None
+        for memory, local, lanes in spaces or self._spaces(address, m):
+            memory.store(site, local, values, lanes, self.report)
+
+    def _spaces(self, address: Value, m: Mask | None) -> list[tuple[Any, Value, Mask | None]]:
+        """A generic access by space: the memory, the address in it, the lanes."""
+        found = []
+        window = address >> np.int64(56)
+        for memory, number in ((self.memory, 0), (self.shared, 1), (self.local, 2)):
+            known = window == number if number else (window != 1) & (window != 2)
+            lanes = narrow(m, known)
+            if lanes is not NOBODY:
+                found.append((memory, address - np.int64(number << 56), lanes))
+        return found
+
+    def _load_generic(self, site: Site, address: Value, m: Mask | None) -> list[Value]:
+        result: list[Value] = []
+        for memory, local, lanes in self._spaces(address, m):
+            values = memory.load(site, local, lanes, self.report)
+            mine = True if lanes is m or lanes is None else lanes.bits
+            result = [np.where(mine, v, r) for v, r in zip(values, result or values, strict=True)]
+        return [value[()] for value in result]
+
+    def atomic(
+        self, site: Site, rule: str, address: Value, values: list[Value], m: Mask | None
+    ) -> Value:
+        """Apply `rule` lane by lane, in the order of blocks and threads; the old values."""
+        address = np.broadcast_to(address, self.shape)
+        values = [np.broadcast_to(value, self.shape) for value in values]
+        spaces = [(self._of(site.space), address, m)] if site.space != "generic" else None
+        old = np.zeros(self.shape, site.dtype)
+        for memory, local, lanes in spaces or self._spaces(address, m):
+            for cells, here, index in memory.cells(site, local, lanes, self.report):
+                if index.size:
+                    old[here] = update(cells, index, rule, [value[here] for value in values])
+        return old
+
+    def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:
+        """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
+        block, threads, count = lanes_of(bad, mask, self.shape, self.origin)
+        first = int(np.asarray(address)[np.broadcast_to(bad, address.shape)][0])
+        space = site.space
+        if space == "generic":
+            space = {1: "shared", 2: "local"}.get(first >> 56, "global")
+        text = {"global": self.memory.describe, "shared": self._describe_shared}.get(
+            space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
+        )(first)
+        message = access_message(site, what, text, count)
+        self.launch.findings.add("memcheck", site.item, message, block, threads, text)
+
+    def _describe_shared(self, address: int) -> str:
+        launch = self.launch
+        text = f"shared{address:+d} of {launch.shared_bytes}"
+        names = [name for name, start, size in launch.shared if start <= address < start + size]
+        return f"{text} ({names[0]})" if names else text

@@ -1,0 +1,103 @@
+"""Instructions through which the 32 lanes of a warp exchange values: shuffles and votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.checks import lanes_of
+from gen.emulator.module import Instruction
+from gen.emulator.ops import Value
+from gen.emulator.warp import Mask
+
+if TYPE_CHECKING:
+    from gen.emulator.context import Context
+
+WARP = 32
+_TO_BLOCKS = (0, 2, 4, 1, 3, 5)  # block axes first
+_TO_CHUNK = (0, 3, 1, 4, 2, 5)
+
+
+def to_warps(chunk: Context, value: Value) -> npt.NDArray[Any]:
+    """A value as (blocks, warps, 32); lanes that the last warp lacks are zero."""
+    full = np.broadcast_to(value, chunk.shape).transpose(_TO_BLOCKS).reshape(-1, chunk.threads)
+    missing = -chunk.threads % WARP
+    if missing:
+        full = np.concatenate([full, np.zeros((len(full), missing), full.dtype)], axis=1)
+    return full.reshape(len(full), -1, WARP)
+
+
+def from_warps(chunk: Context, value: npt.NDArray[Any]) -> Value:
+    """The inverse of `to_warps`; lanes that do not exist are dropped."""
+    flat = value.reshape(len(value), -1)[:, : chunk.threads]
+    z, tz, y, ty, x, tx = chunk.shape
+    return flat.reshape(z, y, x, tz, ty, tx).transpose(_TO_CHUNK)
+
+
+def check_members(chunk: Context, m: Mask | None, item: Instruction, members: Value) -> None:
+    """Report lanes that the member mask names, that are alive, and that do not take part."""
+    if m is None and members.ndim == 0 and members == -1:
+        return
+    running = np.ones((1,) * 6, np.bool_) if m is None else m.bits
+    lane = chunk.special("%laneid")
+    if members.ndim:  # what the running lanes of each warp name, together
+        masks = to_warps(chunk, np.where(running, members, np.int32(0)))
+        union = np.bitwise_or.reduce(masks, axis=-1, keepdims=True)
+        members = from_warps(chunk, np.broadcast_to(union, masks.shape))
+    named = (members >> lane & np.int32(1)) != 0
+    stranger = running & ~named
+    absent: Any = np.False_
+    if m is not None:
+        live = True if chunk.live is None else chunk.live.bits
+        touched = to_warps(chunk, running).any(axis=-1, keepdims=True)
+        touched = from_warps(chunk, np.broadcast_to(touched, (*touched.shape[:-1], WARP)))
+        absent = touched & named & live & ~running
+    bad = stranger | absent
+    if np.any(bad):
+        block, threads, count = lanes_of(np.asarray(bad), None, chunk.shape, chunk.origin)
+        message = f"{item.opcode}.sync where {count} lanes are in its member mask but not there"
+        if stranger.any():
+            message = f"{item.opcode}.sync by {count} lanes that its member mask does not name"
+        chunk.launch.findings.add("synccheck", item, message, block, threads)
+
+
+def shuffle(
+    chunk: Context, m: Mask | None, item: Instruction, mode: str,
+    a: Value, b: Value, c: Value, members: Value,
+) -> tuple[Value, Value]:  # fmt: skip
+    """shfl.sync: `a` of the lane that `b` and `c` pick, and whether that lane is in range."""
+    check_members(chunk, m, item, members)
+    lane = chunk.special("%laneid")
+    segment = c >> np.int32(8) & np.int32(31)
+    low = lane & segment
+    last = low | c & np.int32(31) & ~segment
+    step = b & np.int32(31)
+    source = {
+        "up": lane - step, "down": lane + step, "bfly": lane ^ step, "idx": low | step & ~segment
+    }[mode]  # fmt: skip
+    inside = source >= last if mode == "up" else source <= last
+    source = np.where(inside, source, lane)
+    if a.ndim == 0:
+        return a, inside
+    picked = np.take_along_axis(to_warps(chunk, a), to_warps(chunk, source), axis=-1)
+    return from_warps(chunk, picked), inside
+
+
+def ballot(chunk: Context, m: Mask | None, item: Instruction, a: Value, members: Value) -> Value:
+    """vote.sync.ballot: a bit for each running lane of the warp whose predicate holds."""
+    check_members(chunk, m, item, members)
+    votes = to_warps(chunk, a if m is None else a & m.bits).astype(np.int64)
+    bits = (votes << np.arange(WARP, dtype=np.int64)).sum(axis=-1, keepdims=True)
+    bits = np.broadcast_to(bits.astype(np.uint32).view(np.int32), votes.shape)
+    return from_warps(chunk, bits) & members
+
+
+def vote(
+    chunk: Context, m: Mask | None, item: Instruction, mode: str, a: Value, members: Value
+) -> Value:
+    """vote.sync.{all,any,uni}: whether the predicate holds for all or any of the running lanes."""
+    yes = ballot(chunk, m, item, a, members)
+    no = ballot(chunk, m, item, ~a, members)
+    return {"all": no == 0, "any": yes != 0, "uni": (no == 0) | (yes == 0)}[mode]

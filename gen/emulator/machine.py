@@ -1,0 +1,273 @@
+"""`Emulator`: device memory, the rules of a launch, and the loop over chunks of blocks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.checks import Coordinates, Finding, Findings
+from gen.emulator.chunk import Chunk
+from gen.emulator.codegen import Program, compile_kernel
+from gen.emulator.context import Launch
+from gen.emulator.memory import Buffer, GlobalMemory, aligned_bytes
+from gen.emulator.module import Kernel, PtxModule, Variable
+from gen.emulator.ptx import parse_ptx
+from gen.errors import CheckError, UsageError
+
+MAX_THREADS = 1024  # per block
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_SHARED = 227 * 1024  # bytes per block, static and dynamic
+MAX_STATIC_SHARED = 48 * 1024
+UNLIMITED_THREADS = 1 << 32  # more than this needs an instruction budget
+CHUNK_THREADS = 1 << 16
+CHUNK_SCRATCH = 1 << 28  # bytes of shared and local memory that a chunk may take
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceArray:
+    """An array in emulated global memory, at byte address `address`."""
+
+    name: str
+    address: int
+    nbytes: int
+    dtype: Any
+    shape: tuple[int, ...]
+    buffer: Buffer = field(repr=False)
+
+
+@dataclass(frozen=True)
+class LaunchReport:
+    """What a launch did: findings, thread-instructions run, and seconds (without compiling)."""
+
+    findings: list[Finding]
+    instructions: int
+    seconds: float
+
+
+class Emulator:
+    """Executes PTX kernels on the CPU.
+
+    max_findings: findings kept for each launch. chunk_threads: threads executed together, which
+    changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
+    with CheckError (None: no limit).
+    """
+
+    def __init__(
+        self,
+        max_findings: int = 20,
+        chunk_threads: int = CHUNK_THREADS,
+        instruction_budget: int | None = None,
+    ) -> None:
+        self.max_findings, self.chunk_threads = max_findings, chunk_threads
+        self.instruction_budget = instruction_budget
+        self.memory = GlobalMemory()
+        self._modules: dict[str, PtxModule] = {}
+        self._programs: dict[tuple[PtxModule, str], Program] = {}
+        self._variables: dict[tuple[PtxModule, str], Buffer] = {}
+
+    def alloc(self, array: npt.NDArray[Any], name: str = "A") -> DeviceArray:
+        """Copy an array into emulated global memory; `name` is how findings call it."""
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        data = aligned_bytes(array.nbytes)
+        data[:] = np.frombuffer(array.tobytes(), np.uint8)
+        buffer = self.memory.add(name, data)
+        return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
+
+    def read(self, buf: DeviceArray) -> npt.NDArray[Any]:
+        """A copy of a device array, with the type and shape that it was made with."""
+        self._check_mapped(buf)
+        return np.frombuffer(buf.buffer.data.tobytes(), buf.dtype).reshape(buf.shape).copy()
+
+    def free(self, buf: DeviceArray) -> None:
+        """Unmap a device array; later accesses to it are findings."""
+        self._check_mapped(buf)
+        self.memory.remove(buf.buffer)
+
+    def _check_mapped(self, buf: DeviceArray) -> None:
+        if buf.buffer not in self.memory.buffers:
+            raise UsageError(
+                f"device array '{buf.name}' is not allocated in this emulator; "
+                "it was freed, or belongs to another one"
+            )
+
+    def launch(
+        self,
+        ptx: str | PtxModule,
+        kernel: str,
+        grid: Coordinates,
+        block: Coordinates,
+        args: Sequence[DeviceArray | np.generic],
+        shared_bytes: int = 0,
+        source_lines: Sequence[str] | None = None,
+    ) -> LaunchReport:
+        """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
+
+        args: one DeviceArray or numpy scalar for each kernel parameter, of its size in bytes.
+        shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
+        findings quote it. Raises UsageError for what a GPU would refuse to launch, CheckError for
+        PTX that is not understood or a budget that ran out.
+        """
+        module = self._module(ptx)
+        entry = module.kernel(kernel)
+        _check_geometry(entry, grid, block)
+        self._check_bounded(grid, block)
+        program = self._program(module, entry)
+        findings = Findings(kernel, self.max_findings, source_lines or ())
+        launch = Launch(program, grid, block, self.memory, findings, budget=self.instruction_budget)
+        _place_variables(launch, module, entry, shared_bytes)
+        params = self._params(entry, args, launch)
+        start = time.perf_counter()
+        try:
+            self._globals(launch, module, entry)
+            # Freeing one big block makes malloc keep large arrays on its heap from here on;
+            # otherwise it maps and unmaps fresh pages for each, which takes ten times as long.
+            del_after_use = np.empty(1 << 24, np.uint8)
+            del del_after_use
+            with np.errstate(all="ignore"):
+                for origin, blocks in self._chunks(launch):
+                    Chunk(launch, origin, blocks).run()
+        finally:
+            self.memory.remove(params)
+        seconds = time.perf_counter() - start
+        return LaunchReport(findings.items, launch.instructions, seconds)
+
+    def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
+        total = math.prod(grid) * math.prod(block)
+        if self.instruction_budget is None and total > UNLIMITED_THREADS:
+            raise UsageError(
+                f"a launch of {total} threads would run for hours on a CPU; use a smaller problem, "
+                "or set instruction_budget to bound it"
+            )
+
+    def _module(self, ptx: str | PtxModule) -> PtxModule:
+        if isinstance(ptx, PtxModule):
+            return ptx
+        if ptx not in self._modules:
+            self._modules[ptx] = parse_ptx(ptx)
+        return self._modules[ptx]
+
+    def _program(self, module: PtxModule, kernel: Kernel) -> Program:
+        key = (module, kernel.name)
+        if key not in self._programs:
+            self._programs[key] = compile_kernel(kernel)
+        return self._programs[key]
+
+    def _params(self, kernel: Kernel, args: Sequence[Any], launch: Launch) -> Buffer:
+        """Lay the arguments out as the kernel's parameters, after checking them."""
+        if len(args) != len(kernel.params):
+            raise UsageError(
+                f"kernel '{kernel.name}' has {len(kernel.params)} parameters, got {len(args)} "
+                "arguments; pass one for each, in order"
+            )
+        last = kernel.params[-1:]
+        data = aligned_bytes(sum(p.offset + p.nbytes for p in last))
+        for at, (param, arg) in enumerate(zip(kernel.params, args, strict=True)):
+            if isinstance(arg, DeviceArray):
+                self._check_mapped(arg)
+            elif not isinstance(arg, np.generic):
+                raise UsageError(
+                    f"argument {at} of '{kernel.name}' is a {type(arg).__name__}; "
+                    "pass a DeviceArray or a numpy scalar such as np.int32(4)"
+                )
+            raw = np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
+            if len(raw) != param.nbytes:
+                raise UsageError(
+                    f"argument {at} of '{kernel.name}' has {len(raw)} bytes, but its parameter "
+                    f"(.{param.type}) has {param.nbytes}; pass a type of that size"
+                )
+            data[param.offset : param.offset + param.nbytes] = np.frombuffer(raw, np.uint8)
+        buffer = self.memory.add("parameters", data)
+        launch.addresses.update({p.name: buffer.base + p.offset for p in kernel.params})
+        return buffer
+
+    def _globals(self, launch: Launch, module: PtxModule, kernel: Kernel) -> None:
+        """Allocate the module variables that the kernel names; they persist."""
+        for name in launch.program.symbols - launch.addresses.keys():
+            variable = module.variables.get(name)
+            if variable is None or variable.refused:
+                why = variable.refused if variable else "it is not declared"
+                raise CheckError(
+                    f"variable '{name}' of kernel '{kernel.name}': {why}, not supported"
+                )
+            key = (module, name)
+            if key not in self._variables:
+                data = aligned_bytes(variable.nbytes)
+                data.fill(0)
+                data[: len(variable.init)] = np.frombuffer(variable.init, np.uint8)
+                self._variables[key] = self.memory.add(name, data)
+            launch.addresses[name] = self._variables[key].base
+
+    def _chunks(self, launch: Launch) -> Iterator[tuple[Coordinates, Coordinates]]:
+        """Boxes (origin, size) that cover the grid, wide in x, then y, of about equal sizes."""
+        threads = math.prod(launch.block)
+        scratch = launch.shared_bytes + threads * launch.local_bytes
+        room = max(1, min(self.chunk_threads // threads, CHUNK_SCRATCH // max(scratch, 1)))
+        steps = []
+        for extent in launch.grid:
+            pieces = -(-extent // room)
+            steps.append(max(1, -(-extent // max(pieces, 1))))
+            room = max(1, room // steps[-1])
+        (gx, gy, gz), (dx, dy, dz) = launch.grid, steps
+        for z in range(0, gz, dz):
+            for y in range(0, gy, dy):
+                for x in range(0, gx, dx):
+                    yield (x, y, z), (min(dx, gx - x), min(dy, gy - y), min(dz, gz - z))
+
+
+def _check_geometry(kernel: Kernel, grid: Coordinates, block: Coordinates) -> None:
+    limits = kernel.max_threads
+    for what, dims, most in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
+        least = 0 if what == "grid" else 1
+        if len(dims) != 3 or any(not least <= n <= top for n, top in zip(dims, most, strict=True)):
+            raise UsageError(f"{what} {tuple(dims)} is not three sizes from {least} to {most}")
+    threads = math.prod(block)
+    if threads > MAX_THREADS:
+        raise UsageError(
+            f"a block of {block} has {threads} threads; at most {MAX_THREADS} are possible"
+        )
+    if limits and threads > math.prod(limits):
+        raise UsageError(
+            f"a block of {block} has {threads} threads, but '{kernel.name}' was compiled for "
+            f"at most {math.prod(limits)} (__launch_bounds__); use a smaller block"
+        )
+
+
+def _place_variables(launch: Launch, module: PtxModule, kernel: Kernel, dynamic: int) -> None:
+    """Give shared and local variables their offsets: statics first, dynamic shared memory last."""
+    scope = {**module.variables, **kernel.variables}
+    used: list[Variable] = [
+        v
+        for n, v in scope.items()
+        if n in launch.program.symbols and v.space in ("shared", "local")
+    ]
+    totals = {"shared": 0, "local": 0}
+    for variable in sorted(used, key=lambda v: v.dynamic):
+        at = -(-totals[variable.space] // variable.align) * variable.align
+        size = dynamic if variable.dynamic else variable.nbytes
+        launch.addresses[variable.name] = at
+        if variable.space == "shared":
+            launch.shared.append((variable.name, at, size))
+        if not variable.dynamic:
+            totals[variable.space] = at + size
+        else:
+            totals["shared"] = max(totals["shared"], at)
+    static = totals["shared"]
+    if static > MAX_STATIC_SHARED:
+        raise UsageError(
+            f"kernel '{kernel.name}' declares {static} bytes of static shared memory; at most "
+            f"{MAX_STATIC_SHARED} are possible, make it dynamic (extern __shared__)"
+        )
+    if not 0 <= dynamic <= MAX_SHARED - static:
+        raise UsageError(
+            f"{static} bytes of static and {dynamic} of dynamic shared memory for kernel "
+            f"'{kernel.name}' do not fit a block's {MAX_SHARED}; use smaller tiles"
+        )
+    launch.shared_bytes, launch.dynamic_bytes = static + dynamic, dynamic
+    launch.local_bytes = totals["local"]

@@ -1,0 +1,131 @@
+"""`gen doctor`: what it finds, and what it says about what it does not find."""
+
+import json
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from gen import doctor, nvrtc, runner
+from gen.doctor import REQUIREMENTS, Check, examine, requirement_for, satisfies
+from gen.errors import MissingError
+from tests.conftest import Gen
+
+PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+
+def found(name: str) -> Check:
+    """The line of the report that has this name."""
+    return next(check for check in examine() if check.name == name)
+
+
+def test_requirements_are_the_projects() -> None:
+    text = PYPROJECT.read_text()
+    block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert block
+    assert tuple(re.findall(r'^ +"(.+)",$', block[1], re.MULTILINE)) == REQUIREMENTS
+    python = ".".join(map(str, doctor.PYTHON))
+    assert f'requires-python = ">={python}"' in text
+
+
+@pytest.mark.parametrize(
+    ("version", "requirement", "good"),
+    [
+        ("13.4.4", "x>=13,<14", True),
+        ("14.0", "x>=13,<14", False),
+        ("12.9", "x>=13,<14", False),
+        ("13.0.3.0", "x[a,b]==13.0.*", True),
+        ("13.10.0", "x==13.1.*", False),
+        ("13.2", "x==13.0.*", False),
+        ("2.0.0rc1", "x>=1.26", True),
+        ("unknown", "x>=1", False),
+    ],
+)
+def test_versions_are_compared_by_number(version: str, requirement: str, good: bool) -> None:
+    assert satisfies(version, requirement) is good
+
+
+def test_modules_are_found_in_their_packages() -> None:
+    assert requirement_for("cuda").startswith("cuda-python>=")
+    assert requirement_for("numpy").startswith("numpy>=")
+    assert requirement_for("other") == "other"
+
+
+def test_this_machine_has_what_gen_needs(gen: Gen) -> None:
+    code, out, err = gen("doctor")
+    assert (code, err) == (0, ""), out
+    for name in ("Python", "cuda-python", "NVRTC", "CUDA headers", "CUTLASS headers", "cache"):
+        assert re.search(rf"^{name} +ok ", out, re.MULTILINE)
+    report = json.loads(gen("doctor", "--json").out)
+    assert report["ok"] is True
+    assert {check["status"] for check in report["checks"]} <= {"ok", "note"}
+
+
+def test_a_missing_package_comes_with_its_command(
+    gen: Gen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if name == "nvidia-cutlass":
+            raise metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(metadata, "version", version)
+    code, out, _ = gen("doctor")
+    assert code == 3
+    assert re.search(r"^nvidia-cutlass +MISSING +not installed$", out, re.MULTILINE)
+    assert "nvidia-cutlass: pip install 'nvidia-cutlass==4.2.*'" in out
+    assert re.search(r"^cuda-python +MISSING +1.0, not cuda-python>=13,<14$", out, re.MULTILINE)
+    assert json.loads(gen("doctor", "--json").out)["ok"] is False
+
+
+def test_a_missing_compiler_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> tuple[int, int]:
+        raise MissingError("the library libnvrtc is missing; pip install it")
+
+    monkeypatch.setattr(nvrtc, "nvrtc_version", missing)
+    expected = Check("NVRTC", "MISSING", "the library libnvrtc is missing", "pip install it")
+    assert found("NVRTC") == expected
+
+
+def test_an_old_python_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 0))
+    assert found("Python").status == "MISSING"
+    assert "3.10" in found("Python").fix
+
+
+def test_cutlass_path_is_honoured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
+    assert found("CUTLASS headers").status == "MISSING"
+    folder = tmp_path / "include" / "cutlass"
+    folder.mkdir(parents=True)
+    (folder / "cutlass.h").touch()
+    (folder / "version.h").write_text(
+        "#define CUTLASS_MAJOR 5\n#define CUTLASS_MINOR 1\n#define CUTLASS_PATCH 2\n"
+    )
+    assert found("CUTLASS headers").found == f"5.1.2 at {tmp_path}/include (CUTLASS_PATH)"
+
+
+def test_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GEN_CACHE_DIR", str(tmp_path / "new"))
+    assert found("cache").found == f"{tmp_path}/new, 0 files, 0.0 MiB"
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "entry").write_bytes(bytes(3 * 2**20))
+    assert found("cache").found.endswith("1 files, 3.0 MiB")
+    monkeypatch.setenv("GEN_CACHE_DIR", str(tmp_path / "new" / "entry"))
+    assert found("cache").status == "note"
+    assert "Not a directory" in found("cache").found
+    assert "GEN_CACHE_DIR" in found("cache").fix
+
+
+def test_no_gpu_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "why_no_gpu", lambda: "the driver sees no GPU")
+    expected = "none: the driver sees no GPU; kernels run on the emulator"
+    assert found("GPU") == Check("GPU", "note", expected)
+
+
+@pytest.mark.gpu
+def test_the_gpu_is_named() -> None:
+    assert re.fullmatch(r".+ \(sm_\d+\).*, driver for CUDA \d+\.\d+", found("GPU").found)

@@ -1,0 +1,145 @@
+"""The same proofs on a GPU: every kernel against CUTLASS run there, and the host launchers."""
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gen.errors import CheckError
+from gen.nvrtc import compile_cuda
+from gen.registry import VARIANTS, make_spec
+from gen.render import render
+from gen.runner import GpuRunner, choose_runner, why_no_gpu
+from gen.spec import ALL_LAYOUTS, DTYPES, GemmShape, KernelSpec
+from gen.verify import verify
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(why_no_gpu() is not None, reason=f"no GPU: {why_no_gpu()}"),
+]
+
+SHAPES = [
+    GemmShape(*s) for s in ((1, 1, 1), (97, 65, 33), (3, 515, 70), (129, 5, 1050), (31, 64, 0))
+]
+TUNED = [
+    *(make_spec("tiles", tile=t) for t in (1, 7, 16, 31)),
+    *(make_spec("rec_tiles", tile=8, coarsen=c) for c in range(1, 9)),
+    make_spec("tiles", tile=32, threads=128),
+    make_spec("rec_tiles", dtype="f64", tile=32, threads=64, coarsen=8),
+    *(make_spec("naive", threads=t) for t in (1, 96, 1024)),
+    *(make_spec("shared_row", chunk=c, threads=33, grid=2) for c in (1, 100)),
+    make_spec("block_1d", grid=3, threads=7),
+    make_spec("naive", arch="sm_75"),
+]
+
+
+@pytest.fixture(scope="module")
+def gpu() -> GpuRunner:
+    runner = choose_runner("gpu")
+    assert isinstance(runner, GpuRunner)
+    return runner
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ALL_LAYOUTS)
+def test_equals_cutlass(variant: str, dtype: str, layout: str, gpu: GpuRunner) -> None:
+    spec = make_spec(variant, dtype=dtype, layout=layout)
+    assert [r.message for r in verify(spec, gpu, SHAPES) if not r.ok] == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equals_cutlass_on_every_edge(variant: str, dtype: str, gpu: GpuRunner) -> None:
+    spec = make_spec(variant, dtype=dtype)
+    assert [r.message for r in verify(spec, gpu) if not r.ok] == []
+
+
+@pytest.mark.parametrize("spec", TUNED, ids=lambda s: s.name)
+def test_tunables(spec: KernelSpec, gpu: GpuRunner) -> None:
+    assert [r.message for r in verify(spec, gpu, SHAPES) if not r.ok] == []
+
+
+def test_more_rows_than_a_grid_has_blocks(gpu: GpuRunner) -> None:
+    spec = make_spec("tiles", tile=1)
+    assert [r.message for r in verify(spec, gpu, [GemmShape(70_000, 1, 2)]) if not r.ok] == []
+
+
+def test_a_write_beside_a_buffer_is_noticed(gpu: GpuRunner) -> None:
+    text = 'extern "C" __global__ void stray(int* p) { p[4] = 7; }'
+    module = compile_cuda(text, arch=gpu.target("sm_80"), format="cubin")
+    buffer = gpu.upload(np.zeros(4, np.int32), "P")
+    assert not gpu.launch(module, "stray", (1, 1, 1), (1, 1, 1), [buffer])
+    with pytest.raises(CheckError, match="beside P was overwritten: offset 16 of 16"):
+        gpu.download(buffer)
+
+
+def test_a_launch_that_fails_says_so(gpu: GpuRunner) -> None:
+    module = compile_cuda(
+        'extern "C" __global__ void f() {}', arch=gpu.target("sm_80"), format="cubin"
+    )
+    with pytest.raises(CheckError, match="f failed on"):
+        gpu.launch(module, "f", (1, 1, 1), (2048, 1, 1), [])
+
+
+# -- the launcher in the emitted file -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ctypes.CDLL]:
+    if not shutil.which("nvcc"):
+        pytest.skip("nvcc is not installed")
+    folder = tmp_path_factory.mktemp("launchers")
+    loaded = {}
+    for variant in VARIANTS:
+        path: Path = folder / f"{variant}.cu"
+        path.write_text(render(make_spec(variant, name=variant)).text)
+        library = path.with_suffix(".so")
+        command = ["nvcc", "-std=c++17", "-arch=native", "-shared", "-Xcompiler=-fPIC", str(path)]
+        subprocess.run([*command, "-o", str(library)], check=True)
+        loaded[variant] = ctypes.CDLL(str(library))
+    return loaded
+
+
+def _call(library: ctypes.CDLL, variant: str, args: list[Any]) -> int:
+    i64, f32, pointer = ctypes.c_longlong, ctypes.c_float, ctypes.c_void_p
+    function = library[f"{variant}_launch"]
+    function.argtypes = [
+        *(i64, i64, i64, f32, pointer, i64, pointer, i64, f32, pointer, i64, pointer, i64, pointer)
+    ]
+    return int(function(*args))
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_launcher_computes(variant: str, libraries: dict[str, ctypes.CDLL], gpu: GpuRunner) -> None:
+    m, n, k = 70, 300, 45
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-4, 5, size).astype(np.float32) for size in ((m, k), (k, n), (m, n)))
+    buffers = [gpu.upload(x, name) for x, name in ((a, "A"), (b, "B"), (c, "C"), (c * 0, "D"))]
+    pa, pb, pc, pd = (x.address for x in buffers)
+    args = [m, n, k, 2.0, pa, k, pb, n, -1.0, pc, n, pd, n, None]
+    assert _call(libraries[variant], variant, args) == 0
+    gpu.synchronize()
+    np.testing.assert_array_equal(gpu.download(buffers[3]), 2 * (a @ b) - c)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_launcher_checks_its_arguments(variant: str, libraries: dict[str, ctypes.CDLL]) -> None:
+    good = [4, 5, 6, 1.0, 4096, 6, 4096, 5, 0.0, None, 5, 4096, 5, None]
+    invalid = 1  # cudaErrorInvalidValue
+    changes: list[dict[int, Any]] = [
+        {0: -1}, {1: -1}, {2: -1}, {4: None}, {6: None}, {11: None},
+        {5: 5}, {7: 4}, {12: 4}, {8: 1.0},
+    ]  # fmt: skip
+    for change in changes:
+        args = [change.get(i, x) for i, x in enumerate(good)]
+        assert _call(libraries[variant], variant, args) == invalid, change
+    nothing = [0, *good[1:]]
+    nothing[4] = nothing[6] = nothing[11] = None
+    assert _call(libraries[variant], variant, nothing) == 0
