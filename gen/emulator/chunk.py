@@ -32,8 +32,13 @@ class Chunk(Context):
         program, blocks = self.launch.program, self.launch.program.blocks
         registers = list(program.initial)
         at, mask, alone, lanes = 0, self.live, True, self.lanes
+        observers = self.launch.observers
+        for observer in observers:
+            observer.begin(self)
         while True:
             block = blocks[at]
+            for observer in observers:
+                observer.block(self, at, mask)
             self._count(lanes * block.length, block.end)
             run = program.plain if alone else program.blended
             condition = run[at](registers, self, mask)
@@ -61,11 +66,13 @@ class Chunk(Context):
                 self.parked.append((at, mask or _everyone()))
             following = self._next(registers)
             if following is None:
-                return
+                break
             at, mask = following
             alone = not (self.waiting or self.held or self.parked)
             mask = self.live if alone else mask
             lanes = self.lanes if mask is None else mask.count(self.shape)
+        for observer in observers:
+            observer.end(self)
 
     def _next(self, registers: list[Value]) -> tuple[int, Mask] | None:
         """The block to run next and its lanes: the first in order that need not wait."""
@@ -128,7 +135,11 @@ class Chunk(Context):
         """True if all lanes of all live blocks arrive together, which is nearly always so."""
         if item is None or len(item.operands) > 1:
             return False
-        return mask is None or mask.whole_blocks(self.shape)
+        if mask is not None and not mask.whole_blocks(self.shape):
+            return False
+        for observer in self.launch.observers:
+            observer.barrier(self, None)
+        return True
 
     def _barrier(self, at: int, registers: list[Value]) -> tuple[int, int]:
         """The number of the barrier that ends block `at`, and how many threads it waits for."""
@@ -188,6 +199,8 @@ class Chunk(Context):
 
     def _release(self, members: list[tuple[int, Mask]], complete: Bits) -> None:
         """Let the parked lanes of the given blocks run on."""
+        for observer in self.launch.observers:
+            observer.barrier(self, complete)
         for at, mask in members:
             self.parked = [entry for entry in self.parked if entry[1] is not mask]
             go, stay = mask.bits & complete, mask.bits & ~complete

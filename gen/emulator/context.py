@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from gen.emulator.atomics import update
 from gen.emulator.checks import Coordinates, Findings, access_message, lanes_of
 from gen.emulator.codegen import Program
 from gen.emulator.memory import WINDOWS, GlobalMemory, Site
+from gen.emulator.observe import Observer
 from gen.emulator.ops import Value
 from gen.emulator.scratch import ALL_AXES, Scratch
 from gen.emulator.warp import BLOCK_AXES, NOBODY, Bits, Mask, Shape, narrow
@@ -32,6 +34,7 @@ class Launch:
     dynamic_bytes: int = 0
     budget: int | None = None  # thread-instructions left
     instructions: int = 0  # thread-instructions executed
+    observers: Sequence[Observer] = ()
 
 
 class Context:
@@ -99,30 +102,39 @@ class Context:
         if site.space == "generic":
             values = self._load_generic(site, address, m)
         else:
+            for observer in self.launch.observers:
+                observer.load(self, site, site.space, address, m)
             values = self._of(site.space).load(site, address, m, self.report)
         return values[0] if site.lanes == 1 else values
 
     def store(self, site: Site, address: Value, values: Value, m: Mask | None) -> None:
         """Execute a store instruction; `values` is a tuple for a vector."""
-        spaces = [(self._of(site.space), address, m)] if site.space != "generic" else None
-        for memory, local, lanes in spaces or self._spaces(address, m):
-            memory.store(site, local, values, lanes, self.report)
+        for space, local, lanes in self._spaces(site, address, m):
+            for observer in self.launch.observers:
+                observer.store(self, site, space, local, lanes)
+            self._of(space).store(site, local, values, lanes, self.report)
 
-    def _spaces(self, address: Value, m: Mask | None) -> list[tuple[Any, Value, Mask | None]]:
-        """A generic access by space: the memory, the address in it, the lanes."""
+    def _spaces(
+        self, site: Site, address: Value, m: Mask | None
+    ) -> list[tuple[str, Value, Mask | None]]:
+        """An access as (space, address in it, lanes); a generic one may be several."""
+        if site.space != "generic":
+            return [(site.space, address, m)]
         found = []
         window = address >> np.int64(56)
-        for memory, number in ((self.memory, 0), (self.shared, 1), (self.local, 2)):
+        for number, space in enumerate(("global", "shared", "local")):
             known = window == number if number else (window != 1) & (window != 2)
             lanes = narrow(m, known)
             if lanes is not NOBODY:
-                found.append((memory, address - np.int64(number << 56), lanes))
+                found.append((space, address - np.int64(number << 56), lanes))
         return found
 
     def _load_generic(self, site: Site, address: Value, m: Mask | None) -> list[Value]:
         result: list[Value] = []
-        for memory, local, lanes in self._spaces(address, m):
-            values = memory.load(site, local, lanes, self.report)
+        for space, local, lanes in self._spaces(site, address, m):
+            for observer in self.launch.observers:
+                observer.load(self, site, space, local, lanes)
+            values = self._of(space).load(site, local, lanes, self.report)
             mine = True if lanes is m or lanes is None else lanes.bits
             result = [np.where(mine, v, r) for v, r in zip(values, result or values, strict=True)]
         return [value[()] for value in result]
@@ -133,10 +145,11 @@ class Context:
         """Apply `rule` lane by lane, in the order of blocks and threads; the old values."""
         address = np.broadcast_to(address, self.shape)
         values = [np.broadcast_to(value, self.shape) for value in values]
-        spaces = [(self._of(site.space), address, m)] if site.space != "generic" else None
         old = np.zeros(self.shape, site.dtype)
-        for memory, local, lanes in spaces or self._spaces(address, m):
-            for cells, here, index in memory.cells(site, local, lanes, self.report):
+        for space, local, lanes in self._spaces(site, address, m):
+            for observer in self.launch.observers:
+                observer.atomic(self, site, space, local, lanes)
+            for cells, here, index in self._of(space).cells(site, local, lanes, self.report):
                 if index.size:
                     old[here] = update(cells, index, rule, [value[here] for value in values])
         return old

@@ -17,6 +17,7 @@ from gen.emulator.codegen import Program, compile_kernel
 from gen.emulator.context import Launch
 from gen.emulator.memory import Buffer, GlobalMemory, aligned_bytes
 from gen.emulator.module import Kernel, PtxModule, Variable
+from gen.emulator.observe import Observer
 from gen.emulator.ptx import parse_ptx
 from gen.errors import CheckError, UsageError
 
@@ -106,13 +107,15 @@ class Emulator:
         args: Sequence[DeviceArray | np.generic],
         shared_bytes: int = 0,
         source_lines: Sequence[str] | None = None,
+        observers: Sequence[Observer] = (),
     ) -> LaunchReport:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
         args: one DeviceArray or numpy scalar for each kernel parameter, of its size in bytes.
         shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
-        findings quote it. Raises UsageError for what a GPU would refuse to launch, CheckError for
-        PTX that is not understood or a budget that ran out.
+        findings quote it. observers: checks and counters that watch the run. Raises UsageError for
+        what a GPU would refuse to launch, CheckError for PTX that is not understood or a budget
+        that ran out.
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
@@ -121,6 +124,7 @@ class Emulator:
         program = self._program(module, entry)
         findings = Findings(kernel, self.max_findings, source_lines or ())
         launch = Launch(program, grid, block, self.memory, findings, budget=self.instruction_budget)
+        launch.observers = observers
         _place_variables(launch, module, entry, shared_bytes)
         params = self._params(entry, args, launch)
         start = time.perf_counter()
