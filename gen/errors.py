@@ -31,6 +31,10 @@ class CheckError(GenError):
     exit_code = 1
 
 
+class BudgetError(CheckError):
+    """A kernel ran more instructions than it was given (exit code 1)."""
+
+
 class CompileError(CheckError):
     """The compiler refused a source; `log` holds its messages (exit code 1)."""
 

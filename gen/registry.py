@@ -47,7 +47,8 @@ class Geometry:
     """What follows from the tunables: the tile, the threads, the shared memory, the grid.
 
     `grid` gives the blocks (x, y, z) for a shape with M, N >= 1, as the launcher in the emitted
-    file computes them. `values` are further numbers for the template.
+    file computes them. `values` are further numbers for the template. Along the axes in `strides`
+    ("x", "y") the kernel is right with fewer blocks, too: they stride over the rest.
     """
 
     threadblock: Tile
@@ -56,6 +57,7 @@ class Geometry:
     static_shared: int = 0
     dynamic_shared: int = 0
     values: Mapping[str, int] = field(default_factory=dict)
+    strides: str = ""
 
 
 class LaunchConfig(NamedTuple):
@@ -94,7 +96,9 @@ def _naive(t: Mapping[str, int], _: DTypes) -> Geometry:
     count = t["threads"]
     y = next(y for y in range(math.isqrt(count), 0, -1) if count % y == 0)
     x = count // y
-    return Geometry(Tile(y, x, 1), (x, y), lambda s: (ceil_div(s.n, x), _rows(s, y), 1))
+    return Geometry(
+        Tile(y, x, 1), (x, y), lambda s: (ceil_div(s.n, x), _rows(s, y), 1), strides="y"
+    )
 
 
 def _thread_rows(tile: int, threads: int) -> int:
@@ -116,6 +120,7 @@ def _tiles(t: Mapping[str, int], d: DTypes) -> Geometry:
         lambda s: (ceil_div(s.n, tile), _rows(s, tile), 1),
         static_shared=2 * tile * tile * d.accumulator.size,
         values={"thread_rows": rows},
+        strides="y",
     )
 
 
@@ -128,13 +133,17 @@ def _rec_tiles(t: Mapping[str, int], d: DTypes) -> Geometry:
         lambda s: (ceil_div(s.n, width), _rows(s, tile), 1),
         dynamic_shared=(1 + t["coarsen"]) * tile * tile * d.accumulator.size,
         values={"thread_rows": rows},
+        strides="y",
     )
 
 
 def _thread_1d(t: Mapping[str, int], _: DTypes) -> Geometry:
     n = t["threads"]
     return Geometry(
-        Tile(1, n, 1), (n, 1), lambda s: (min(ceil_div(s.m * s.n, n), MAX_GRID_X), 1, 1)
+        Tile(1, n, 1),
+        (n, 1),
+        lambda s: (min(ceil_div(s.m * s.n, n), MAX_GRID_X), 1, 1),
+        strides="x",
     )
 
 
@@ -144,7 +153,7 @@ def _row_blocks(t: Mapping[str, int]) -> Callable[[GemmShape], Dim3]:
 
 
 def _block_1d(t: Mapping[str, int], _: DTypes) -> Geometry:
-    return Geometry(Tile(1, t["threads"], 1), (t["threads"], 1), _row_blocks(t))
+    return Geometry(Tile(1, t["threads"], 1), (t["threads"], 1), _row_blocks(t), strides="x")
 
 
 def _shared_row(t: Mapping[str, int], d: DTypes) -> Geometry:
@@ -153,6 +162,7 @@ def _shared_row(t: Mapping[str, int], d: DTypes) -> Geometry:
         (t["threads"], 1),
         _row_blocks(t),
         static_shared=t["chunk"] * d.input.size,
+        strides="x",
     )
 
 

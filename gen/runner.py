@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     import numpy as np
     from cuda.core import Kernel
 
-    from gen.emulator import Finding
+    from gen.emulator import Finding, Observer
     from gen.nvrtc import Module
     from gen.registry import Dim3
 
 DEVICES = ("auto", "gpu", "cpu")
+CHECKS = ("race", "init")  # what the emulator looks for only when asked
 
 
 class Buffer(Protocol):
@@ -39,8 +40,11 @@ class Runner(Protocol):
         """The architecture to compile for, of a kernel that was specified for `arch`."""
         ...
 
-    def upload(self, array: np.ndarray, name: str) -> Any:
-        """Device memory of exactly the array's bytes, with guards around it."""
+    def upload(self, array: np.ndarray, name: str, defined: bool = True) -> Any:
+        """Device memory of exactly the array's bytes, with guards around it.
+
+        defined: False where a kernel must not read before it has written.
+        """
         ...
 
     def download(self, buffer: Any) -> np.ndarray:
@@ -72,23 +76,44 @@ class Runner(Protocol):
 
 
 class EmulatorRunner:
-    """Runs PTX on the CPU, with every memory access checked."""
+    """Runs PTX on the CPU, with every memory access and every barrier checked.
+
+    checks: what else to look for, of `CHECKS`. max_findings: of one launch. observers: what else
+    watches every launch.
+    """
 
     name = "emulator"
     format = "ptx"
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        checks: Sequence[str] = (),
+        max_findings: int = 20,
+        observers: Sequence[Observer] = (),
+    ) -> None:
         from gen.emulator import Emulator
 
-        self._emulator = Emulator()
+        self._emulator = Emulator(max_findings)
+        self._observers = [observer for check in checks for observer in _observers(check)]
+        self._observers += observers
+        self.suppressed = 0  # findings so far that were like others, or beyond the limit
+
+    @property
+    def budget(self) -> int | None:
+        """Thread-instructions after which a launch is stopped with BudgetError; None: no limit."""
+        return self._emulator.instruction_budget
+
+    @budget.setter
+    def budget(self, value: int | None) -> None:
+        self._emulator.instruction_budget = value
 
     def target(self, arch: str) -> str:
         """The emulator runs code for any architecture."""
         return arch
 
-    def upload(self, array: np.ndarray, name: str) -> Any:
+    def upload(self, array: np.ndarray, name: str, defined: bool = True) -> Any:
         """See Runner; accesses outside of the buffer are findings of `launch`."""
-        return self._emulator.alloc(array, name)
+        return self._emulator.alloc(array, name, defined)
 
     def download(self, buffer: Any) -> np.ndarray:
         """See Runner."""
@@ -116,8 +141,18 @@ class EmulatorRunner:
             args,
             shared_bytes,
             source_lines=module.text.splitlines(),
+            observers=self._observers,
         )
+        self.suppressed += report.suppressed
         return report.findings
+
+
+def _observers(check: str) -> list[Observer]:
+    from gen.emulator import GlobalRaces, SharedRaces, UninitializedReads
+
+    if check not in CHECKS:
+        raise unknown("check", check, CHECKS)
+    return [SharedRaces(), GlobalRaces()] if check == "race" else [UninitializedReads()]
 
 
 @dataclass(frozen=True)
@@ -156,7 +191,7 @@ class GpuRunner:
         major, minor = self._device.compute_capability
         return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
-    def upload(self, array: np.ndarray, name: str) -> _GpuBuffer:
+    def upload(self, array: np.ndarray, name: str, defined: bool = True) -> _GpuBuffer:
         """See Runner; guard bands around the buffer are checked by `download`."""
         import numpy as np
 

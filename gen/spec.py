@@ -157,12 +157,16 @@ class GemmProblem:
     def packed(
         shape: GemmShape, layouts: Layouts, alpha: float = 1, beta: float = 0, padding: int = 0
     ) -> GemmProblem:
-        """Rows (or columns) stored one after another, `padding` elements apart."""
+        """Rows (or columns) stored one after another, `padding` elements apart.
+
+        With padding, those of D are two more apart than those of C: a kernel that takes the one
+        leading dimension for the other must not come out right.
+        """
         m, n, k = shape.m, shape.n, shape.k
         lda = (k if layouts.a else m) + padding
         ldb = (n if layouts.b else k) + padding
         ldc = (n if layouts.c else m) + padding
-        return GemmProblem(shape, lda, ldb, ldc, ldc, alpha, beta)
+        return GemmProblem(shape, lda, ldb, ldc, ldc + (2 if padding else 0), alpha, beta)
 
 
 class Tile(NamedTuple):

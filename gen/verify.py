@@ -13,19 +13,23 @@ sides.
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gen import numerics, nvrtc, reference
-from gen.errors import CheckError
+from gen.errors import BudgetError, CheckError
+from gen.inputs import Operands as Operands  # part of this module's interface
+from gen.inputs import draw_operands
 from gen.registry import LaunchConfig, geometry, launch_config
 from gen.render import Source, render
 from gen.runner import Runner
-from gen.spec import DTypes, GemmProblem, GemmShape, KernelSpec
+from gen.spec import GemmProblem, GemmShape, KernelSpec
+
+if TYPE_CHECKING:
+    from gen.emulator import Finding
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class CaseResult:
     worst: float
     seconds: float
     message: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,83 +136,64 @@ def verify(
         text, name=f"{spec.name}.cu", arch=runner.target(spec.arch), format=runner.format
     )
     for shape in default_shapes(spec) if shapes is None else shapes:
-        cases = (_run_case(spec, runner, module, shape, case) for case in _cases(spec))
-        yield ShapeResult(spec, shape, tuple(cases))
+        yield verify_shape(spec, runner, module, shape)
+
+
+def verify_shape(
+    spec: KernelSpec,
+    runner: Runner,
+    module: nvrtc.Module,
+    shape: GemmShape,
+    reference_runner: Runner | None = None,
+) -> ShapeResult:
+    """Runs all cases of one shape.
+
+    `reference_runner` runs CUTLASS instead of `runner`. Raises BudgetError where the runner has a
+    budget and the kernel exceeds it.
+    """
+    on = reference_runner or runner
+    cases = (_run_case(spec, runner, module, shape, case, on) for case in _cases(spec))
+    return ShapeResult(spec, shape, tuple(cases))
 
 
 def _cases(spec: KernelSpec) -> tuple[Case, ...]:
     return CASES[spec.dtypes.accumulator.is_float]
 
 
-class Operands(NamedTuple):
-    """A, B, C as matrices (m x k, k x n, m x n) of their storage dtype; D's storage before."""
-
-    a: np.ndarray
-    b: np.ndarray
-    c: np.ndarray
-    d_storage: np.ndarray
-
-
-def _integer_range(dtypes: DTypes, k: int) -> int:
-    """The largest magnitude of inputs for which alpha * A * B + beta * C is exact, at most 8.
-
-    A float accumulator with p bits is exact up to 2^p: alpha (3) * k * r^2 + beta (2) * r.
-    """
-    bits = {"f32": 24, "f64": 53}.get(dtypes.accumulator.name, 31)
-    r = 8
-    while r > 1 and 3 * k * r * r + 2 * r >= 2**bits:
-        r -= 1
-    return r
-
-
-def _draw(
-    rng: np.random.Generator, shape: tuple[int, int], kind: str, dtype: str, most: int
-) -> np.ndarray:
-    storage = numerics.storage_dtype(dtype)
-    if kind == "integer":
-        values = rng.integers(-most, most + 1, shape)
-        return (
-            values.astype(storage)
-            if storage.kind == "i"
-            else numerics.from_float64(values.astype(np.float64), dtype)
-        )
-    if storage.kind == "i":
-        info = np.iinfo(storage)
-        return rng.integers(info.min, info.max, shape, storage, endpoint=True)
-    return numerics.from_float64(rng.uniform(-1, 1, shape), dtype)
-
-
-def _operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands:
-    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
-    seed = zlib.crc32(f"{problem} {kind}".encode())  # the same inputs in every run
-    rng = np.random.default_rng(seed)
-    most = _integer_range(spec.dtypes, k)
-    input_, output = spec.dtypes.input.name, spec.dtypes.output.name
-    a = _draw(rng, (m, k), kind, input_, most)
-    b = _draw(rng, (k, n), kind, input_, most)
-    c = _draw(rng, (m, n), kind, output, most)
-    if problem.beta == 0:
-        c = np.full_like(c, numerics.poison(output))
-    d = numerics.pack(np.full_like(c, numerics.poison(output)), spec.layouts.c, problem.ldd, output)
-    return Operands(a, b, c, d)
-
-
 def _run_case(
-    spec: KernelSpec, runner: Runner, module: nvrtc.Module, shape: GemmShape, case: Case
+    spec: KernelSpec,
+    runner: Runner,
+    module: nvrtc.Module,
+    shape: GemmShape,
+    case: Case,
+    reference_runner: Runner,
 ) -> CaseResult:
     problem = GemmProblem.packed(shape, spec.layouts, case.alpha, case.beta, case.padding)
-    operands = _operands(spec, problem, case.kind)
-    seconds = 0.0
+    operands = draw_operands(spec, problem, case.kind)
+    seconds, findings = 0.0, tuple["Finding", ...]()
     try:
         start = time.perf_counter()
         storage = run_kernel(spec, runner, module, problem, operands)
         seconds = time.perf_counter() - start
-        worst, message = _compare(spec, runner, problem, case.kind, operands, storage)
+        worst, message = _compare(spec, reference_runner, problem, case.kind, operands, storage)
+    except BudgetError:
+        raise
+    except FindingsError as error:
+        worst, message, findings = np.inf, str(error), error.findings
     except CheckError as error:
         worst, message = np.inf, str(error)
     if message:
         message = f"{case.kind} inputs, alpha={case.alpha}, beta={case.beta}: {message}"
-    return CaseResult(case.kind, problem, not message, worst, seconds, message)
+    return CaseResult(case.kind, problem, not message, worst, seconds, message, findings)
+
+
+class FindingsError(CheckError):
+    """What the device's checks found in a launch."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        super().__init__(f"{findings[0]}{more}")
+        self.findings = tuple(findings)
 
 
 def run_kernel(
@@ -219,7 +205,7 @@ def run_kernel(
 ) -> np.ndarray:
     """Launches once and returns D's storage.
 
-    Raises CheckError with the first finding of the device's checks. A shape with an empty D is
+    Raises FindingsError with what the device's checks found. A shape with an empty D is
     launched as well, with one block, and must not write anything.
     """
     shape, acc = problem.shape, numerics.storage_dtype(spec.dtypes.accumulator.name).type
@@ -233,7 +219,8 @@ def run_kernel(
         ("C", numerics.pack(operands.c, layouts.c, problem.ldc, output)),
         ("D", operands.d_storage),
     )
-    buffers: list[Any] = [runner.upload(array, name) for name, array in storages]
+    undefined = "D" if problem.beta != 0 else "CD"
+    buffers: list[Any] = [runner.upload(array, x, x not in undefined) for x, array in storages]
     try:
         a, b, c, d = buffers
         i64 = np.int64
@@ -246,8 +233,7 @@ def run_kernel(
             module, spec.name, config.grid, config.block, args, config.shared_bytes
         )
         if findings:
-            more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-            raise CheckError(f"{findings[0]}{more}")
+            raise FindingsError(findings)
         return runner.download(d)
     finally:
         for buffer in buffers:

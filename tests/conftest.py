@@ -10,6 +10,7 @@ import pytest
 
 from gen.cli import main
 from gen.runner import why_no_gpu
+from tests import browser
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,6 +30,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("nvcc is not on the PATH")
     if item.get_closest_marker("gpu") and (reason := why_no_gpu()):
         pytest.skip(f"no GPU: {reason}")
+    if item.get_closest_marker("browser") and not browser.find():
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is on the PATH")
 
 
 @pytest.fixture

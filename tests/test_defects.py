@@ -20,7 +20,7 @@ from gen.spec import GemmShape, KernelSpec, parse_shape
 
 def verdict(spec: KernelSpec, source: Source | None, *shapes: str) -> str:
     """What verification says first; empty where it is content."""
-    runner = EmulatorRunner()
+    runner = EmulatorRunner(["race"])
     results = verify.verify(spec, runner, [parse_shape(s) for s in shapes], source)
     return next((r.message for r in results if not r.ok), "")
 
@@ -114,7 +114,6 @@ def test_a_barrier_inside_the_bounds_check() -> None:
     assert f"line {line_of(source, 'both tiles are complete')}" in message
 
 
-@pytest.mark.xfail(strict=True, reason="the emulator does not look for races yet")
 def test_the_second_barrier_outside_of_the_loop() -> None:
     """A fast thread overwrites a tile that a slow one still reads."""
     spec = make_spec("tiles", tile=8)

@@ -447,6 +447,7 @@ def test_headers_that_do_not_fit_are_missing_ones(monkeypatch):
         raise CompileError("container/array.hpp:1: tuple_size redeclared")
 
     monkeypatch.setattr(nvrtc, "compile_cuda", fail)
+    reference.cutlass_module.cache_clear()
     with pytest.raises(MissingError, match=r"tuple_size(?s:.*)pip install 'nvidia-cutlass==4\.2"):
         reference.cutlass_module("f64", "ccc", "sm_80", "ptx")
 

@@ -103,7 +103,7 @@ EPILOGUE = "if (beta != accumulator_t(0)) result += beta * static_cast<accumulat
         ("k < K", "k <= K", "memcheck"),
         ("col >= N", "col > N", "memcheck"),
         ("row < M", "row < M - 1", "is nan"),
-        ("D[c_at(row, col, ldd)]", "D[c_at(row, col, ldc + (ldc == N ? 0 : 1))]", "memcheck"),
+        ("D[c_at(row, col, ldd)]", "D[c_at(row, col, ldd + (ldd == N ? 0 : 1))]", "memcheck"),
         ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D(0, 0) is"),
         ("sum += a * b;", "sum = a * b;", "D(0, 0) is"),
     ],

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gen import __version__
-from gen.cli import output
+from gen.cli import checking, measuring, output, profiling, showing
 from gen.cli.options import ALL, ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
 from gen.errors import UsageError, unknown
 from gen.registry import VARIANTS
@@ -215,6 +215,14 @@ def _verify(
     else:
         show.results(found, runner.name, each)
     return all(result.ok for results in found for result in results)
+
+
+app.command("check")(tunable_options(checking.check))
+app.command("profile")(tunable_options(profiling.profile))
+app.command("bench")(tunable_options(measuring.bench))
+app.command("ceiling")(measuring.ceiling)
+app.command("sweep")(tunable_options(showing.sweep))
+app.command("report")(showing.report)
 
 
 @app.command()

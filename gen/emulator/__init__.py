@@ -9,13 +9,34 @@
     print(emulator.read(a))
 
 How it works, in the order of the modules: `ptx.py` parses, `cfg.py` finds basic blocks, `isa.py`
-lists the instructions, `codegen.py` turns blocks into numpy functions, `chunk.py` runs them for
-many threads at once, `memory.py` and `scratch.py` hold the data, `machine.py` is the front door.
+lists the instructions (rows in `rows_*.py`), `codegen.py` turns blocks into numpy functions,
+`chunk.py` runs them for many threads at once, `memory.py` and `scratch.py` hold the data,
+`tensor.py` and `async_copy.py` do what their names say, `machine.py` is the front door. Observers
+(`observe.py`) watch a launch: `races.py`, `global_races.py` and `initialized.py` find what running
+in lockstep hides.
 """
 
 from gen.emulator.checks import Finding
-from gen.emulator.machine import DeviceArray, Emulator, LaunchReport
+from gen.emulator.counters import Counters
+from gen.emulator.global_races import GlobalRaces
+from gen.emulator.initialized import UninitializedReads
+from gen.emulator.machine import DeviceArray, Emulator, LaunchReport, LineArray
 from gen.emulator.module import PtxModule
+from gen.emulator.observe import Observer
 from gen.emulator.ptx import parse_ptx
+from gen.emulator.races import SharedRaces
 
-__all__ = ["DeviceArray", "Emulator", "Finding", "LaunchReport", "PtxModule", "parse_ptx"]
+__all__ = [
+    "Counters",
+    "DeviceArray",
+    "Emulator",
+    "Finding",
+    "GlobalRaces",
+    "LaunchReport",
+    "LineArray",
+    "Observer",
+    "PtxModule",
+    "SharedRaces",
+    "UninitializedReads",
+    "parse_ptx",
+]

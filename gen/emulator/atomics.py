@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gen.emulator.ops import Value
+from gen.emulator.ops import Value, high_half, low_half, pack
+from gen.emulator.rounding import bf16, from_bf16
 
 Array = npt.NDArray[Any]
 
@@ -19,6 +20,18 @@ def _count_up(old: Value, limit: Value) -> Value:
 
 def _count_down(old: Value, limit: Value) -> Value:
     return np.where((old == 0) | (old > limit), limit, old - 1).astype(old.dtype)
+
+
+def _bf16_add(old: Value, b: Value) -> Value:
+    return bf16(from_bf16(old) + from_bf16(b))
+
+
+def _in_halves(add: Callable[[Value, Value], Value], dtype: Any) -> Callable[[Value, Value], Value]:
+    def both(old: Value, b: Value) -> Value:
+        low, high = (add(half(old, dtype), half(b, dtype)) for half in (low_half, high_half))
+        return pack(low, high)
+
+    return both
 
 
 RULES: dict[str, Callable[..., Value]] = {
@@ -32,6 +45,10 @@ RULES: dict[str, Callable[..., Value]] = {
     "cas": lambda old, b, c: np.where(old == b, c, old),
     "inc": _count_up,
     "dec": _count_down,
+    "add.f16": lambda old, b: old + b,
+    "add.bf16": _bf16_add,
+    "add.f16x2": _in_halves(lambda old, b: old + b, np.float16),
+    "add.bf16x2": _in_halves(_bf16_add, np.uint16),
 }
 
 

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from gen.emulator import isa
-from gen.emulator.atomics import RULES
 from gen.emulator.cfg import Block
 from gen.emulator.isa import DTYPES
-from gen.emulator.memory import Site, make_site
 from gen.emulator.module import TYPE_BYTES, Instruction, Kernel
-from gen.emulator.operands import Address, Imm, Not, Operand, Pair, Reg, Special, Symbol, Vector
+from gen.emulator.operands import Imm, Not, Operand, Pair, Reg, Special, Symbol, Vector
 from gen.emulator.typed import immediate, register_dtype
 
 _MODES = re.compile(r"(r[nzmp]i?|idx|up|down|bfly|all|any|uni)$")
@@ -47,7 +45,10 @@ class BlockCode:
             self.item = block.end
             condition = self.local(block.end.predicate)
             self.lines.append(f"return {'~' * block.end.negated}{condition}")
-        outputs = [(self.slots[n], self.variable(n)) for n in sorted(block.writes & block.live_out)]
+        needed = block.live_out | (
+            isa.registers(block.end)[0] if block.end and block.kind == "barrier" else set()
+        )
+        outputs = [(self.slots[n], self.variable(n)) for n in sorted(block.writes & needed)]
         return self.lines, outputs
 
     @staticmethod
@@ -93,6 +94,8 @@ class BlockCode:
         dtype = DTYPES.get(kind)
         if dtype is None:
             raise self.item.error(f"type '.{kind}' is not supported")
+        if isinstance(operand, Vector):
+            return f"({', '.join(self.read(part, kind) for part in operand.items)},)"
         if isinstance(operand, Imm):
             return self.constant(immediate(operand, dtype, self.item))
         if isinstance(operand, Not):
@@ -100,7 +103,8 @@ class BlockCode:
         if isinstance(operand, Special):
             if not isa.SPECIALS.match(operand.name):
                 raise self.item.error(f"special register '{operand.name}' is not supported")
-            return self.cast(f"E.special({operand.name!r})", np.dtype(np.int32), dtype, True)
+            held = np.dtype(np.int64 if operand.name in isa.WIDE_SPECIALS else np.int32)
+            return self.cast(f"E.special({operand.name!r})", held, dtype, True)
         if isinstance(operand, Symbol) and operand.name == "WARP_SZ":
             return self.constant(dtype.type(32))
         if isinstance(operand, Symbol):
@@ -160,14 +164,11 @@ class BlockCode:
 
     # -- instructions ------------------------------------------------------------------------
     def instruction(self, item: Instruction) -> None:
-        emit = {
-            "ld": self.load, "ldu": self.load, "st": self.store, "mov": self.move,
-            "cvta": self.convert_address,
-            "atom": self.atomic,
-            "red": self.atomic,
-        }.get(item.opcode)  # fmt: skip
-        if emit is not None:
-            emit(item)
+        """Append the lines of one instruction; `MemoryCode` adds those that access memory."""
+        if item.opcode == "mov":
+            self.move(item)
+        elif item.opcode == "cvta":
+            self.convert_address(item)
         elif not isa.NO_EFFECT.match(item.name):
             self.compute(item)
 
@@ -183,20 +184,24 @@ class BlockCode:
         narrowing = item.opcode == "cvt"
         words: dict[str, str] = {
             "NAME": repr(item.name),
-            "ITEM": self.constant(item) if row.warp else "",
+            "ITEM": self.constant(item) if "ITEM" in row.code else "",
             "MODE": repr(next((m for m in item.modifiers if _MODES.match(m)), "rn")),
-            "T": f"np.{DTYPES[item.modifiers[-1]]}",
+            "T": f"np.{DTYPES.get(item.modifiers[-1])}",
             "D": f"np.{DTYPES[row.types[0]]}",
             "S": f"np.{DTYPES[row.types[1]]}",
-            "U": f"np.uint{TYPE_BYTES[item.modifiers[-1]] * 8}",
+            "U": f"np.uint{TYPE_BYTES.get(item.modifiers[-1], 0) * 8}",
             **dict(zip(("BYTE_A", "BYTE_B"), (f"np.{'u' * (m[0] == 'u')}int8"
                        for m in item.modifiers[-2:]), strict=False)),
         }  # fmt: skip
         for letter, kind, operand in zip("abcde", row.types[1:], sources, strict=False):
             words[letter] = self.read(operand, kind, narrowing)
         text = _WORD.sub(lambda m: words.get(m[0], m[0]), row.code)
-        several = item.opcode == "shfl"
-        if not isinstance(target, Pair):
+        several = row.pair
+        if isinstance(target, Vector):
+            self.lines.append(f"several = {text}")
+            for at, part in enumerate(target.items):
+                self.write(part, f"several[{at}]", row.types[0])
+        elif not isinstance(target, Pair):
             self.write(target, f"{text}[0]" if several else text, row.types[0])
         elif several:
             self.lines.append(f"pair = {text}")
@@ -240,71 +245,3 @@ class BlockCode:
         text = self.read(source, "s64")
         moved = text if space in ("global", "const", "param") else f"({text} {sign} {window})"
         self.write(target, moved, "s64")
-
-    # -- memory ------------------------------------------------------------------------------
-    def memory_call(self, site: Site, address: Address, values: str = "") -> tuple[str, str]:
-        """The mask to use (as a statement's variable), and the call."""
-        mask = "m"
-        if self.item.predicate:
-            self.lines.append(f"m1 = narrow(m, {self.guard()})")
-            mask = "m1"
-        access = "store" if values else "load"
-        where = self.address(address.base)
-        call = f"E.{access}({self.constant(site)}, {where}{values}, {mask})"
-        return mask, call
-
-    def load(self, item: Instruction) -> None:
-        target, address = item.operands
-        if not isinstance(address, Address):
-            raise item.error("malformed load")
-        site = make_site(item, address.offset)
-        targets = target.items if isinstance(target, Vector) else (target,)
-        if len(targets) != site.lanes:
-            raise item.error(f"{site.lanes} registers expected")
-        mask, call = self.memory_call(site, address)
-        for part in targets if item.predicate else ():
-            if isinstance(part, Reg):
-                self.local(part)
-        self.lines.append(f"loaded = {call}" + " if m1 is not NOBODY else None" * (mask == "m1"))
-        start = len(self.lines)
-        for at, part in enumerate(targets):
-            self.write(part if isinstance(part, Reg) else None,
-                       f"loaded[{at}]" if site.lanes > 1 else "loaded", site.kind)  # fmt: skip
-        if mask == "m1":
-            self.lines[start:] = ["if loaded is not None:"] + [
-                f"    {s}" for s in self.lines[start:]
-            ]
-
-    def atomic(self, item: Instruction) -> None:
-        """atom (with the old value as its result) and red (without)."""
-        target, address, *sources = (
-            item.operands if item.opcode == "atom" else (None, *item.operands)
-        )
-        rules = [word for word in item.modifiers if word in RULES]
-        if not isinstance(address, Address) or len(rules) != 1:
-            raise item.error("this atomic operation is not supported by the emulator")
-        site = make_site(item, address.offset)
-        if len(sources) != 1 + (rules[0] == "cas") or site.lanes > 1 or "f16" in site.kind:
-            raise item.error("this atomic operation is not supported by the emulator")
-        values = ", ".join(self.read(source, site.kind) for source in sources)
-        mask = "m"
-        if item.predicate:
-            self.lines.append(f"m1 = narrow(m, {self.guard()})")
-            mask = "m1"
-        where = self.address(address.base)
-        call = f"E.atomic({self.constant(site)}, {rules[0]!r}, {where}, [{values}], {mask})"
-        self.lines.append(f"old = {call}")
-        self.write(target, "old", site.kind)
-
-    def store(self, item: Instruction) -> None:
-        address, source = item.operands
-        if not isinstance(address, Address):
-            raise item.error("malformed store")
-        site = make_site(item, address.offset)
-        sources = source.items if isinstance(source, Vector) else (source,)
-        if len(sources) != site.lanes:
-            raise item.error(f"{site.lanes} registers expected")
-        values = ", ".join(self.read(part, site.kind, True) for part in sources)
-        values = f", ({values},)" if site.lanes > 1 else f", {values}"
-        mask, call = self.memory_call(site, address, values)
-        self.lines.append(f"if {mask} is not NOBODY: {call}" if mask == "m1" else call)

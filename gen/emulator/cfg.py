@@ -12,6 +12,10 @@ from gen.emulator.operands import Symbol
 
 EXITS = ("ret", "exit")
 _SYNC = re.compile(r"(bar|barrier)(\.cta)?\.sync(\.aligned)?$")
+_ARRIVE = re.compile(r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?$")
+_VOTE = re.compile(
+    r"(bar|barrier)(?:\.cta)?\.red\.(popc|and|or)(?:\.aligned)?\.(?:u32|pred)(?:\.aligned)?$"
+)
 
 
 @dataclass(eq=False)
@@ -68,18 +72,37 @@ def is_barrier(item: Instruction) -> bool:
     return item.opcode in ("bar", "barrier") and "warp" not in item.modifiers
 
 
+def _needs_branch(item: Instruction) -> bool:
+    return item.opcode in (*EXITS, "trap", "call") or is_barrier(item) or isa.needs_warp(item)
+
+
 def _unguard(body: Iterable[Instruction | Label]) -> list[Instruction | Label]:
-    """Turn predicated barriers and exits into a branch around them."""
+    """Turn predicated barriers, exits and warp instructions into a branch around them."""
     code: list[Instruction | Label] = []
     for item in body:
-        guarded = isinstance(item, Instruction) and item.predicate is not None
-        if isinstance(item, Label) or not guarded or not (item.opcode in EXITS or is_barrier(item)):
-            code.append(item)
+        if isinstance(item, Label) or item.predicate is None or not _needs_branch(item):
+            code += [item] if isinstance(item, Label) else _take_apart(item)
             continue
         skip = f"skip#{len(code)}"
         branch = replace(item, name="bra", operands=(Symbol(skip),), negated=not item.negated)
-        code += [branch, replace(item, predicate=None, negated=False), Label(skip)]
+        code += [branch, *_take_apart(replace(item, predicate=None, negated=False)), Label(skip)]
     return code
+
+
+def _take_apart(item: Instruction) -> list[Instruction]:
+    """bar.red as a vote before a barrier and its result behind it; traps also end the thread."""
+    if item.opcode == "trap" or isa.is_assertion(item):
+        return [item, replace(item, name="exit", operands=())]
+    match = _VOTE.match(item.name)
+    if match is None:
+        return [item]
+    target, *where, choice = item.operands
+    kind = "popc.u32" if match[2] == "popc" else f"{match[2]}.pred"
+    return [
+        replace(item, name="barvote", operands=(where[0], choice)),
+        replace(item, name=f"{match[1]}.sync", operands=tuple(where)),
+        replace(item, name=f"barresult.{kind}", operands=(target, where[0])),
+    ]
 
 
 def _split(code: list[Instruction | Label]) -> list[Block]:
@@ -104,7 +127,7 @@ def _split(code: list[Instruction | Label]) -> list[Block]:
             current.gate = True
         if item.opcode == "bra":
             targets.append((current, item))
-        elif is_barrier(item):
+        elif is_barrier(item) and not _ARRIVE.match(item.name):
             if not _SYNC.match(item.name):
                 raise item.error("this kind of barrier is not supported by the emulator")
         elif item.opcode not in EXITS:

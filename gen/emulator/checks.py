@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from gen.emulator.warp import BLOCK_AXES, THREAD_AXES, Mask, Shape
 
 Coordinates = tuple[int, int, int]
 SHOWN_THREADS = 4
+_CAUSES = ("trap", "memcheck", "synccheck", "racecheck", "initcheck")
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,12 @@ class Finding:
     """One thing a kernel did wrong, at its first occurrence.
 
     `block` and `threads` (a few of those involved) are (x, y, z); `file_line` is the line of the
-    CUDA source, 0 if the PTX has no line information, and `source` that line's text if known.
+    CUDA source, 0 if the PTX has no line information, and `source` that line's text if known. A
+    race has two lines: of the later access, and as `other_line` of the earlier one. Its `threads`
+    are in the same order.
     """
 
-    check: str  # "memcheck" or "synccheck"
+    check: str  # "memcheck", "synccheck", "racecheck" or "initcheck"
     kernel: str
     message: str
     file_line: int
@@ -32,6 +36,13 @@ class Finding:
     block: Coordinates
     threads: tuple[Coordinates, ...]
     address: str = ""  # "A+3132 of 3072": buffer, byte offset, size in bytes
+    kind: str = ""  # of a race: "RAW", "WAR" or "WAW", read after write and so on
+    other_line: int = 0
+    other_source: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields, for JSON."""
+        return asdict(self)
 
     def __str__(self) -> str:
         where = f"line {self.file_line}" if self.file_line else "unknown line"
@@ -44,30 +55,45 @@ class Finding:
 
 @dataclass
 class Findings:
-    """Collects findings of one launch: one for each instruction and kind, at most `limit`."""
+    """Collects findings of one launch, at most `limit`; what is left out counts as suppressed.
+
+    There is one for each instruction and check; for those that name a second instruction, one for
+    each pair of CUDA lines, since unrolled loops have the same pair many times.
+    """
 
     kernel: str
     limit: int
     source_lines: Sequence[str] = ()
     items: list[Finding] = field(default_factory=list)
     suppressed: int = 0
-    _seen: set[tuple[str, int]] = field(default_factory=set)
+    _seen: set[tuple[str, int | tuple[int, ...]]] = field(default_factory=set)
 
     def add(
         self, check: str, item: Instruction, message: str, block: Coordinates,
-        threads: Sequence[Coordinates], address: str = "",
+        threads: Sequence[Coordinates], address: str = "", kind: str = "",
+        other: Instruction | None = None,
     ) -> None:  # fmt: skip
-        """Record a finding, unless this instruction already has one with this check."""
-        key = (check, id(item))
+        """Record a finding, unless there is one like it."""
+        key: tuple[str, int | tuple[int, ...]] = (check, id(item))
+        if other is not None:
+            lines = (item.line, other.line)
+            key = (check + kind, lines if all(lines) else (id(item), id(other)))
         if key in self._seen or len(self.items) >= self.limit:
             self.suppressed += 1
             return
         self._seen.add(key)
-        line = item.line
-        source = self.source_lines[line - 1] if 0 < line <= len(self.source_lines) else ""
+        line, other_line = item.line, other.line if other else 0
         self.items.append(
-            Finding(check, self.kernel, message, line, source, block, tuple(threads), address)
-        )
+            Finding(check, self.kernel, message, line, self._source(line), block, tuple(threads),
+                    address, kind, other_line, self._source(other_line))
+        )  # fmt: skip
+
+    def ordered(self) -> list[Finding]:
+        """All findings, causes before what they may have caused."""
+        return sorted(self.items, key=lambda finding: _CAUSES.index(finding.check))
+
+    def _source(self, line: int) -> str:
+        return self.source_lines[line - 1] if 0 < line <= len(self.source_lines) else ""
 
 
 def lanes_of(
@@ -89,6 +115,24 @@ def lanes_of(
 
 def access_message(site: Site, what: str, address: str, lanes: int) -> str:
     """ "store of 4 bytes at D+400 of 400 is out of bounds, by 3 threads"."""
-    verb = {"ld": "load", "ldu": "load", "st": "store"}.get(site.item.opcode, "atomic access")
+    verb = {
+        "ld": "load", "ldu": "load", "st": "store", "ldmatrix": "matrix load",
+        "stmatrix": "matrix store", "cp": "asynchronous copy",
+    }.get(site.item.opcode, "atomic access")  # fmt: skip
     threads = "1 thread" if lanes == 1 else f"{lanes} threads"
     return f"{site.space} {verb} of {site.size} bytes at {address} is {what}, by {threads}"
+
+
+def plain_name(symbol: str) -> str:
+    """The C++ name of a variable in a function, without what the compiler has put around it.
+
+    `_ZZ4gemmE4tile_0` is `tile`: names are preceded by their lengths, and the last one counts.
+    """
+    for length in re.finditer(r"(?<=E)\d+(?=[A-Za-z_])", symbol if symbol[:3] == "_ZZ" else ""):
+        name, rest = (
+            symbol[length.end() :][: int(length[0])],
+            symbol[length.end() + int(length[0]) :],
+        )
+        if len(name) == int(length[0]) and re.fullmatch(r"(_\d+)?", rest):
+            return name
+    return symbol

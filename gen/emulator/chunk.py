@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
 
+import numpy as np
+
+from gen.emulator.barriers import Counts, uniform
 from gen.emulator.checks import Coordinates, lanes_of
 from gen.emulator.context import Context, Launch
 from gen.emulator.lanes import WARP, from_warps, to_warps
@@ -12,9 +14,7 @@ from gen.emulator.module import Instruction
 from gen.emulator.operands import Imm, Reg
 from gen.emulator.ops import Value
 from gen.emulator.warp import NOBODY, Bits, Mask, Waiting, narrow, split
-from gen.errors import CheckError
-
-Counts = npt.NDArray[np.int64]  # lanes in each block, shaped (z, 1, y, 1, x, 1)
+from gen.errors import BudgetError
 
 
 class Chunk(Context):
@@ -71,6 +71,7 @@ class Chunk(Context):
             alone = not (self.waiting or self.held or self.parked)
             mask = self.live if alone else mask
             lanes = self.lanes if mask is None else mask.count(self.shape)
+        self.copies.finish()
         for observer in observers:
             observer.end(self)
 
@@ -106,7 +107,7 @@ class Chunk(Context):
         launch.instructions += instructions
         if launch.budget is not None and launch.instructions > launch.budget:
             line = f" at CUDA line {item.line}" if item and item.line else ""
-            raise CheckError(
+            raise BudgetError(
                 f"kernel '{launch.program.kernel.name}' ran more than {launch.budget} "
                 f"thread-instructions{line}; it may not end, or raise instruction_budget"
             )
@@ -148,12 +149,7 @@ class Chunk(Context):
         values = []
         for operand in item.operands or (Imm(0, "0"),):
             if isinstance(operand, Reg):
-                value = registers[self.launch.program.slots[operand.name]]
-                if value.ndim and value.min() != value.max():
-                    raise item.error(
-                        "a barrier number that differs between threads is not supported"
-                    )
-                values.append(int(value.flat[0]) if value.ndim else int(value))
+                values.append(uniform(item, registers[self.launch.program.slots[operand.name]]))
             elif isinstance(operand, Imm):
                 values.append(int(operand.value))
             else:
@@ -170,10 +166,12 @@ class Chunk(Context):
             expected[number] = expected_now
         released = False
         for number, members in groups.items():
-            complete = self._arrived(members) >= expected[number]
+            early = [(-1, mask) for mask in self.barriers.arrived.get(number, ())]
+            complete = self._arrived([*members, *early]) >= expected[number]
             if complete.any():
                 self._report_scattered(members, complete)
-                self._release(members, complete)
+                self._release(members, complete, early)
+                self.barriers.forget(number, complete)
                 released = True
         if not released:
             for number, members in groups.items():
@@ -197,10 +195,12 @@ class Chunk(Context):
             if some.any() and item is not None and len(item.operands) < 2:
                 self._report(at, Mask(mask.bits & some), counts, self.threads)
 
-    def _release(self, members: list[tuple[int, Mask]], complete: Bits) -> None:
-        """Let the parked lanes of the given blocks run on."""
-        for observer in self.launch.observers:
-            observer.barrier(self, complete)
+    def _release(
+        self, members: list[tuple[int, Mask]], complete: Bits,
+        early: Sequence[tuple[int, Mask]] = (),
+    ) -> None:  # fmt: skip
+        """Let the parked lanes of the given blocks run on; `early` ones arrived without waiting."""
+        self._tell_observers([*members, *early], complete)
         for at, mask in members:
             self.parked = [entry for entry in self.parked if entry[1] is not mask]
             go, stay = mask.bits & complete, mask.bits & ~complete
@@ -208,6 +208,27 @@ class Chunk(Context):
                 self.waiting.add(self.launch.program.blocks[at].next, Mask(go))
             if stay.any():
                 self.parked.append((at, Mask(stay)))
+
+    def _tell_observers(self, members: list[tuple[int, Mask]], complete: Bits) -> None:
+        if not self.launch.observers:
+            return
+        counts = self._arrived(members)
+        whole = complete & (counts == self.threads)
+        part = np.zeros((1,) * 6, np.bool_)
+        for at, mask in members:
+            if at < 0:  # arrived without waiting
+                part = part | mask.bits & complete
+                continue
+            item = self.launch.program.blocks[at].end
+            # Threads that have exited do not count, but for a barrier that names how many meet.
+            if item is None or len(item.operands) < 2:
+                whole = whole | complete & (mask.per_block(self.shape) > 0)
+            part = part | mask.bits & complete & ~whole
+        for observer in self.launch.observers:
+            if whole.any():
+                observer.barrier(self, whole)
+            if part.any():
+                observer.meet(self, Mask(part))
 
     def _report_incomplete(self, members: list[tuple[int, Mask]], expected: int) -> None:
         """A finding for a barrier that can never complete."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from gen.emulator import lanes, ops, rounding
-from gen.emulator.blockcode import BlockCode
+from gen.emulator import bits, lanes, ops, rounding, tensor
 from gen.emulator.cfg import Block, build_blocks
+from gen.emulator.memorycode import MemoryCode
 from gen.emulator.module import Kernel
 from gen.emulator.typed import register_dtype
 from gen.emulator.warp import NOBODY, narrow
@@ -24,7 +24,7 @@ from gen.emulator.warp import NOBODY, narrow
 BlockFunction = Callable[[list[Any], Any, Any], Any]
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """A kernel ready to run: its blocks, and two functions for each.
 
@@ -48,14 +48,15 @@ def compile_kernel(kernel: Kernel) -> Program:
     program.initial = [np.zeros((), register_dtype(t)) for t in kernel.registers.values()]
     program.slots = {name: at for at, name in enumerate(kernel.registers)}
     namespace: dict[str, Any] = {
-        **vars(ops), **vars(rounding), **vars(lanes), "np": np, "NOBODY": NOBODY, "narrow": narrow
+        **vars(ops), **vars(bits), **vars(rounding), **vars(lanes), **vars(tensor),
+        "np": np, "NOBODY": NOBODY, "narrow": narrow,
     }  # fmt: skip
     # A register that no lane has written yet takes the new value whole: that keeps constants and
     # other uniform values small.
     namespace["UNSET"] = program.initial
     texts = []
     for at, block in enumerate(program.blocks):
-        code = BlockCode(kernel, program.slots, namespace)
+        code = MemoryCode(kernel, program.slots, namespace)
         lines, outputs = code.generate(block)
         program.symbols |= code.symbols
         for name, write in (

@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from gen.emulator.async_copy import Copies
 from gen.emulator.atomics import update
-from gen.emulator.checks import Coordinates, Findings, access_message, lanes_of
+from gen.emulator.barriers import Barriers
+from gen.emulator.checks import Coordinates, Findings, access_message, lanes_of, plain_name
 from gen.emulator.codegen import Program
+from gen.emulator.isa import WIDE_SPECIALS
 from gen.emulator.memory import WINDOWS, GlobalMemory, Site
+from gen.emulator.module import Instruction
 from gen.emulator.observe import Observer
 from gen.emulator.ops import Value
 from gen.emulator.scratch import ALL_AXES, Scratch
+from gen.emulator.tensor import check_whole_warps, matrices, rows_of
 from gen.emulator.warp import BLOCK_AXES, NOBODY, Bits, Mask, Shape, narrow
 
 
@@ -48,16 +53,30 @@ class Context:
         self.lanes = bx * by * bz * self.threads
         self.live: Mask | None = None  # None: no lane has exited
         self._specials: dict[str, Value] = {}
+        self._reads = 0  # of a clock
         self.memory = launch.memory
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
         self._local: Scratch | None = None
+        self.copies = Copies(self)
+        self.barriers = Barriers(self)
+        self.fragments: dict[Any, Any] = {}  # what `tensor.py` keeps
 
     # -- what generated code calls -------------------------------------------------------------
     def special(self, name: str) -> Value:
-        """A special register as int32."""
+        """A special register as int32, or int64 for the clocks of that width."""
+        if "clock" in name or "timer" in name:
+            return self._time(name)
         if name not in self._specials:
             self._specials[name] = self._special(name)
         return self._specials[name]
+
+    def _time(self, name: str) -> Value:
+        """A clock that only depends on how often it was read: by then 256 ticks each."""
+        self._reads += 1
+        time = np.int64(256 * self._reads)
+        if name in WIDE_SPECIALS:
+            return time
+        return np.int32(time >> 32 if name.endswith("_hi") else time & 0x7FFFFFFF)
 
     def _special(self, name: str) -> Value:
         word, _, axis = name.lstrip("%").partition(".")
@@ -72,6 +91,13 @@ class Context:
                 return np.int32(first)
             dims = tuple(count if i == place else 1 for i in range(6))
             return np.arange(first, first + count, dtype=np.int32).reshape(dims)
+        if word in ("smid", "nsmid", "nwarpid"):  # as if the GPU had one multiprocessor
+            return np.int32({"smid": 0, "nsmid": 1, "nwarpid": 64}[word])
+        if word.startswith("lanemask"):
+            one = np.int32(1) << self.special("%laneid")
+            below = one - np.int32(1)
+            return {"eq": one, "lt": below, "le": below | one, "gt": ~(below | one),
+                    "ge": ~below}[word[-2:]]  # fmt: skip
         if word in ("laneid", "warpid"):
             _, tz, _, ty, _, tx = self.shape
             linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
@@ -139,6 +165,29 @@ class Context:
             result = [np.where(mine, v, r) for v, r in zip(values, result or values, strict=True)]
         return [value[()] for value in result]
 
+    def ldmatrix(
+        self, site: Site, address: Value, count: int, transposed: bool, m: Mask | None
+    ) -> list[Value]:
+        """The registers of `count` 8 x 8 matrices whose rows lie at the lanes' addresses."""
+        check_whole_warps(self, m, site.item)
+        lanes = m if count == 4 else narrow(m, self.special("%laneid") < np.int32(8 * count))
+        for observer in self.launch.observers:
+            observer.load(self, site, site.space, address, lanes)
+        rows = self.shared.load(site, address, lanes, self.report)[0]
+        return matrices(self, rows, count, transposed)
+
+    def stmatrix(
+        self, site: Site, address: Value, values: Sequence[Value], count: int, transposed: bool,
+        m: Mask | None,
+    ) -> None:  # fmt: skip
+        """The inverse of `ldmatrix`."""
+        check_whole_warps(self, m, site.item)
+        lanes = m if count == 4 else narrow(m, self.special("%laneid") < np.int32(8 * count))
+        for observer in self.launch.observers:
+            observer.store(self, site, site.space, address, lanes)
+        rows = rows_of(self, values, transposed)
+        self.shared.store(site, address, rows, lanes, self.report)
+
     def atomic(
         self, site: Site, rule: str, address: Value, values: list[Value], m: Mask | None
     ) -> Value:
@@ -154,6 +203,14 @@ class Context:
                     old[here] = update(cells, index, rule, [value[here] for value in values])
         return old
 
+    def trap(self, item: Instruction, m: Mask | None) -> None:
+        """A finding for lanes that stop the kernel: a failed assertion, or `__trap()`."""
+        bits = np.ones((1,) * 6, np.bool_) if m is None else m.bits
+        block, threads, count = lanes_of(bits, None, self.shape, self.origin)
+        what = "assertion failed" if item.opcode == "call" else "trap executed"
+        message = f"{what} in {count} thread{'s' * (count > 1)}"
+        self.launch.findings.add("trap", item, message, block, threads)
+
     def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:
         """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
         block, threads, count = lanes_of(bad, mask, self.shape, self.origin)
@@ -161,14 +218,15 @@ class Context:
         space = site.space
         if space == "generic":
             space = {1: "shared", 2: "local"}.get(first >> 56, "global")
-        text = {"global": self.memory.describe, "shared": self._describe_shared}.get(
+        text = {"global": self.memory.describe, "shared": self.describe_shared}.get(
             space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
         )(first)
         message = access_message(site, what, text, count)
         self.launch.findings.add("memcheck", site.item, message, block, threads, text)
 
-    def _describe_shared(self, address: int) -> str:
+    def describe_shared(self, address: int) -> str:
+        """ "shared+128 of 4096 (tile)": a byte of a block's shared memory, and its variable."""
         launch = self.launch
         text = f"shared{address:+d} of {launch.shared_bytes}"
         names = [name for name, start, size in launch.shared if start <= address < start + size]
-        return f"{text} ({names[0]})" if names else text
+        return f"{text} ({plain_name(names[0])})" if names else text

@@ -63,6 +63,13 @@ def check_members(chunk: Context, m: Mask | None, item: Instruction, members: Va
         chunk.launch.findings.add("synccheck", item, message, block, threads)
 
 
+def warp_barrier(chunk: Context, m: Mask | None, item: Instruction, members: Value) -> None:
+    """bar.warp.sync: nothing to wait for in lockstep; checks learn what it orders."""
+    check_members(chunk, m, item, members)
+    for observer in chunk.launch.observers:
+        observer.warp_sync(chunk, m)
+
+
 def shuffle(
     chunk: Context, m: Mask | None, item: Instruction, mode: str,
     a: Value, b: Value, c: Value, members: Value,
@@ -101,3 +108,48 @@ def vote(
     yes = ballot(chunk, m, item, a, members)
     no = ballot(chunk, m, item, ~a, members)
     return {"all": no == 0, "any": yes != 0, "uni": (no == 0) | (yes == 0)}[mode]
+
+
+def _word(chunk: Context, bits: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """The last axis, of 32 booleans, as the bits of an int32."""
+    word: npt.NDArray[np.int64] = (bits.astype(np.int64) << np.arange(WARP)).sum(axis=-1)
+    return word.astype(np.uint32).view(np.int32)
+
+
+def match_any(chunk: Context, m: Mask | None, item: Instruction, a: Value, members: Value) -> Value:
+    """match.any.sync: for each lane, a bit for every running lane with the same value."""
+    check_members(chunk, m, item, members)
+    values = to_warps(chunk, a)
+    running = to_warps(chunk, np.True_ if m is None else m.bits)
+    same = (values[..., :, None] == values[..., None, :]) & running[..., None, :]
+    return from_warps(chunk, _word(chunk, same)) & members
+
+
+def match_all(
+    chunk: Context, m: Mask | None, item: Instruction, a: Value, members: Value
+) -> tuple[Value, Value]:
+    """match.all.sync: the member mask and true if all running lanes have one value, else 0."""
+    matches = match_any(chunk, m, item, a, members)
+    everyone = ballot(chunk, m, item, np.True_, members)
+    same = matches == everyone
+    return np.where(same, members, np.int32(0)), same
+
+
+_REDUCTIONS = {
+    "add": np.add, "min": np.minimum, "max": np.maximum,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def reduce_warp(
+    chunk: Context, m: Mask | None, item: Instruction, a: Value, members: Value
+) -> Value:
+    """redux.sync: the sum (modulo 2**32), minimum, ... of all running lanes of the warp."""
+    check_members(chunk, m, item, members)
+    operation, limits = item.modifiers[1], np.iinfo(a.dtype)
+    neutral = {"min": limits.max, "max": limits.min, "and": -1}.get(operation, 0)
+    neutral = a.dtype.type(neutral)
+    running = to_warps(chunk, np.True_ if m is None else m.bits)
+    values = np.where(running, to_warps(chunk, a), neutral)
+    result = _REDUCTIONS[operation].reduce(values, axis=-1, keepdims=True, dtype=a.dtype)
+    return from_warps(chunk, np.broadcast_to(result, values.shape))

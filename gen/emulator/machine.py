@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ MAX_STATIC_SHARED = 48 * 1024
 UNLIMITED_THREADS = 1 << 32  # more than this needs an instruction budget
 CHUNK_THREADS = 1 << 16
 CHUNK_SCRATCH = 1 << 28  # bytes of shared and local memory that a chunk may take
+OBSERVED_SCRATCH = 1 << 24  # the same where checks keep up to 16 bytes for each of these
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,13 @@ class DeviceArray:
     buffer: Buffer = field(repr=False)
 
 
+@dataclass(frozen=True, eq=False)
+class LineArray(DeviceArray):
+    """Lines of an array, far apart in emulated global memory; `buffer` is the first of them."""
+
+    lines: tuple[Buffer, ...] = ()
+
+
 @dataclass(frozen=True)
 class LaunchReport:
     """What a launch did: findings, thread-instructions run, and seconds (without compiling)."""
@@ -50,6 +59,7 @@ class LaunchReport:
     findings: list[Finding]
     instructions: int
     seconds: float
+    suppressed: int = 0  # findings that were like others, or beyond the limit
 
 
 class Emulator:
@@ -73,13 +83,42 @@ class Emulator:
         self._programs: dict[tuple[PtxModule, str], Program] = {}
         self._variables: dict[tuple[PtxModule, str], Buffer] = {}
 
-    def alloc(self, array: npt.NDArray[Any], name: str = "A") -> DeviceArray:
-        """Copy an array into emulated global memory; `name` is how findings call it."""
+    def alloc(self, array: npt.NDArray[Any], name: str = "A", defined: bool = True) -> DeviceArray:
+        """Copy an array into emulated global memory; `name` is how findings call it.
+
+        defined: False for contents that a kernel must not read before it has written there.
+        """
         array = np.ascontiguousarray(array).reshape(np.shape(array))
         data = aligned_bytes(array.nbytes)
         data[:] = np.frombuffer(array.tobytes(), np.uint8)
         buffer = self.memory.add(name, data)
+        if not defined:
+            buffer.valid = np.zeros(buffer.nbytes, np.bool_)
         return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
+
+    def alloc_lines(
+        self, lines: npt.NDArray[Any], pitch: int, name: str = "A", skip: int = 0
+    ) -> LineArray:
+        """Map the lines of a 2-D array `pitch` bytes apart, with nothing mapped in between.
+
+        So a matrix may have rows that are gigabytes long, of which only the bytes of `lines` exist.
+        skip: bytes from the array's address to its first mapped line.
+        """
+        lines = np.ascontiguousarray(lines)
+        address = self.memory.reserve(skip + len(lines) * pitch)
+        buffers = []
+        for at, line in enumerate(lines):
+            data = aligned_bytes(line.nbytes)
+            data[:] = line.view(np.uint8)
+            buffers.append(self.memory.add(name, data, address + skip + at * pitch))
+        return LineArray(
+            name, address, lines.nbytes, lines.dtype, lines.shape, buffers[0], tuple(buffers)
+        )
+
+    def read_lines(self, array: LineArray) -> npt.NDArray[Any]:
+        """A copy of the lines that were mapped."""
+        flat = b"".join(buffer.data.tobytes() for buffer in array.lines)
+        return np.frombuffer(flat, array.dtype).reshape(array.shape).copy()
 
     def read(self, buf: DeviceArray) -> npt.NDArray[Any]:
         """A copy of a device array, with the type and shape that it was made with."""
@@ -108,19 +147,21 @@ class Emulator:
         shared_bytes: int = 0,
         source_lines: Sequence[str] | None = None,
         observers: Sequence[Observer] = (),
+        window: tuple[Coordinates, Coordinates] | None = None,
     ) -> LaunchReport:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
         args: one DeviceArray or numpy scalar for each kernel parameter, of its size in bytes.
         shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
-        findings quote it. observers: checks and counters that watch the run. Raises UsageError for
-        what a GPU would refuse to launch, CheckError for PTX that is not understood or a budget
+        findings quote it. observers: checks and counters that watch the run. window: the first
+        block and how many blocks along each axis to run of the grid; default all. Raises UsageError
+        for what a GPU would refuse to launch, CheckError for PTX that is not understood or a budget
         that ran out.
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
         _check_geometry(entry, grid, block)
-        self._check_bounded(grid, block)
+        self._check_bounded(window[1] if window else grid, block)
         program = self._program(module, entry)
         findings = Findings(kernel, self.max_findings, source_lines or ())
         launch = Launch(program, grid, block, self.memory, findings, budget=self.instruction_budget)
@@ -135,12 +176,12 @@ class Emulator:
             del_after_use = np.empty(1 << 24, np.uint8)
             del del_after_use
             with np.errstate(all="ignore"):
-                for origin, blocks in self._chunks(launch):
+                for origin, blocks in self._chunks(launch, *(window or ((0, 0, 0), grid))):
                     Chunk(launch, origin, blocks).run()
         finally:
             self.memory.remove(params)
         seconds = time.perf_counter() - start
-        return LaunchReport(findings.items, launch.instructions, seconds)
+        return LaunchReport(findings.ordered(), launch.instructions, seconds, findings.suppressed)
 
     def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
         total = math.prod(grid) * math.prod(block)
@@ -208,21 +249,25 @@ class Emulator:
                 self._variables[key] = self.memory.add(name, data)
             launch.addresses[name] = self._variables[key].base
 
-    def _chunks(self, launch: Launch) -> Iterator[tuple[Coordinates, Coordinates]]:
-        """Boxes (origin, size) that cover the grid, wide in x, then y, of about equal sizes."""
+    def _chunks(
+        self, launch: Launch, first: Coordinates, count: Coordinates
+    ) -> Iterator[tuple[Coordinates, Coordinates]]:
+        """Boxes (origin, size) that cover the blocks, wide in x, then y, of about equal sizes."""
         threads = math.prod(launch.block)
         scratch = launch.shared_bytes + threads * launch.local_bytes
-        room = max(1, min(self.chunk_threads // threads, CHUNK_SCRATCH // max(scratch, 1)))
+        limit = OBSERVED_SCRATCH if launch.observers else CHUNK_SCRATCH
+        room = max(1, min(self.chunk_threads // threads, limit // max(scratch, 1)))
         steps = []
-        for extent in launch.grid:
+        for extent in count:
             pieces = -(-extent // room)
             steps.append(max(1, -(-extent // max(pieces, 1))))
             room = max(1, room // steps[-1])
-        (gx, gy, gz), (dx, dy, dz) = launch.grid, steps
-        for z in range(0, gz, dz):
-            for y in range(0, gy, dy):
-                for x in range(0, gx, dx):
-                    yield (x, y, z), (min(dx, gx - x), min(dy, gy - y), min(dz, gz - z))
+        axes = [
+            [(at, min(step, n - at)) for at in range(0, n, step)]
+            for n, step in zip(count, steps, strict=True)
+        ]
+        for (z, dz), (y, dy), (x, dx) in itertools.product(*reversed(axes)):
+            yield (first[0] + x, first[1] + y, first[2] + z), (dx, dy, dz)
 
 
 def _check_geometry(kernel: Kernel, grid: Coordinates, block: Coordinates) -> None:

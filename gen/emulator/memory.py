@@ -33,7 +33,7 @@ SPACES = {
     "local": "local",
 }
 _HINTS = re.compile(
-    r"(volatile|relaxed|acquire|release|weak|nc|cta|gpu|sys|cluster|c[agsv]|lu|w[bt]"
+    r"(volatile|relaxed|acquire|release|weak|nc|cta|gpu|sys|cluster|noftz|c[agsv]|lu|w[bt]"
     r"|L1::(evict_\w+|no_allocate)|L2::(64|128|256)B)$"
 )
 
@@ -97,6 +97,7 @@ class Buffer:
 
     def __init__(self, name: str, base: int, data: npt.NDArray[np.uint8]) -> None:
         self.name, self.base, self.nbytes, self.data = name, base, data.size, data
+        self.valid: npt.NDArray[np.bool_] | None = None  # bytes that have a value; None: all
         self._views: dict[Any, npt.NDArray[Any]] = {}
 
     def view(self, dtype: Any) -> npt.NDArray[Any]:
@@ -135,12 +136,19 @@ class GlobalMemory:
         self.buffers: list[Buffer] = []
         self._next = FIRST_ADDRESS
 
-    def add(self, name: str, data: npt.NDArray[np.uint8]) -> Buffer:
-        """Map `data` (as `aligned_bytes` gives it) at a fresh address."""
-        buffer = Buffer(name, self._next, data)
-        self._next += -(-(data.size + GAP) // 256) * 256
-        self.bases.append(buffer.base)
-        self.buffers.append(buffer)
+    def reserve(self, nbytes: int) -> int:
+        """The first of so many fresh addresses, with unmapped ones behind them."""
+        address = self._next
+        self._next += -(-(nbytes + GAP) // 256) * 256
+        return address
+
+    def add(self, name: str, data: npt.NDArray[np.uint8], address: int | None = None) -> Buffer:
+        """Map `data` (as `aligned_bytes` gives it) at a fresh address, or at a reserved one."""
+        base = self.reserve(data.size) if address is None else address
+        buffer = Buffer(name, base, data)
+        at = bisect.bisect(self.bases, base)
+        self.bases.insert(at, base)
+        self.buffers.insert(at, buffer)
         return buffer
 
     def remove(self, buffer: Buffer) -> None:

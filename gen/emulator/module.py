@@ -102,7 +102,6 @@ class PtxModule:
 
     kernels: dict[str, Kernel]
     variables: dict[str, Variable]
-    functions: frozenset[str] = frozenset()
 
     def kernel(self, name: str) -> Kernel:
         """The kernel called `name`; UsageError with the nearest name if there is none."""

@@ -17,6 +17,10 @@ class Observer:
 
     Addresses are int64 byte addresses within `space` ("global", "shared", "local"), without the
     site's constant offset, and broadcast over the chunk's six axes, as masks do (None: all lanes).
+
+    `ldmatrix` and `stmatrix` are a load and a store in "shared" whose `site.item.opcode` says so:
+    `site.size` is 16, one row of a matrix, and the mask has only the lanes that name a row. Lanes
+    0 to 7 of a warp name those of the first matrix, 8 to 15 those of the second, and so on.
     """
 
     def begin(self, chunk: Context) -> None:
@@ -40,8 +44,31 @@ class Observer:
     ) -> None:
         """An atomic operation is about to read and write `site.size` bytes for each lane."""
 
+    def copy(
+        self, chunk: Context, site: Site, shared_address: Value, global_address: Value,
+        source_bytes: Value, mask: Mask | None,
+    ) -> None:  # fmt: skip
+        """cp.async issues a copy of `site.size` bytes for each lane, from global to shared memory.
+
+        Both addresses have their constant offsets added. Of the bytes only the first
+        `source_bytes` (an integer, uniform or per lane) are read; the rest is written as zeros.
+        The copy is in flight until a `wait` of the same thread for the group it is committed in.
+        """
+
+    def commit(self, chunk: Context, mask: Mask | None) -> None:
+        """Each lane makes a group of its copies since the last commit; a group may be empty."""
+
+    def wait(self, chunk: Context, groups_left: int, mask: Mask | None) -> None:
+        """Each lane has waited until at most its `groups_left` latest groups are in flight."""
+
     def barrier(self, chunk: Context, blocks: Bits | None) -> None:
         """All threads of `blocks` (None: of every block) have met at a barrier."""
+
+    def meet(self, chunk: Context, mask: Mask) -> None:
+        """The lanes of `mask`, which are not all of their blocks, have met at a barrier."""
+
+    def warp_sync(self, chunk: Context, mask: Mask | None) -> None:
+        """The lanes of each warp have met at a `bar.warp.sync` (`__syncwarp`)."""
 
     def end(self, chunk: Context) -> None:
         """Every lane of the chunk has exited."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.emulator.ops import F64, Value
+from gen.emulator.ops import F64, Value, odd_sum
 
 
 def directed(a: Value, dtype: Any, mode: str) -> Value:
@@ -62,6 +62,18 @@ def relu(a: Value) -> Value:
     return np.where(a <= 0, a.dtype.type(0), a)[()]
 
 
+def ftz(a: Value) -> Value:
+    """.ftz: subnormal values become zeros of their sign."""
+    return np.where(np.abs(a) < np.finfo(a.dtype).tiny, np.copysign(a.dtype.type(0), a), a)[()]
+
+
+def directed_int(a: Value, mode: str) -> Value:
+    """A 64-bit integer as float32, rounded once: its two halves are added by round-to-odd."""
+    low = (a & a.dtype.type(0xFFFFFFFF)).astype(F64)
+    high = (a >> a.dtype.type(32)).astype(F64) * F64(2.0**32)
+    return directed(odd_sum(high, low), np.float32, mode)
+
+
 def to_odd_f32(a: Value) -> Value:
     """float64 to float32 by round-to-odd, so that a second rounding to fewer bits is exact."""
     near = directed(a, np.float32, "rz")
@@ -90,9 +102,9 @@ def from_bf16(a: Value) -> Value:
 
 
 def fma_bf16(a: Value, b: Value, c: Value) -> Value:
-    """a * b + c on bf16 bits, rounded to odd and then to bf16."""
-    x, y, z = (from_bf16(v).astype(F64) for v in (a, b, c))
-    return bf16_f64(x * y + z)
+    """a * b + c of widened bf16 values, as a float32 rounded to odd."""
+    x, y, z = (v.astype(F64) for v in (a, b, c))
+    return to_odd_f32(odd_sum(x * y, z))
 
 
 def tf32(a: Value) -> Value:

@@ -330,8 +330,9 @@ def test_narrow_loads_extend_and_stores_truncate() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "max.f16x4 %d, %a, %b;", "add.cc.s32 %d, %a, %b;", "mov.u32 %d, %clock;", "frobnicate %d;",
-        "add.ftz.f32 %d, %a, %b;", "call (%d), f, (%a);", "bar.red.popc.u32 %d, 0, %p;",
+        "max.f16x4 %d, %a, %b;", "addc.cc.s16 %d, %a, %b;", "mov.u32 %d, %envreg3;",
+        "frobnicate %d;", "add.ftz.f64 %d, %a, %b;", "call (%d), f, (%a);",
+        "bar.red.xor.u32 %d, 0, %p;",
     ],
 )  # fmt: skip
 def test_unknown_instructions_are_refused_by_name(code: str) -> None:

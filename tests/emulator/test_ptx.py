@@ -7,9 +7,9 @@ from emulator_kernels import compile_cuda, gemm_source
 
 from gen.emulator import parse_ptx
 from gen.emulator.cfg import build_blocks
-from gen.emulator.isa import expand
 from gen.emulator.module import Instruction
 from gen.emulator.operands import parse_number, split_operands
+from gen.emulator.table import expand
 from gen.errors import CheckError
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

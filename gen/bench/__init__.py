@@ -1,0 +1,11 @@
+"""Measuring kernels: `gen bench` and `gen ceiling`.
+
+- `results`: the format in which measurements are kept; free of CUDA, so that reports can be made
+  on any machine.
+- `suites`: named lists of shapes.
+- `device`: the GPU as measuring needs it: buffers, launches, graphs, clocks.
+- `contenders`: what is measured; our kernels and, in `cublas`, `cutlass`, `frameworks`, the peers.
+- `check`: no time without a right result.
+- `timing`: the interleaved timer; `nvbench`: cold and batched times by NVBench.
+- `run`: all of it together; `ceiling`: what the GPU could do at best, by `instructions`.
+"""

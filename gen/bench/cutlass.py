@@ -1,0 +1,296 @@
+"""CUTLASS 2.x as a peer: its own kernels in several tile configurations, compiled by NVRTC."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gen import nvrtc
+from gen.bench.contenders import Peer, Prepared, Unsupported
+from gen.bench.instructions import BY_ACCUMULATOR
+from gen.errors import CheckError, CompileError
+from gen.render import render_template
+from gen.spec import DTypes, Layouts, Tile
+
+if TYPE_CHECKING:
+    from cuda.core import Stream
+
+    from gen.bench.work import Work
+
+_TYPES = {
+    "f32": "float",
+    "f64": "double",
+    "i32": "int",
+    "f16": "cutlass::half_t",
+    "bf16": "cutlass::bfloat16_t",
+    "i8": "int8_t",
+}
+
+
+class Config(NamedTuple):
+    """One instance of CUTLASS's GEMM template."""
+
+    threadblock: Tile
+    warp: Tile
+    stages: int
+    instruction: Tile
+    op_class: str
+    arch_tag: str
+    swizzle: int = 8
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        i = self.instruction
+        unit = "simt" if self.op_class == "OpClassSimt" else f"m{i.m}n{i.n}k{i.k}"
+        return f"cutlass {unit} {self.threadblock} w{self.warp.m}x{self.warp.n} s{self.stages}"
+
+
+def _tensor(
+    instruction: Tile, *choices: tuple[tuple[int, int, int], tuple[int, int], int]
+) -> tuple[Config, ...]:
+    return tuple(
+        Config(Tile(*tb), Tile(*warp, tb[2]), stages, instruction, "OpClassTensorOp", "Sm80")
+        for tb, warp, stages in choices
+    )
+
+
+def _simt(*choices: tuple[tuple[int, int, int], tuple[int, int], int]) -> tuple[Config, ...]:
+    return tuple(
+        Config(
+            Tile(*tb),
+            Tile(*warp, tb[2]),
+            stages,
+            Tile(1, 1, 1),
+            "OpClassSimt",
+            "Sm80" if stages > 2 else "Sm50",
+        )
+        for tb, warp, stages in choices
+    )
+
+
+_HALF = (
+    ((256, 128, 32), (64, 64), 3),
+    ((256, 128, 32), (64, 64), 4),
+    ((128, 256, 32), (64, 64), 3),
+    ((128, 256, 32), (64, 64), 4),
+    ((128, 128, 32), (64, 64), 4),
+    ((128, 128, 64), (64, 64), 3),
+    ((128, 64, 64), (64, 32), 3),
+    ((64, 128, 64), (32, 64), 3),
+    ((64, 64, 64), (32, 32), 4),
+)
+_K16 = _tensor(Tile(16, 8, 16), *_HALF)
+_K8 = _tensor(Tile(16, 8, 8), *_HALF[1:6:2])
+_SIMT = _simt(
+    ((128, 128, 8), (32, 64), 2),
+    ((256, 128, 8), (64, 64), 2),
+    ((128, 256, 8), (64, 64), 2),
+    ((128, 128, 8), (32, 64), 4),
+    ((128, 128, 8), (64, 32), 5),
+    ((256, 128, 8), (64, 64), 4),
+    ((128, 64, 8), (64, 32), 2),
+    ((64, 64, 8), (32, 32), 4),
+    ((32, 128, 8), (32, 32), 2),
+)
+
+CONFIGS: Mapping[str, tuple[Config, ...]] = {
+    "f32": _SIMT,
+    "f64": (
+        *_simt(((128, 128, 8), (32, 64), 2), ((64, 64, 8), (32, 32), 2)),
+        *_tensor(
+            Tile(8, 8, 4),
+            ((128, 128, 16), (32, 64), 3),
+            ((128, 64, 16), (64, 32), 3),
+            ((64, 64, 16), (32, 32), 4),
+        ),
+    ),
+    "i32": _simt(((128, 128, 8), (32, 64), 2), ((128, 64, 8), (64, 32), 2)),
+    "f16": (*_K16, *_K8),
+    "bf16": _K16,
+    # Tensor cores take bytes from a row-major A and a column-major B alone.
+    "i8": _tensor(
+        Tile(16, 8, 32),
+        ((128, 256, 64), (64, 64), 3),
+        ((256, 128, 64), (64, 64), 3),
+        ((128, 128, 64), (64, 64), 4),
+        ((64, 64, 64), (32, 32), 4),
+    ),
+}
+
+
+def alignment(dtypes: DTypes, sizes: Sequence[int], most_bytes: int = 16) -> int:
+    """How many elements CUTLASS may load at a time: the leading dimensions allow it."""
+    if dtypes.name == "f64":
+        return 1  # its tensor-core tiles are copied a number at a time
+    elements = most_bytes // dtypes.input.size
+    while elements > 1 and any(size % elements for size in sizes):
+        elements //= 2
+    return elements
+
+
+def source(config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d: int) -> str:
+    """CUDA source of one configuration."""
+    tensor = config.op_class == "OpClassTensorOp"
+    if layouts.c:
+        sides = {"left": "a", "ld_left": "lda", "right": "b", "ld_right": "ldb"}
+        left, right, rows, cols = layouts.a, layouts.b, "M", "N"
+    else:
+        sides = {"left": "b", "ld_left": "ldb", "right": "a", "ld_right": "lda"}
+        left, right, rows, cols = not layouts.b, not layouts.a, "N", "M"
+    saturate = tensor and not dtypes.accumulator.is_float
+    return render_template(
+        "bench/cutlass.cu.j2",
+        name=config.name,
+        config=config,
+        input=_TYPES[dtypes.input.name],
+        accumulator=_TYPES[dtypes.accumulator.name],
+        output=_TYPES[dtypes.output.name],
+        left_layout="Row" if left else "Column",
+        right_layout="Row" if right else "Column",
+        rows=rows,
+        cols=cols,
+        alignment=align if tensor else 1,
+        output_alignment=align_d if tensor else 1,
+        operator="OpMultiplyAddSaturate" if saturate else "OpMultiplyAdd",
+        **sides,
+    )
+
+
+@cache
+def _compile(
+    config: Config, dtype: str, layouts: Layouts, align: int, align_d: int, arch: str
+) -> nvrtc.Module:
+    from gen.spec import parse_dtype
+
+    return nvrtc.compile_cuda(
+        source(config, parse_dtype(dtype), layouts, align, align_d),
+        name="cutlass_gemm.cu",
+        arch=arch,
+        format="cubin",
+        options=["-default-device", "-diag-suppress=20044", f"-I{nvrtc.cutlass_include()}"],
+        line_info=False,
+    )
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("grid", ctypes.c_int * 3),
+        ("threads", ctypes.c_int),
+        ("shared_bytes", ctypes.c_int),
+    )
+
+
+class Cutlass(Peer):
+    """One configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.name = config.name
+
+    def ceiling(self, dtypes: DTypes) -> str:
+        """See Contender."""
+        if self.config.op_class == "OpClassSimt":
+            return BY_ACCUMULATOR[dtypes.accumulator.name]
+        i = self.config.instruction
+        return f"mma_m{i.m}n{i.n}k{i.k}_{dtypes.input.name}_{dtypes.accumulator.name}"
+
+    def compile(self, work: Work) -> nvrtc.Module:
+        """The kernel for a problem. Raises Unsupported where CUTLASS has none."""
+        p, dtypes, layouts = work.problem, work.dtypes, work.layouts
+        align = alignment(dtypes, (p.lda, p.ldb))
+        if self.config.op_class == "OpClassTensorOp":
+            if dtypes.name == "i8" and (not layouts.a or layouts.b):
+                raise Unsupported("CUTLASS multiplies bytes on tensor cores in the layout rcX only")
+            if self.config.stages > 2 and align * dtypes.input.size < 4:
+                raise Unsupported("CUTLASS's asynchronous copies take 4 bytes, and a row is odd")
+        out = 16 // dtypes.output.size
+        align_d = 1 if align == 1 else next(x for x in (8, 4, 2, 1) if x <= out and p.ldd % x == 0)
+        try:
+            return _compile(self.config, dtypes.name, layouts, align, align_d, work.gpu.arch)
+        except CompileError as error:
+            raise Unsupported(f"CUTLASS does not compile: {error}") from None
+
+    def prepare(self, work: Work) -> Prepared:
+        """See Contender. The parameters for every set of operands are computed here."""
+        from cuda.bindings import driver
+
+        gpu, module = work.gpu, self.compile(work)
+        setup = gpu.program(module, "prepare", (1, 1, 1), (1, 1, 1))
+        # A throwaway configuration: the real one is what `prepare` computes.
+        kernel = gpu.program(module, "gemm", (1, 1, 1), (1, 1, 1)).kernel
+        (info,) = kernel.arguments_info
+        images, launch = self._parameters(work, setup, int(info.size))
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        device = driver.CUdevice(gpu.device.device_id)
+        (status,) = driver.cuKernelSetAttribute(
+            attribute, launch.shared_bytes, kernel.handle, device
+        )
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise Unsupported(f"a block has no {launch.shared_bytes} bytes of shared memory here")
+        function = driver.CUfunction(int(kernel.handle))
+        addresses = [ctypes.addressof(image) for image in images]
+        arrays = [(ctypes.c_void_p * 1)(address) for address in addresses]
+        pointers = {work.pointers(i)[2]: ctypes.addressof(a) for i, a in enumerate(arrays)}
+        grid, threads, shared = tuple(launch.grid), launch.threads, launch.shared_bytes
+
+        def queue(stream: Stream, a: int, b: int, d: int) -> None:
+            (status,) = driver.cuLaunchKernel(
+                function, *grid, threads, 1, 1, shared, stream.handle, pointers[d], 0
+            )
+            if status != driver.CUresult.CUDA_SUCCESS:
+                raise CheckError(f"{self.name} cannot be launched: {status.name}")
+
+        return Prepared(queue, keep=(images, arrays, module))
+
+    def _parameters(
+        self, work: Work, setup: object, size: int
+    ) -> tuple[list[ctypes.Array[ctypes.c_char]], _Launch]:
+        gpu, p, sets = work.gpu, work.problem, work.sets
+        bytes_ = np.empty(size * sets, np.uint8)
+        params, launch = gpu.allocate(bytes_.nbytes), gpu.allocate(ctypes.sizeof(_Launch))
+        a, b, d = work.pointers(0)
+        i32, i64 = np.int32, np.int64
+        try:
+            setup(  # type: ignore[operator]
+                gpu.stream,
+                *(i32(p.shape.m), i32(p.shape.n), i32(p.shape.k)),
+                *(a, i64(p.lda), i64(work.stride_a), b, i64(p.ldb), i64(work.stride_b)),
+                *(d, i64(p.ldd), i64(work.stride_d), i32(sets)),
+                *(int(params.handle), int(launch.handle)),
+            )
+            gpu.read(int(params.handle), bytes_)
+            raw = np.empty(ctypes.sizeof(_Launch), np.uint8)
+            gpu.read(int(launch.handle), raw)
+        finally:
+            gpu.free(params)
+            gpu.free(launch)
+        images = [
+            ctypes.create_string_buffer(bytes_[i * size : (i + 1) * size].tobytes(), size)
+            for i in range(sets)
+        ]
+        return images, _Launch.from_buffer_copy(raw.tobytes())
+
+
+def contenders(dtypes: DTypes) -> list[Cutlass]:
+    """A contender for each configuration that CUTLASS has for these types."""
+    return [Cutlass(config) for config in CONFIGS.get(dtypes.name, ())]
+
+
+def compile_all(found: Sequence[Cutlass], work: Work) -> None:
+    """Compiles all of them at once; each takes seconds, and NVRTC runs in parallel."""
+
+    def compile_one(contender: Cutlass) -> None:
+        try:
+            contender.compile(work)
+        except Unsupported:
+            return  # `prepare` says so again, in its row
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        list(pool.map(compile_one, found))

@@ -1,0 +1,203 @@
+"""Measurements as they are kept: one header, one row for each contender on each problem.
+
+The JSON is `{"format": "gemmgen-bench", "version": 1, "header": {...}, "rows": [...]}`, with the
+fields of the two classes below; docs/bench.md explains them. A reader ignores fields that it does
+not know; one that changes its meaning gets a new version.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from gen.errors import UsageError
+
+FORMAT = "gemmgen-bench"
+VERSION = 1
+
+OURS, PEER = "ours", "peer"
+
+# What became of a row's check. Only a right result has times.
+OK, WRONG, FAILED, NO_MEMORY, SKIPPED = "ok", "wrong", "failed", "out of memory", "skipped"
+CHECKS = (OK, WRONG, FAILED, NO_MEMORY, SKIPPED)
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where, when and with what everything in a file was measured.
+
+    `clocks` are MHz as seen, not set: {"sm": [lowest, highest], "sm_max": ..., "memory": ...}, `sm`
+    being read between rounds of measuring. `ceilings` are `gen ceiling`'s figures on this GPU,
+    by name: TFLOP/s (TOP/s) for instructions, GB/s for memory.
+    """
+
+    gpu: str
+    arch: str
+    driver: str
+    date: str
+    command: str
+    uuid: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    clocks: Mapping[str, Any] = field(default_factory=dict)
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender on one problem. Times are in milliseconds, of the GPU alone.
+
+    `ms_median` is the median over rounds of the interleaved measurement, `ms_spread` half the
+    distance between the rounds' quartiles, `noise` that spread as a fraction of the median.
+    `cold_ms`, `cold_noise` and `batch_ms` are NVBench's, where it is installed. `method` says how
+    `ms_median` was taken: "events" or "graph". None is what was not measured or does not apply;
+    `check` and `note` say why.
+    """
+
+    contender: str
+    kind: str
+    dtype: str
+    layout: str
+    shape: str
+    variant: str = ""
+    spec: Mapping[str, Any] | None = None
+    ms_median: float | None = None
+    ms_spread: float | None = None
+    noise: float | None = None
+    rounds: int = 0
+    launches: int = 0
+    cold_ms: float | None = None
+    cold_noise: float | None = None
+    batch_ms: float | None = None
+    tflops: float | None = None
+    gbps: float | None = None
+    share_of_bandwidth: float | None = None
+    share_of_ceiling: float | None = None
+    workspace: int = 0
+    method: str = ""
+    check: str = OK
+    note: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What a row measures. A file has one row for each key."""
+        return (self.kind, self.contender, self.dtype, self.layout, self.shape)
+
+    @property
+    def problem(self) -> tuple[str, str, str]:
+        """What rows have to share to be compared."""
+        return (self.dtype, self.layout, self.shape)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of a file."""
+
+    header: Header
+    rows: tuple[Row, ...] = ()
+
+    def with_row(self, row: Row) -> Results:
+        """These results and one more row, in place of an earlier one for the same thing."""
+        if all(r.key != row.key for r in self.rows):
+            return replace(self, rows=(*self.rows, row))
+        return replace(self, rows=tuple(row if r.key == row.key else r for r in self.rows))
+
+    def to_json(self) -> str:
+        """The file's text; the same results give the same bytes."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "header": asdict(self.header),
+            "rows": [asdict(row) for row in self.rows],
+        }
+        return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+    def to_csv(self) -> str:
+        """One line for each row; the header's facts are repeated in each."""
+        facts = {name: getattr(self.header, name) for name in ("gpu", "driver", "date", "command")}
+        facts |= {
+            "versions": " ".join(f"{k}={v}" for k, v in self.header.versions.items()),
+            "clocks": json.dumps(dict(self.header.clocks)),
+        }
+        names = [f.name for f in fields(Row)]
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [*names, *facts], lineterminator="\n")
+        writer.writeheader()
+        for row in self.rows:
+            cells = asdict(row)
+            if cells["spec"] is not None:
+                cells["spec"] = json.dumps(cells["spec"])
+            writer.writerow({**cells, **facts})
+        return text.getvalue()
+
+
+def parse(text: str, where: str = "this text") -> Results:
+    """The results that `to_json` wrote. Raises UsageError with what is wrong."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{where} is not JSON: {error}") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UsageError(f'{where} has no benchmark results: "format" is not "{FORMAT}"')
+    if content.get("version") != VERSION:
+        raise UsageError(
+            f"{where} has version {content.get('version')} of the format; "
+            f"this gen reads version {VERSION}"
+        )
+    try:
+        header = Header(**_known(Header, content["header"]))
+        rows = tuple(Row(**_known(Row, row)) for row in content["rows"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{where} is not complete: {error}") from None
+    return Results(header, rows)
+
+
+def _known(kind: type, content: Mapping[str, Any]) -> dict[str, Any]:
+    names = {f.name for f in fields(kind)}
+    return {key: value for key, value in content.items() if key in names}
+
+
+def load(path: Path) -> Results:
+    """The results in a file. Raises UsageError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {reason}") from None
+    return parse(text, str(path))
+
+
+def save(results: Results, path: Path) -> None:
+    """Writes the file so that a reader finds either the old one or the new one, whole.
+
+    Raises UsageError where it cannot be written.
+    """
+    replace_file(path, results.to_json())
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a text file atomically, with its folders. Raises UsageError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def find(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+    """The rows whose fields have these values."""
+    return [row for row in rows if all(getattr(row, k) == v for k, v in wanted.items())]
+
+
+def fastest(rows: Sequence[Row]) -> Row | None:
+    """The row with the least time, of those that have one."""
+    timed = [row for row in rows if row.ms_median is not None]
+    return min(timed, key=lambda row: row.ms_median or 0.0, default=None)

@@ -1,0 +1,324 @@
+"""`gen bench` as a function: problems one after another, contenders in turns, rows as they come."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gen.bench import contenders, nvbench, timing
+from gen.bench.ceiling import COPY
+from gen.bench.check import check
+from gen.bench.contenders import Contender, Ours, Prepared, Unsupported
+from gen.bench.device import ClockWatch, Gpu, GpuLost, OutOfMemory, versions
+from gen.bench.results import (
+    FAILED,
+    NO_MEMORY,
+    OURS,
+    SKIPPED,
+    WRONG,
+    Header,
+    Results,
+    Row,
+)
+from gen.bench.work import Work
+from gen.errors import CheckError, GenError, UsageError
+from gen.spec import DTypes, GemmShape, KernelSpec, Layouts
+
+# A problem of more operations is first tried with a short sum, to see whether it takes too long.
+_PROBE_ABOVE = 2**33
+_PROBE_K = 128
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure, and how long at most (`limit_s` seconds a contender on a problem)."""
+
+    specs: Sequence[KernelSpec]
+    shapes: Sequence[GemmShape]
+    peers: Sequence[str] = ()
+    rounds: int = 11
+    limit_s: float = 10.0
+    nvbench: bool = True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A shape with types and layouts, and who takes part."""
+
+    dtypes: DTypes
+    layouts: Layouts
+    shape: GemmShape
+    contenders: Sequence[Contender] = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.dtypes.name} {self.layouts} {self.shape}"
+
+    def row(self, contender: Contender) -> Row:
+        """The contender's row before anything is measured."""
+        spec = contender.spec
+        return Row(
+            contender.name,
+            contender.kind,
+            self.dtypes.name,
+            str(self.layouts),
+            str(self.shape),
+            variant=spec.variant if spec else "",
+            spec=json.loads(spec.to_json()) if spec else None,
+        )
+
+
+def problems(options: Options, done: Results) -> list[Problem]:
+    """What is left to measure, in order: each group of types and layouts, each shape."""
+    groups: dict[tuple[str, str], list[KernelSpec]] = {}
+    for spec in options.specs:
+        groups.setdefault((spec.dtypes.name, str(spec.layouts)), []).append(spec)
+    measured = {row.key for row in done.rows}
+    found = []
+    for specs in groups.values():
+        dtypes, layouts = specs[0].dtypes, specs[0].layouts
+        ours: list[Contender] = [Ours(spec) for spec in specs]
+        all_ = [*ours, *contenders.peers(options.peers, dtypes)]
+        for shape in options.shapes:
+            whole = Problem(dtypes, layouts, shape, all_)
+            left = [c for c in all_ if whole.row(c).key not in measured]
+            if left:
+                found.append(replace(whole, contenders=left))
+    return found
+
+
+def header(gpu: Gpu, command: str, ceilings: Mapping[str, float]) -> Header:
+    """What is known of a run before its first result."""
+    now = datetime.datetime.now(datetime.timezone.utc).astimezone()
+    return Header(
+        gpu=gpu.name,
+        arch=gpu.arch,
+        driver=gpu.driver_version(),
+        date=now.isoformat(timespec="seconds"),
+        command=command,
+        uuid=gpu.uuid,
+        versions=versions(),
+        ceilings=dict(ceilings),
+    )
+
+
+def resumable(done: Results, now: Header, where: str) -> Results:
+    """The results to go on from. Raises UsageError where they are of another GPU or driver."""
+    for name in ("gpu", "driver"):
+        theirs, ours = getattr(done.header, name), getattr(now, name)
+        if theirs != ours:
+            raise UsageError(
+                f"{where} was measured with the {name} {theirs}, this is {ours}; "
+                "leave out --resume and write to another file"
+            )
+    return done
+
+
+def bench(
+    gpu: Gpu,
+    options: Options,
+    results: Results,
+    keep: Callable[[Results], object] = lambda _: None,
+    say: Callable[[str], object] = lambda _: None,
+) -> Results:
+    """Measures what `results` lacks; returns all of it, with the clocks seen.
+
+    `keep` gets everything after each problem, so that it can be written down; `say` is told what
+    is being measured.
+    """
+    watch = ClockWatch()
+    for problem in problems(options, results):
+        try:
+            for row in measure(gpu, problem, options, watch, say):
+                results = results.with_row(_with_shares(row, problem, results.header.ceilings))
+        finally:
+            results = replace(results, header=_with_clocks(results.header, watch))
+            keep(results)
+        if options.nvbench:
+            results = _with_nvbench(problem, options, results, say)
+            keep(results)
+    return results
+
+
+def measure(
+    gpu: Gpu,
+    problem: Problem,
+    options: Options,
+    watch: ClockWatch,
+    say: Callable[[str], object] = lambda _: None,
+) -> Iterator[Row]:
+    """A row for each contender; only those whose result is right have times.
+
+    Raises GpuLost after the row of a kernel that failed while it ran.
+    """
+    say(f"{problem}: operands")
+    try:
+        work = Work(gpu, problem.dtypes, problem.layouts, problem.shape)
+    except OutOfMemory as error:
+        for contender in problem.contenders:
+            yield replace(problem.row(contender), check=NO_MEMORY, note=str(error))
+        return
+    try:
+        _compile_ahead(problem, work, say)
+        ready: dict[str, tuple[Row, Prepared]] = {}
+        try:
+            for contender in problem.contenders:
+                say(f"{problem}: checking {contender.name}")
+                try:
+                    row, prepared = admit(contender, problem, work, options)
+                except GpuLost as error:
+                    yield replace(problem.row(contender), check=FAILED, note=str(error))
+                    raise GpuLost(
+                        f"{contender.name} on {problem}: {error}; no more can be measured in this "
+                        "process, the same command with --resume measures the rest"
+                    ) from None
+                if prepared is None:
+                    yield row
+                else:
+                    ready[contender.name] = (row, prepared)
+            say(f"{problem}: measuring {len(ready)} contenders in turns")
+            yield from _time(gpu, work, ready, options, watch)
+        finally:
+            for _, prepared in ready.values():
+                prepared.close()
+    finally:
+        work.close()
+
+
+def _compile_ahead(problem: Problem, work: Work, say: Callable[[str], object]) -> None:
+    from gen.bench.cutlass import Cutlass, compile_all
+
+    found = [c for c in problem.contenders if isinstance(c, Cutlass)]
+    if found:
+        say(f"{problem}: compiling {len(found)} CUTLASS kernels")
+        compile_all(found, work)
+
+
+def admit(
+    contender: Contender, problem: Problem, work: Work, options: Options
+) -> tuple[Row, Prepared | None]:
+    """A contender that may be measured, or the row that says why not."""
+    row = problem.row(contender)
+    try:
+        too_slow = _too_slow(contender, work, options.limit_s)
+        if too_slow:
+            return replace(row, check=SKIPPED, note=too_slow), None
+        prepared = contender.prepare(work)
+    except Unsupported as error:
+        return replace(row, check=SKIPPED, note=str(error)), None
+    except OutOfMemory as error:
+        return replace(row, check=NO_MEMORY, note=str(error)), None
+    except GpuLost:
+        raise
+    except GenError as error:
+        return replace(row, check=FAILED, note=str(error)), None
+    try:
+        message = check(work, prepared)
+    except GpuLost:
+        prepared.close()
+        raise
+    except CheckError as error:
+        prepared.close()
+        return replace(row, check=FAILED, note=str(error)), None
+    if message:
+        prepared.close()
+        return replace(row, check=WRONG, note=message), None
+    return replace(row, workspace=prepared.workspace, note=prepared.note), prepared
+
+
+def _too_slow(contender: Contender, work: Work, limit_s: float) -> str:
+    """Why a kernel of ours is not even started, if so: nothing can stop it once it runs."""
+    k = work.shape.k
+    if contender.kind != OURS or work.flops < _PROBE_ABOVE or k <= _PROBE_K:
+        return ""
+    short = work.shortened(_PROBE_K)
+    prepared = contender.prepare(short)
+    ms = work.gpu.elapsed(lambda: prepared.queue(work.gpu.stream, *work.pointers(0)))
+    prepared.close()
+    seconds = ms * k / _PROBE_K / 1e3
+    if seconds <= limit_s:
+        return ""
+    return f"would take about {seconds:.0f} s, more than the limit of {limit_s:g} s"
+
+
+def _time(
+    gpu: Gpu,
+    work: Work,
+    ready: Mapping[str, tuple[Row, Prepared]],
+    options: Options,
+    watch: ClockWatch,
+) -> Iterator[Row]:
+    plans, samplers = {}, {}
+    for name, (_, prepared) in ready.items():
+
+        def launch(i: int, prepared: Prepared = prepared) -> None:
+            prepared.queue(gpu.stream, *work.pointers(i))
+
+        ms = timing.estimate(gpu, launch)
+        plans[name] = timing.plan(ms, work.sets, options.rounds, options.limit_s)
+        samplers[name] = timing.launch_sampler(gpu, launch, plans[name])
+    samples = timing.interleave(samplers, lambda: watch.saw(gpu.clocks()))
+    for name, (row, _) in ready.items():
+        found, chosen = timing.summarize(samples[name]), plans[name]
+        yield replace(
+            row,
+            ms_median=found.median,
+            ms_spread=found.spread,
+            noise=found.noise,
+            rounds=chosen.rounds,
+            launches=chosen.launches,
+            method=chosen.method,
+            tflops=work.flops / found.median / 1e9,
+            gbps=work.bytes / found.median / 1e6,
+            note="; ".join(filter(None, (row.note, chosen.note))),
+        )
+
+
+def _with_shares(row: Row, problem: Problem, ceilings: Mapping[str, float]) -> Row:
+    """The row with its shares of what the GPU can do, where that is known."""
+    shares: dict[str, float] = {}
+    if row.gbps is not None and COPY in ceilings:
+        shares["share_of_bandwidth"] = row.gbps / ceilings[COPY]
+    under = {c.name: ceilings.get(c.ceiling(problem.dtypes)) for c in problem.contenders}
+    if row.tflops is not None and (ceiling := under[row.contender]):
+        shares["share_of_ceiling"] = row.tflops / ceiling
+    return replace(row, **shares)  # type: ignore[arg-type]
+
+
+def _with_clocks(now: Header, watch: ClockWatch) -> Header:
+    seen = watch.summary()
+    bounds = [*now.clocks.get("sm", []), *seen.get("sm", [])]
+    if bounds:
+        seen["sm"] = [min(bounds), max(bounds)]
+    return replace(now, clocks={**now.clocks, **seen})
+
+
+def _with_nvbench(
+    problem: Problem, options: Options, results: Results, say: Callable[[str], object]
+) -> Results:
+    """The results with NVBench's times of our kernels on a problem."""
+    rows = {row.key: row for row in results.rows}
+    fit = {}
+    for contender in problem.contenders:
+        row = rows[problem.row(contender).key]
+        # NVBench makes some launches before it looks at the clock.
+        if row.ms_median is None or row.ms_median > options.limit_s * 1e3 / 10:
+            continue
+        if contender.spec:
+            fit[contender.name] = (contender.spec, row)
+    if not fit:
+        return results
+    say(f"{problem}: NVBench on {len(fit)} kernels")
+    times, problem_message = nvbench.measure(
+        [spec for spec, _ in fit.values()], problem.shape, options.limit_s
+    )
+    if problem_message:
+        say(problem_message)
+    for name, (_, row) in fit.items():
+        if name in times:
+            t = times[name]
+            results = results.with_row(
+                replace(row, cold_ms=t.cold_ms, cold_noise=t.cold_noise, batch_ms=t.batch_ms)
+            )
+    return results

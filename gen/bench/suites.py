@@ -1,0 +1,73 @@
+"""Named lists of shapes to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gen.errors import unknown
+from gen.spec import GemmShape
+
+
+def _cubes(*sizes: int) -> tuple[GemmShape, ...]:
+    return tuple(GemmShape(n, n, n) for n in sizes)
+
+
+# Rows and sums of the projections in two open models, 4096 and 8192 wide: queries, keys and values
+# (grouped), the output, up and gate, down.
+_LLAMA_TOKENS = (1, 16, 128, 2048, 8192)
+_LLAMA_N_K = (
+    (4096, 4096),
+    (6144, 4096),
+    (28672, 4096),
+    (4096, 14336),
+    (8192, 8192),
+    (28672, 8192),
+    (8192, 28672),
+)
+
+# A batch through a network of 784 inputs and 10 outputs: forward, and the gradients of the weights
+# (sums over the batch) and of the activations.
+_MNIST_BATCHES = (64, 128, 1024)
+_MNIST_WIDTHS = (128, 512)
+
+
+def _mnist() -> tuple[GemmShape, ...]:
+    shapes = []
+    for batch in _MNIST_BATCHES:
+        for width in _MNIST_WIDTHS:
+            shapes += [
+                GemmShape(batch, width, 784),
+                GemmShape(batch, 10, width),
+                GemmShape(784, width, batch),
+                GemmShape(width, 10, batch),
+                GemmShape(batch, width, 10),
+            ]
+    return tuple(dict.fromkeys(shapes))
+
+
+SUITES: Mapping[str, tuple[GemmShape, ...]] = {
+    "seeds": _cubes(256, 512, 1024, 4096),
+    "squares": _cubes(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
+    "odd": (
+        *_cubes(127, 511, 1023, 2047, 4095),
+        GemmShape(1023, 1025, 1027),
+        GemmShape(4095, 4097, 4099),
+        GemmShape(1000, 1000, 1001),
+        GemmShape(4096, 4096, 4097),
+        GemmShape(4097, 4096, 4096),
+    ),
+    "splitk": tuple(
+        GemmShape(m, n, k)
+        for m, n in ((16, 256), (64, 64), (128, 128), (256, 256))
+        for k in (16384, 65536, 262144)
+    ),
+    "llama": tuple(GemmShape(m, n, k) for m in _LLAMA_TOKENS for n, k in _LLAMA_N_K),
+    "mnist": _mnist(),
+}
+
+
+def suite(name: str) -> tuple[GemmShape, ...]:
+    """The shapes of a suite. Raises UsageError with the nearest name."""
+    if name not in SUITES:
+        raise unknown("suite", name, SUITES)
+    return SUITES[name]

@@ -1,0 +1,147 @@
+"""A problem with its operands on the GPU, in so many copies that no cache holds them all."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gen import numerics
+from gen.spec import DTypes, GemmProblem, GemmShape, Layouts
+
+if TYPE_CHECKING:
+    from gen.bench.device import Gpu
+
+# Distinct random elements of an operand; a large one repeats them. A prime, so that no two rows
+# of a matrix are alike.
+_RANDOM = 16_777_213
+
+_ALIGNMENT = 256  # of each copy of an operand, as of separate allocations
+_MOST_SETS = 1024
+
+
+def operand_bytes(shape: GemmShape, dtypes: DTypes) -> tuple[int, int, int]:
+    """The bytes of A, B and D, stored without gaps."""
+    m, n, k = shape.m, shape.n, shape.k
+    return m * k * dtypes.input.size, k * n * dtypes.input.size, m * n * dtypes.output.size
+
+
+def sets_needed(set_bytes: int, l2_bytes: int) -> int:
+    """How many copies of the operands are twice what the L2 cache holds: one at least."""
+    return min(max(-(-2 * l2_bytes // max(set_bytes, 1)), 1), _MOST_SETS)
+
+
+class Work:
+    """D = A * B for one shape: random operands, `sets` copies of them and of D.
+
+    alpha is 1 and beta 0, since that is what all peers compute. Close it to give the memory back.
+    Raises OutOfMemory.
+    """
+
+    def __init__(self, gpu: Gpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
+        self.gpu, self.dtypes, self.layouts = gpu, dtypes, layouts
+        self.problem = GemmProblem.packed(shape, layouts)
+        self.accumulator = numerics.storage_dtype(dtypes.accumulator.name)
+        sizes = operand_bytes(shape, dtypes)
+        self.bytes = sum(sizes)
+        self.sets = sets_needed(self.bytes, gpu.l2_bytes)
+        strides = [-(-max(size, 1) // _ALIGNMENT) * _ALIGNMENT for size in sizes]
+        self.stride_a, self.stride_b, self.stride_d = strides
+        self._memory = []
+        try:
+            for stride in strides:
+                self._memory.append(gpu.allocate(stride * self.sets))
+        except BaseException:
+            self.close()
+            raise
+        rng = np.random.default_rng(sum(sizes))
+        self._a = random_elements(rng, shape.m * shape.k, dtypes.input.name)
+        self._b = random_elements(rng, shape.k * shape.n, dtypes.input.name)
+        self._fill()
+
+    def _fill(self) -> None:
+        for memory, stride, array in (
+            (self._memory[0], self.stride_a, self._a),
+            (self._memory[1], self.stride_b, self._b),
+        ):
+            first = int(memory.handle)
+            if array.size:
+                self.gpu.write(first, array)
+                for i in range(1, self.sets):
+                    self.gpu.copy(first + i * stride, first, array.nbytes)
+        self.gpu.sync()
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        for memory in self._memory:
+            self.gpu.free(memory)
+        self._memory = []
+
+    @property
+    def shape(self) -> GemmShape:
+        """M, N and K."""
+        return self.problem.shape
+
+    @property
+    def flops(self) -> int:
+        """Operations: a multiplication and an addition for each of M * N * K products."""
+        return 2 * self.shape.m * self.shape.n * self.shape.k
+
+    def pointers(self, index: int) -> tuple[int, int, int]:
+        """The addresses of A, B and D in one set; `index` goes round."""
+        a, b, d = (int(memory.handle) for memory in self._memory)
+        i = index % self.sets
+        return a + i * self.stride_a, b + i * self.stride_b, d + i * self.stride_d
+
+    def shortened(self, k: int) -> Work:
+        """The same operands with a sum of only `k` products, to see how long the whole takes."""
+        other = copy.copy(self)
+        p = self.problem
+        shape = GemmShape(p.shape.m, p.shape.n, min(k, p.shape.k))
+        other.problem = GemmProblem(shape, p.lda, p.ldb, p.ldc, p.ldd)
+        return other
+
+    def matrices(self) -> tuple[np.ndarray, np.ndarray]:
+        """A (M x K) and B (K x N), of storage."""
+        s, p = self.shape, self.problem
+        a = numerics.unpack(self._a, s.m, s.k, self.layouts.a, p.lda)
+        b = numerics.unpack(self._b, s.k, s.n, self.layouts.b, p.ldb)
+        return a, b
+
+    def poison(self, index: int = 0) -> None:
+        """Spoils D in one set: NaN, or a rare integer."""
+        value = poison(self.dtypes)
+        pattern = value.tobytes()[:4]  # of f64 all bytes are alike
+        count = self.shape.m * self.shape.n * value.itemsize // len(pattern)
+        self.gpu.fill(self.pointers(index)[2], pattern, count)
+
+    def result(self, index: int = 0) -> np.ndarray:
+        """D (M x N), of storage."""
+        s = self.shape
+        storage = np.empty(s.m * s.n, numerics.storage_dtype(self.dtypes.output.name))
+        if storage.size:
+            self.gpu.read(self.pointers(index)[2], storage)
+        return numerics.unpack(storage, s.m, s.n, self.layouts.c, self.problem.ldd)
+
+
+def poison(dtypes: DTypes) -> Any:
+    """What `Work.poison` writes into each element."""
+    storage = numerics.storage_dtype(dtypes.output.name)
+    if dtypes.output.is_float:
+        return np.frombuffer(b"\xff" * storage.itemsize, storage)[0]  # NaN
+    return storage.type(np.iinfo(storage).min + 1)
+
+
+def random_elements(rng: np.random.Generator, count: int, dtype: str) -> np.ndarray:
+    """Storage of uniform random values: within 0.5 of 0, or any integer.
+
+    Never zeros or constants: on those, a GPU draws less power and runs faster than it ever will.
+    """
+    fresh = min(count, _RANDOM)
+    if numerics.is_float(dtype):
+        values = numerics.from_float64(rng.uniform(-0.5, 0.5, fresh), dtype)
+    else:
+        info = np.iinfo(numerics.storage_dtype(dtype))
+        values = rng.integers(info.min, info.max, fresh, info.dtype, endpoint=True)
+    return values if fresh == count else np.resize(values, count)

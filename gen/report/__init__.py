@@ -1,0 +1,21 @@
+"""`gen report`: results as one HTML file, or as Markdown.
+
+- `model`: what the files say, put together.
+- `sections`: the tables; `pictures`: the figures, drawn by `plots` in the colours of `theme`.
+- `sources`: each kernel's text with its resources; `profiles`: what `gen profile` counted.
+- `html` fills `report.html.j2`; `markdown` is for a README.
+"""
+
+from __future__ import annotations
+
+from gen.errors import MissingError
+
+
+def require_matplotlib() -> None:
+    """Raises MissingError where matplotlib is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise MissingError(
+            "plots need the package matplotlib; get it with: pip install 'gemmgen[report]'"
+        )

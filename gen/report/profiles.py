@@ -1,0 +1,90 @@
+"""What `gen profile --json` wrote, to be shown with the kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gen.errors import UsageError
+from gen.tables import Cell, Table, count, number
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """One kernel's counters on one shape: sentences, and tables of numbers."""
+
+    kernel: str
+    title: str
+    verdict: list[str]
+    tables: list[Table]
+
+    @property
+    def id(self) -> str:
+        """Part of the ids of its tables."""
+        return re.sub(r"\W+", "-", self.title)
+
+
+def without_arch(kernel: str) -> str:
+    """A kernel's name as it is on any GPU: benchmarks and profiles name different ones."""
+    return re.sub(r"_sm\d+[af]?$", "", kernel)
+
+
+def read(path: Path) -> list[KernelProfile]:
+    """The profiles in a file; none where it is of another kind. Raises UsageError."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []  # said by the reader of benchmarks
+    if not isinstance(content, dict) or "format" in content or "kernels" not in content:
+        return []
+    try:
+        return [_profile(fields, content["gpu"]) for fields in content["kernels"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is not what gen profile --json writes: {error}") from None
+
+
+def _profile(fields: Mapping[str, Any], gpu: str) -> KernelProfile:
+    title = f"Counters on {fields['shape']}, as on {gpu}"
+    tables = [_totals(fields), _lines(fields["lines"])]
+    return KernelProfile(fields["kernel"], title, list(fields["verdict"]), tables)
+
+
+def _totals(fields: Mapping[str, Any]) -> Table:
+    """Every counter that is not 0: instructions, then accesses by kind."""
+    rows = []
+    for name, value in fields["counters"].items():
+        if isinstance(value, (int, float)) and value:
+            rows.append([Cell(_words(name)), count(value), *[Cell("")] * 3])
+        elif isinstance(value, dict) and value.get("requests"):
+            each = value["parts"] / value["requests"]
+            best = value["ideal"] / value["requests"]
+            counts = (count(value["parts"]), count(value["requests"]))
+            rows.append([Cell(_words(name)), *counts, number(each), number(best)])
+    columns = ["counter", "count", "requests", "each", "at best"]
+    note = "Of global memory sectors are counted, of shared memory wavefronts."
+    return Table("Totals", columns, rows, note)
+
+
+def _lines(lines: list[Mapping[str, Any]]) -> Table:
+    rows = [
+        [
+            Cell(str(line["line"]), line["line"]),
+            Cell(f"{line['space']} {line['kind']}"),
+            count(line["parts"]),
+            number(line["parts"] / line["requests"]),
+            number(line["ideal"] / line["requests"]),
+            Cell(line["text"]),
+        ]
+        for line in lines
+        if line["requests"]
+    ]
+    columns = ["line", "access", "count", "each", "at best", "source"]
+    return Table("By line", columns, rows)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

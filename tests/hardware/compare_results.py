@@ -1,0 +1,115 @@
+"""The same launches on a GPU and on the emulator: are the results the same bits?
+
+    PYTHONPATH=. python tests/hardware/compare_results.py
+
+Integers and integer-valued floats must be equal bit for bit. For random inputs the script tabulates
+how many elements differ, and by how many units in the last place at most: the GPU's tensor cores
+accumulate in an order and with a rounding of their own. Exits with 1 where bits differ that must
+not.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from gen import numerics, nvrtc
+from gen.inputs import Operands, draw_operands
+from gen.registry import VARIANTS, make_spec
+from gen.render import render
+from gen.runner import EmulatorRunner, Runner, choose_runner
+from gen.spec import DTYPES, GemmProblem, GemmShape
+from gen.verify import run_kernel
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "emulator"))
+import cutlass_kernels
+
+SHAPE = GemmShape(131, 67, 257)
+
+
+def gemm_results(runner: Runner, variant: str, dtype: str, kind: str) -> np.ndarray:
+    """D of a shipped kernel."""
+    spec = make_spec(variant, dtype=dtype)
+    module = nvrtc.compile_cuda(
+        render(spec).text, arch=runner.target(spec.arch), format=runner.format
+    )
+    problem = GemmProblem.packed(SHAPE, spec.layouts, 3, -2, padding=3)
+    operands = draw_operands(spec, problem, kind)
+    storage = run_kernel(spec, runner, module, problem, Operands(*operands))
+    return numerics.unpack(storage, SHAPE.m, SHAPE.n, True, problem.ldd)
+
+
+def cutlass_results(runner: Runner, kernel: cutlass_kernels.CutlassKernel, kind: str) -> np.ndarray:
+    """D of a CUTLASS kernel: D = 2 * A * B - C."""
+    include = nvrtc.cutlass_include()
+    options = ["-default-device", "-diag-suppress=20044", f"-I{include}"]
+    arch = runner.target(f"sm_{kernel.arch}")
+    text = cutlass_kernels.source(kernel)
+    module = nvrtc.compile_cuda(text, arch=arch, format=runner.format, options=options)
+    counts = runner.upload(np.zeros(2, np.int32), "counts")
+    runner.launch(module, "info", (1, 1, 1), (1, 1, 1), [counts])
+    shared, threads = (int(value) for value in runner.download(counts))
+    m, n, k = kernel.tile[0] + 16, kernel.tile[1] + 32, 144
+    rng = np.random.default_rng(1)
+
+    def draw(*shape: int) -> np.ndarray:
+        if kind == "integer" or kernel.accumulator == "s32":
+            return rng.integers(-2, 3, shape).astype(np.float64)
+        return rng.uniform(-1, 1, shape)
+
+    a, b, c = draw(m, k), draw(k, n), draw(m, n)
+    store, acc, out = (
+        cutlass_kernels.ELEMENTS[x][1] for x in (kernel.element, kernel.accumulator, kernel.output)
+    )
+    arrays = [
+        cutlass_kernels.encode(a, store),
+        cutlass_kernels.encode(b.T.copy() if kernel.b == "Column" else b, store),
+        cutlass_kernels.encode(c, out),
+        cutlass_kernels.encode(np.full((m, n), 77.0), out),
+    ]
+    device = [runner.upload(x, name) for x, name in zip(arrays, "ABCD", strict=True)]
+    grid = (-(-m // kernel.tile[0]), -(-n // kernel.tile[1]), 1)
+    args = [*(np.int32(size) for size in (m, n, k)), *device, acc(2), acc(-1)]
+    findings = runner.launch(module, "gemm", grid, (threads, 1, 1), args, shared)
+    assert not findings, findings
+    return runner.download(device[3])
+
+
+def difference(one: np.ndarray, other: np.ndarray, floating: bool) -> tuple[float, int]:
+    """The share of elements that differ, and by how many units in the last place at most."""
+    bits = [np.ascontiguousarray(x).view(f"i{x.itemsize}").astype(np.int64) for x in (one, other)]
+    if floating:  # sign and magnitude -> two's complement, so that neighbours differ by 1
+        top = np.int64(1) << np.int64(8 * one.itemsize - 1)
+        bits = [np.where(b < 0, -top - b, b) for b in bits]
+    gap = np.abs(bits[0] - bits[1])
+    return float(np.mean(gap != 0)), int(gap.max())
+
+
+def main() -> int:
+    """Prints the table."""
+    gpu, cpu = choose_runner("gpu"), EmulatorRunner()
+    print(f"{'kernel':52} {'inputs':8} differing  largest difference [ulp]   ({gpu.name})")
+    wrong = 0
+    jobs = [
+        (f"{v} {d}", d, lambda r, kind, v=v, d=d: gemm_results(r, v, d, kind))
+        for v in VARIANTS
+        for d in DTYPES
+    ]
+    jobs += [
+        (f"CUTLASS {k}", k.output, lambda r, kind, k=k: cutlass_results(r, k, kind))
+        for k in cutlass_kernels.KERNELS
+    ]
+    for name, dtype, run in jobs:
+        for kind in ("integer", "random"):
+            pair = run(gpu, kind), run(cpu, kind)
+            share, gap = difference(*pair, floating=dtype not in ("i32", "i8", "s32"))
+            print(f"{name:52} {kind:8} {share:9.2%} {gap:10d}")
+            wrong += kind == "integer" and gap != 0
+    print(f"{wrong} integer-valued results differ")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

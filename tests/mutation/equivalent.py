@@ -1,0 +1,43 @@
+"""Mutants that no check can find, because they do the same: (reason, part of `Mutant.key`)."""
+
+from __future__ import annotations
+
+_ROUNDS = "one more round in which every element is outside of D or of the sum"
+_ROWS = "65,535 blocks along y of at most 1024 rows each: the product fits in 32 bits"
+_ROOM = "an array that is larger than needed"
+_SAME = "the two sides differ only where they have the same value"
+_RELOAD = "the row is loaded again, with the same elements"
+_BARRIER = "all threads of the block still meet at the barrier, between the same accesses"
+
+_EXPLAINED: tuple[tuple[str, str], ...] = (
+    (_ROWS, "int(blockIdx.y) * kThreadsY"),
+    (_ROWS, "int(blockIdx.y) * kTile"),
+    (_ROWS, "int(gridDim.y) * kThreadsY"),
+    (_ROWS, "int(gridDim.y) * kTile"),
+    (_ROOM, "-> __shared__ accumulator_t tile_a[(kTile + 1)]"),
+    (_ROOM, "-> __shared__ accumulator_t tile_a[kTile][(kTile + 1)]"),
+    (_ROOM, "-> __shared__ accumulator_t tile_b[(kTile + 1)]"),
+    (_ROOM, "-> __shared__ accumulator_t tile_b[kTile][(kTile + 1)]"),
+    (_ROOM, "-> __shared__ input_t row_of_a[(kChunk + 1)]"),
+    (_ROOM, "-> accumulator_t sum[(kRowsPerThread + 1)]"),
+    (_ROOM, "-> accumulator_t sum[kRowsPerThread][(kCoarsen + 1)]"),
+    (_ROUNDS, "row0 <= M;"),
+    (_ROUNDS, "row0 < M + 1;"),
+    (_ROUNDS, "col0 <= N;"),
+    (_ROUNDS, "col0 < N + 1;"),
+    (_ROUNDS, "k0 <= K;"),
+    (_ROUNDS, "k0 < K + 1;"),
+    (_SAME, "-> const int count = K - k0 <= kChunk ?"),
+    (_SAME, "-> const int count = K - k0 < (kChunk + 1) ?"),
+    (_SAME, "-> const int count = K - 1 - k0 < kChunk ?"),
+    (_RELOAD, "K > (kChunk - 1)"),
+    (_RELOAD, "K + 1 > kChunk"),
+    (_BARRIER, "move barrier up: __syncthreads(); -> }"),
+    (_BARRIER, "move barrier down: __syncthreads(); -> }"),
+    (_BARRIER, "move barrier up: __syncthreads(); -> if (col0 == 0"),
+)
+
+
+def reason(key: str) -> str | None:
+    """Why the mutant called `key` is equivalent; None if it should be found."""
+    return next((why for why, part in _EXPLAINED if part in key), None)

@@ -1,0 +1,109 @@
+"""Does `gen check` notice? Makes mutants of every kernel, checks each, prints those that survive.
+
+    python -m tests.mutation.run [VARIANT ...] [--jobs N]
+
+Mutants that compile to the same code are counted apart. Exits with 1 if one survives that
+`equivalent.py` does not explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import multiprocessing
+import re
+import sys
+import time
+from collections.abc import Sequence
+
+from gen import check
+from gen.errors import CompileError, GenError
+from gen.nvrtc import compile_cuda
+from gen.registry import VARIANTS, make_spec
+from gen.render import Source, render
+from tests.mutation.equivalent import reason
+from tests.mutation.mutants import Mutant, mutants
+
+# Small tiles, several rows and columns per thread, chunks shorter than K.
+SPECS = {
+    "naive": {"threads": 32},
+    "tiles": {"tile": 6, "threads": 12},
+    "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
+    "thread_1d": {"threads": 48},
+    "block_1d": {"threads": 32, "grid": 3},
+    "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
+}
+
+
+def verdict(mutant: Mutant) -> str:
+    """How the mutant was found: by which check, or by the compiler; `same code`; `survived`."""
+    spec = mutant.source.spec
+    assert spec is not None
+    try:
+        if _code(mutant.source) == _code(render(spec)):
+            return "same code"
+    except CompileError:
+        return "compiler"
+    # Shape after shape, then all of them and the far ends: most mutants are found at once.
+    for shapes in (*([shape] for shape in check.default_shapes(spec)), None):
+        try:
+            report = check.check(mutant.source, shapes)
+        except GenError:
+            return "refused"
+        if report.findings:
+            return report.findings[0].finding.check
+        if report.mismatches:
+            return "result"
+        if report.error:
+            return "budget"
+    return "survived"
+
+
+def _code(source: Source) -> str:
+    """The compiled kernel, without what names the source's lines and variables."""
+    module = compile_cuda(source.text, name="mutant.cu", line_info=False)
+    text = module.code.decode()
+    return re.sub(r"//.*", "", text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the suite; prints a table and the survivors."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args(arguments)
+    start = time.perf_counter()
+    found = []
+    for name in options.variants:
+        found += list(mutants(render(make_spec(name, **SPECS[name]))))
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        verdicts = []
+        for one in pool.imap(verdict, found, chunksize=4):
+            verdicts.append(one)
+            print(f"\r{len(verdicts)} of {len(found)} mutants", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    return _report(found, verdicts, time.perf_counter() - start)
+
+
+def _report(found: Sequence[Mutant], verdicts: Sequence[str], seconds: float) -> int:
+    wrong = 0
+    by_variant: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for mutant, how in zip(found, verdicts, strict=True):
+        spec = mutant.source.spec
+        assert spec is not None
+        if how == "survived":
+            why = reason(mutant.key)
+            by_variant[spec.variant]["equivalent" if why else "SURVIVED"] += 1
+            wrong += not why
+            print(f"{why or 'SURVIVED'}: {spec.variant} line {mutant.line}, {mutant.key}")
+        else:
+            by_variant[spec.variant][how] += 1
+    for variant, counts in by_variant.items():
+        text = ", ".join(f"{count} {how}" for how, count in counts.most_common())
+        print(f"{variant}: {sum(counts.values())} mutants: {text}")
+    print(f"{len(found)} mutants, {wrong} unexplained survivors, {seconds:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,301 @@
+"""`gen check`: what it finds in files that were edited, and what it says about those it cannot."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from gen import check as library
+from gen.check import check, default_budget, default_shapes
+from gen.errors import CompileError, UsageError
+from gen.inputs import draw_operands
+from gen.nvrtc import compile_cuda
+from gen.reference import cutlass_gemm
+from gen.registry import VARIANTS, make_spec
+from gen.render import Source, render
+from gen.runner import EmulatorRunner
+from gen.spec import ALL_LAYOUTS, DTYPES, GemmProblem, GemmShape, KernelSpec
+from gen.verify import run_kernel
+from tests.conftest import Gen
+from tests.test_defects import line_of, plant
+from tests.test_verify import SMALL
+
+SHAPES = [GemmShape(9, 40, 23), GemmShape(15, 11, 41)]
+BARRIER = {
+    "tiles": ("      __syncthreads();  // both", "      __syncthreads();  // no thread"),
+    "rec_tiles": ("      __syncthreads();  // all", "      __syncthreads();  // no thread"),
+    "shared_row": ("          __syncthreads();  // the chunk", "          __syncthreads();  // no"),
+}
+LOAD = {"tiles": "sum[i] +=", "rec_tiles": "a = tile_a[", "shared_row": "(row_of_a[k]) * b"}
+
+
+# -- shipped kernels -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_shipped_kernels_are_clean(variant: str, dtype: str) -> None:
+    pair = list(VARIANTS).index(variant) + len(VARIANTS) * list(DTYPES).index(dtype)
+    layout = ALL_LAYOUTS[pair % len(ALL_LAYOUTS)]
+    spec = make_spec(variant, dtype=dtype, layout=layout, **SMALL[variant])
+    report = check(render(spec), SHAPES, strict=True)
+    assert report.ok, report
+    assert report.shapes == SHAPES
+
+
+@pytest.mark.parametrize("variant", ["tiles", "rec_tiles", "thread_1d"])
+def test_the_default_kernel_on_default_shapes(variant: str) -> None:
+    assert check(render(make_spec(variant))).ok
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i8"])
+def test_the_cutlass_reference_is_clean(dtype: str) -> None:
+    runner = EmulatorRunner(["race"])
+    spec = make_spec("naive", dtype=dtype)
+    problem = GemmProblem.packed(GemmShape(37, 41, 35), spec.layouts, 2, 1, padding=1)
+    cutlass_gemm(runner, spec, problem, draw_operands(spec, problem, "integer"))  # raises findings
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_default_shapes_reach_every_corner(variant: str) -> None:
+    spec = make_spec(variant, **SMALL[variant])
+    shapes, tile = default_shapes(spec), spec.threadblock
+    assert any(s.m > 2 * tile.m and s.n > 2 * tile.n and s.k > 2 * tile.k for s in shapes)
+    for size, step in (("m", tile.m), ("n", tile.n), ("k", tile.k)):
+        sizes = [getattr(shape, size) for shape in shapes]
+        assert any(s and s % step == 0 for s in sizes)
+        assert step == 1 or any(s % step for s in sizes)
+    assert any(s.k == 0 and s.m for s in shapes)
+    assert any(s.m == 0 for s in shapes)
+
+
+# -- planted mistakes ------------------------------------------------------------------------------
+
+
+def without_barrier(variant: str, which: int) -> tuple[Source, str]:
+    """An emitted file without one of its two barriers, and how it spells the store it protects."""
+    spec = make_spec(variant, **SMALL[variant])
+    comment = BARRIER[variant][which]
+    source = plant(spec, (comment, comment.replace("__syncthreads();", ";")))
+    store = {"tiles": "tile_a[y][x] =", "rec_tiles": "tile_a[y][x] =", "shared_row": "_of_a[k] ="}
+    return source, store[variant]
+
+
+@pytest.mark.parametrize("variant", BARRIER)
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_missing_barrier(variant: str, which: int) -> None:
+    source, store = without_barrier(variant, which)
+    report = check(source)
+    assert not report.ok
+    kinds = {one.finding.kind for one in report.findings}
+    assert kinds == ({"RAW"} if which == 0 else {"WAR"}) or variant == "shared_row"
+    pairs = {(o.finding.file_line, o.finding.other_line) for o in report.findings}
+    load, stored = line_of(source, LOAD[variant]), line_of(source, store)
+    # A statement may take two lines, and an access stand in either.
+    near = {stored, stored + 1}
+    if which == 0:
+        assert pairs & {(load, line) for line in near}
+    else:
+        assert pairs & {(line, load) for line in near}
+
+
+def test_dynamic_shared_memory_that_is_too_small() -> None:
+    """The file uses more than its gen-spec line, which decides on the launch, says."""
+    spec = make_spec("rec_tiles", tile=8, coarsen=2)
+    source = plant(spec, ("constexpr int kCoarsen = 2;", "constexpr int kCoarsen = 3;"))
+    report = check(source, [GemmShape(8, 24, 8)])
+    found = [one.finding for one in report.findings if one.finding.check == "memcheck"]
+    assert found
+    assert "of 768" in found[0].address
+    assert found[0].file_line in {line_of(source, "tile_b[y][j * kTile + x] =") + i for i in (0, 1)}
+
+
+def test_an_off_by_one() -> None:
+    spec = make_spec("naive", threads=16)
+    source = plant(spec, ("if (col >= N) return;", "if (col > N) return;"))
+    report = check(source, [GemmShape(5, 6, 7)])
+    assert {one.finding.check for one in report.findings} >= {"memcheck"}
+    assert line_of(source, "D[c_at(") in {one.finding.file_line for one in report.findings}
+
+
+def test_blocks_that_write_the_same_rows() -> None:
+    spec = make_spec("naive", threads=16)
+    source = plant(spec, ("index_t(blockIdx.y) * kThreadsY + threadIdx.y;", "threadIdx.y;"))
+    report = check(source, [GemmShape(8, 4, 3)])
+    found = [one.finding for one in report.findings]
+    assert ("racecheck", "WAW") in {(finding.check, finding.kind) for finding in found}
+    assert line_of(source, "D[c_at(") in {finding.file_line for finding in found}
+
+
+def test_a_wrong_result_without_any_finding() -> None:
+    spec = make_spec("naive", threads=16)
+    report = check(plant(spec, ("sum += a * b;", "sum -= a * b;")), SHAPES)
+    assert report.findings == []
+    assert "D(0, 0)" in report.mismatches[0][1]
+
+
+def test_reading_d_is_found_in_strict_mode() -> None:
+    spec = make_spec("naive", threads=16)
+    source = plant(spec, ("    accumulator_t sum = 0;", "    accumulator_t sum = 0 * D[0];"))
+    strict = check(source, SHAPES[:1], strict=True)
+    assert {one.finding.check for one in strict.findings} >= {"initcheck"}
+    assert line_of(source, "0 * D[0]") in {one.finding.file_line for one in strict.findings}
+    relaxed = check(source, SHAPES[:1])
+    assert "initcheck" not in {one.finding.check for one in relaxed.findings}
+    assert not relaxed.ok  # poison spoils the result
+
+
+def test_findings_are_merged_and_limited() -> None:
+    source, _ = without_barrier("tiles", 0)
+    report = check(source)
+    keys = [(o.finding.kind, o.finding.file_line, o.finding.other_line) for o in report.findings]
+    assert len(keys) == len(set(keys))
+    assert max(one.launches for one in report.findings) > 3
+    fewer = check(source, max_findings=1)
+    assert len(fewer.findings) == 1
+    assert fewer.suppressed > 0
+
+
+# -- hostile and mistaken input --------------------------------------------------------------------
+
+
+def endless() -> Source:
+    return plant(make_spec("tiles", tile=8), ("k0 < K; k0 += kTile", "k0 < K; k0 += 0"))
+
+
+def test_a_kernel_that_never_ends() -> None:
+    source = endless()
+    start = time.perf_counter()
+    report = check(source)
+    assert time.perf_counter() - start < 20
+    assert "may not end" in report.error
+    assert "--budget" in report.error
+    assert re.search(r"CUDA line \d+", report.error)
+    assert not report.ok
+
+
+def test_budgets() -> None:
+    spec = make_spec("tiles", tile=8)
+    assert "more than 1000 thread-instructions" in check(render(spec), budget=1000).error
+    for variant in VARIANTS:
+        spec = make_spec(variant, **SMALL[variant])
+        for shape in default_shapes(spec):
+            runner = EmulatorRunner()
+            runner.budget = default_budget(spec, shape) // 10  # there is plenty
+            problem = GemmProblem.packed(shape, spec.layouts)
+            module = compile_cuda(render(spec).text, name=f"{spec.name}.cu")
+            run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"))
+
+
+def test_shapes_beyond_memory() -> None:
+    start = time.perf_counter()
+    for shape in (GemmShape(200_000, 200_000, 8), GemmShape(9_999, 9_999, 9_999)):
+        with pytest.raises(UsageError, match="use a smaller shape"):
+            check(render(make_spec("naive")), [shape])
+    assert time.perf_counter() - start < 5
+
+
+def test_shared_memory_over_the_limit() -> None:
+    spec = make_spec("tiles", tile=8)
+    source = plant(spec, ("tile_a[kTile][kTile];", "tile_a[kTile][kTile * 4096];"))
+    report = check(source, SHAPES)
+    assert "bytes of static shared memory" in report.error
+    assert report.shapes == SHAPES[:1]
+
+
+def test_files_that_do_not_fit_their_line() -> None:
+    spec = make_spec("tiles", tile=8)
+    source = render(spec)
+    line = next(text for text in source.text.splitlines() if text.startswith("// gen-spec"))
+    assert source.spec == spec
+    no_line = Source("mine", source.text.replace(line, ""))
+    with pytest.raises(UsageError, match=r"no gen-spec line.*// gen-spec: "):
+        check(no_line)
+    with pytest.raises(UsageError, match=r"block has 32 threads.*one of 64"):
+        check(plant(spec, ("kThreadRows = 8;", "kThreadRows = 4;")))
+    renamed = Source(spec.name, source.text.replace(spec.name, "mine"), spec)
+    with pytest.raises(UsageError, match="the file's kernels are: mine"):
+        check(renamed)
+    with pytest.raises(UsageError, match=r"parameters of .* not those"):
+        check(plant(spec, ("index_t ldc, output_t* D, index_t ldd) {\n  __sh",
+                           "index_t ldc, output_t* D, int ldd) {\n  __sh")))  # fmt: skip
+    with pytest.raises(CompileError):
+        check(plant(spec, ("__shared__ accumulator_t tile_a", "__shared__ nonsense tile_a")))
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def emit(source: Source) -> str:
+    Path(source.filename).write_text(source.text)
+    return source.filename
+
+
+def test_a_clean_file(gen: Gen) -> None:
+    file = emit(render(make_spec("tiles", tile=8)))
+    code, out, err = gen("check", file, "--strict")
+    assert (code, err) == (0, "")
+    assert "nothing found on 9 shapes" in out
+
+
+def test_a_file_with_a_race(gen: Gen) -> None:
+    source, _ = without_barrier("tiles", 1)
+    code, out, _ = gen("check", emit(source))
+    load = line_of(source, LOAD["tiles"])
+    assert code == 1
+    assert "racecheck" in out
+    assert f"races with the load at line {load} (WAR)" in out
+    assert f"{load:6} | " + source.text.splitlines()[load - 1] in out
+    code, out, _ = gen("check", emit(source), "--json", "--shape", "9x9x20")
+    report = json.loads(out)
+    assert (code, report["ok"]) == (1, False)
+    (kernel,) = report["kernels"]
+    assert kernel["shapes"] == ["9x9x20"]
+    first = kernel["findings"][0]
+    assert (first["check"], first["kind"], first["other_line"]) == ("racecheck", "WAR", load)
+    assert {"file_line", "block", "threads", "address", "shape", "source"} <= set(first)
+
+
+def test_variants_like_verify(gen: Gen) -> None:
+    code, out, err = gen("check", "--variant", "all", "--threads", "64", "--tile", "8",
+                         "--shape", "9x10x11", "--dtype", "f32", "--dtype", "i8")  # fmt: skip
+    assert (code, err) == (0, "")
+    assert f"{2 * len(VARIANTS)} of {2 * len(VARIANTS)} kernels are clean" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "no kernel is named"),
+        (("missing.cu",), "cannot read missing.cu"),
+        (("empty.cu",), "no gen-spec line"),
+        (("empty.cu", "--tile", "8"), "leave out what chooses a kernel"),
+        (("--variant", "tiles", "--shape", "9x9"), "is not MxNxK"),
+        (("--variant", "tiles", "--budget", "0"), "--budget"),
+    ],
+)
+def test_bad_usage(gen: Gen, arguments: tuple[str, ...], message: str) -> None:
+    Path("empty.cu").write_text("int x;\n")
+    code, out, err = gen("check", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+
+
+def test_a_kernel_that_never_ends_ends_the_command(gen: Gen) -> None:
+    code, out, _ = gen("check", emit(endless()), "--budget", "100000")
+    assert code == 1
+    assert "stopped on" in out
+
+
+def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
+    """Every emitted kernel passes what `check` expects of one."""
+    assert len(library._PARAMETERS) == 13
+    specs: list[KernelSpec] = [make_spec(v, dtype=d) for v in VARIANTS for d in ("f64", "i8")]
+    for spec in specs:
+        module = compile_cuda(render(spec).text, name=f"{spec.name}.cu")
+        library._check_kernel(spec, module)
