@@ -23,14 +23,12 @@ from gen.registry import VARIANTS, make_spec
 from gen.render import Source, render
 from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants
+from tests.test_verify import SMALL
 
-# Small tiles, several rows and columns per thread, chunks shorter than K.
-SPECS = {
-    "naive": {"threads": 32},
+# Several rows and columns per thread; more columns than threads, fewer than a chunk.
+SPECS = SMALL | {
     "tiles": {"tile": 6, "threads": 12},
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
-    "thread_1d": {"threads": 48},
-    "block_1d": {"threads": 32, "grid": 3},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
 }
 
