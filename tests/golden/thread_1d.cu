@@ -61,6 +61,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     const index_t col = id % N;
 
     accumulator_t sum = 0;
+#pragma unroll 16  // many loads on their way at once: waiting for them is what takes the time
     for (index_t k = 0; k < K; ++k) {
       const accumulator_t a = static_cast<accumulator_t>(A[a_at(row, k, lda)]);
       const accumulator_t b = static_cast<accumulator_t>(B[b_at(k, col, ldb)]);
