@@ -37,9 +37,17 @@ class Pair(NamedTuple):
 
     @property
     def in_noise(self) -> bool:
-        """Whether the two medians lie no farther apart than their spreads reach together."""
-        distance = abs((self.before.ms_median or 0) - (self.after.ms_median or 0))
-        return distance <= (self.before.ms_spread or 0) + (self.after.ms_spread or 0)
+        """Whether the two medians lie no farther apart than their spreads reach together.
+
+        Or than half a percent: so much differs between two runs of the same command, whose
+        operands lie elsewhere in memory, when the spread within each is far smaller.
+        """
+        before, after = self.before.ms_median or 0, self.after.ms_median or 0
+        spreads = (self.before.ms_spread or 0) + (self.after.ms_spread or 0)
+        return abs(before - after) <= max(spreads, BETWEEN_RUNS * before)
+
+
+BETWEEN_RUNS = 0.005  # of a time
 
 
 @dataclass(frozen=True)
