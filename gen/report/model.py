@@ -23,6 +23,8 @@ from gen.tables import geometric_mean
 
 Problem = tuple[str, str, str]
 
+BETWEEN_RUNS = 0.005  # of a time
+
 
 class Pair(NamedTuple):
     """The same thing measured twice."""
@@ -45,9 +47,6 @@ class Pair(NamedTuple):
         before, after = self.before.ms_median or 0, self.after.ms_median or 0
         spreads = (self.before.ms_spread or 0) + (self.after.ms_spread or 0)
         return abs(before - after) <= max(spreads, BETWEEN_RUNS * before)
-
-
-BETWEEN_RUNS = 0.005  # of a time
 
 
 @dataclass(frozen=True)
