@@ -147,6 +147,19 @@ def test_widths_are_those_of_the_machine_code() -> None:
         assert not found.unmatched
 
 
+@pytest.mark.parametrize(
+    ("shape", "wavefronts"),
+    [((64, 96, 33), 3456), ((37, 53, 61), 2368), ((129, 65, 130), 21_285), ((1, 521, 3), 33)],
+)
+def test_shared_row_reads_the_end_of_a_chunk_ahead(
+    shape: tuple[int, int, int], wavefronts: int
+) -> None:
+    """The wavefronts of shared loads that an H200 counts."""
+    found = profiled("shared_row", shape=GemmShape(*shape))
+    assert found.totals.shared_load.parts == wavefronts
+    assert not found.unmatched
+
+
 def test_without_a_disassembler_the_widths_are_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers are the same, and the output says where they come from."""
     known = profiled("tiles", tile=16)
@@ -244,5 +257,5 @@ def test_script_runs_its_launches_on_the_emulator(script: ModuleType) -> None:
         job.run(runner)
     assert len(runner.launched) == len(jobs)
     found = {job.name: totals for job, (_, totals) in zip(jobs, runner.launched, strict=True)}
-    assert found["shared load16: two rows of a tile"].shared_load.parts == 2
-    assert found["global store16: two rows of a tile"].global_store.parts == 2
+    assert found["shared_load16: two rows of a tile"].shared_load.parts == 2
+    assert found["global_store16: two rows of a tile"].global_store.parts == 2

@@ -21,6 +21,7 @@ Lanes = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 SECTOR = 32
+LINE = 128
 BANKS = 32
 NOTHING = -1  # stands in for the address of a lane that takes no part; sorts first
 
@@ -39,6 +40,17 @@ def sectors(address: Addresses, size: int, valid: Lanes) -> Parts:
     return Parts(_distinct(ordered // SECTOR), -(-wanted // SECTOR))
 
 
+def copy_sectors(address: Addresses, target: Addresses, size: int, valid: Lanes) -> Parts:
+    """Sectors of `cp.async.cg` from `address` to `target` in shared memory.
+
+    It goes past L1 and is counted by what arrives: each row's sectors of shared memory, once for
+    every 128 bytes of global memory that they are filled from.
+    """
+    pair = ((address // LINE) << 32) + target // SECTOR
+    ordered = np.sort(np.where(valid, pair, NOTHING), axis=1)
+    return Parts(_distinct(ordered), -(-valid.sum(axis=1) * size // SECTOR))
+
+
 def _distinct(ordered: Addresses) -> Numbers:
     """Different values in each sorted row, NOTHING not counted."""
     return np.asarray(_firsts(ordered).sum(axis=1))
@@ -50,38 +62,27 @@ def _firsts(ordered: Addresses) -> Lanes:
     return first
 
 
-def wavefronts(address: Addresses, size: int, valid: Lanes, matrix: bool = False) -> Parts:
+def wavefronts(address: Addresses, size: int, valid: Lanes, pair: bool = True) -> Parts:
     """Wavefronts of each row's access to shared memory; the ideal has no two words in one bank.
 
-    Accesses of 8 and 16 bytes take turns: half warps and quarter warps. Neighbouring turns are
-    taken together where each lane wants the same address as its neighbour (lane ^ 1), or each the
-    same as its neighbour but one (lane ^ 2): two halves of a warp for 8 bytes, the two quarters
-    of a half for 16. `matrix`: `ldmatrix`, whose turns are the matrices, 8 lanes each.
+    Accesses of 8 and 16 bytes take turns: half warps and quarter warps. `pair`: loads, which take
+    neighbouring turns together where each lane of the warp wants the same address as its neighbour
+    (lane ^ 1), or each the same as its neighbour but one (lane ^ 2): the two halves of a warp for
+    8 bytes, the two quarters of each half for 16. Stores never do. Nor does `ldmatrix`, whose turns
+    are the matrices, 8 lanes each.
     """
-    if size <= 4:
-        return _turns(address, size, valid, 1)
-    if matrix:
-        return _turns(address, size, valid, 4)
-    apart = 2 if size == 8 else 4
-    together = apart // 2
-    return _sum_pairs(
-        _turns_each(address, size, valid, apart),
-        _turns_each(address, size, valid, together),
-        _paired(address, valid, together),
-    )
+    turns = max(size // 4, 1)
+    parts = _turns(address, size, valid, turns)
+    if not pair or turns == 1:
+        return parts
+    together = _turns(address, size, valid, turns // 2)
+    paired = _paired(address, valid)
+    return Parts(*(np.where(paired, one, two) for one, two in zip(together, parts, strict=True)))
 
 
 def _turns(address: Addresses, size: int, valid: Lanes, turns: int) -> Parts:
     degree = _turns_each(address, size, valid, turns)
     return Parts(degree.sum(axis=1), (degree > 0).sum(axis=1))
-
-
-def _sum_pairs(apart: Numbers, together: Numbers, paired: Lanes) -> Parts:
-    """The turns of a warp, where some of them (`paired`) are pairs that are taken together."""
-    pairs = apart.reshape(*together.shape, 2)
-    count = np.where(paired, together, pairs.sum(axis=2))
-    ideal = np.where(paired, together > 0, (pairs > 0).sum(axis=2))
-    return Parts(count.sum(axis=1), ideal.sum(axis=1))
 
 
 def _turns_each(address: Addresses, size: int, valid: Lanes, turns: int) -> Numbers:
@@ -99,12 +100,12 @@ def _turns_each(address: Addresses, size: int, valid: Lanes, turns: int) -> Numb
     return np.asarray(found.reshape(rows, turns, BANKS).max(axis=2))
 
 
-def _paired(address: Addresses, valid: Lanes, parts: int) -> Lanes:
-    """Whether the lanes of each part of a warp agree in pairs, shaped (rows, parts)."""
+def _paired(address: Addresses, valid: Lanes) -> Lanes:
+    """Whether the lanes of each row agree in pairs."""
     lanes = np.arange(address.shape[1])
     agree = []
     for step in (1, 2):
         other = lanes ^ step
         same = (address == address[:, other]) | ~valid | ~valid[:, other]
-        agree.append(same.reshape(len(address), parts, -1).all(axis=2))
+        agree.append(same.all(axis=1))
     return np.asarray(agree[0] | agree[1])

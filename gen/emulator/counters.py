@@ -199,32 +199,35 @@ class Counters(Observer):
             mask = Mask(bits if mask is None else bits & mask.bits)
             if not mask.bits.any():
                 return
-        self._access(chunk, site, "global", "copy", request, global_address, mask)
+        bypass = shared_address if "cg" in site.item.modifiers else None
+        self._access(chunk, site, "global", "copy", request, global_address, mask, bypass)
 
     # -- counting ------------------------------------------------------------------------------
     def _access(
         self, chunk: Context, site: Site, space: str, kind: str, request: Request,
-        address: Value, mask: Mask | None,
+        address: Value, mask: Mask | None, target: Value | None = None,
     ) -> None:  # fmt: skip
+        """`target`: where in shared memory a copy goes that bypasses L1."""
         if space not in ("global", "shared") or memory_space(site.item) in ("param", "const"):
             return  # constants and parameters have a cache of their own
-        matrix = site.item.opcode in ("ldmatrix", "stmatrix")
-        full = np.asarray(address).reshape(np.shape(address) or (1,) * 6)
+        pair = kind == "load" and site.item.opcode != "ldmatrix"
         # A pattern counts the same wherever it starts, if sectors and banks start there alike.
         # Loops repeat few patterns, so that nearly all of them are known.
-        start = (int(full.min()) + request.offset) // _PERIOD * _PERIOD
-        relative = full + np.int64(request.offset - start)
-        bits = (1,) * 6 if mask is None else mask.bits.shape
+        found = [_relative(address, request.offset)]
+        if target is not None:
+            found.append(_relative(target, 0))
+        shapes = [value.shape for value in found] + [(1,) * 6 if mask is None else mask.bits.shape]
         key = (
-            space, request.size, matrix, chunk.shape, full.shape, _digest(relative),
+            space, request.size, pair, chunk.shape, *shapes, *map(_digest, found),
             None if mask is None else self._mask_digest(mask),
         )  # fmt: skip
         # Blocks that all do the same are counted once.
         dims = tuple(
-            max(full.shape[i], bits[i]) if i in BLOCK_AXES else n for i, n in enumerate(chunk.shape)
+            max(shape[i] for shape in shapes) if i in BLOCK_AXES else n
+            for i, n in enumerate(chunk.shape)
         )
         if key not in self._known:
-            self._known[key] = _count_access(relative, mask, dims, space, request.size, matrix)
+            self._known[key] = _count_access(found, mask, dims, space, request.size, pair)
         total = self.accesses.setdefault(Place(site.item.line, space, kind), Access())
         total.add(self._known[key], math.prod(chunk.shape) // math.prod(dims))
 
@@ -241,23 +244,33 @@ def _total_of(total: Totals, place: Place) -> Access:
     return found
 
 
+def _relative(address: Value, offset: int) -> npt.NDArray[np.int64]:
+    full = np.asarray(address).reshape(np.shape(address) or (1,) * 6)
+    start = (int(full.min()) + offset) // _PERIOD * _PERIOD
+    return np.asarray(full + np.int64(offset - start))
+
+
 def _digest(array: npt.NDArray[np.generic]) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16).digest()
 
 
 def _count_access(
-    address: npt.NDArray[np.int64], mask: Mask | None, dims: tuple[int, ...], space: str,
-    size: int, matrix: bool,
+    address: list[npt.NDArray[np.int64]], mask: Mask | None, dims: tuple[int, ...], space: str,
+    size: int, pair: bool,
 ) -> Access:  # fmt: skip
     """Count one execution by the blocks of `dims` (a chunk's shape, or smaller along blocks)."""
-    rows = _rows(address, dims, banks.NOTHING)
+    rows, *targets = (_rows(value, dims, banks.NOTHING) for value in address)
     valid = rows >= 0
     if mask is not None:
         valid &= _rows(mask.bits, dims, False)
     some = valid.any(axis=1)
     rows, valid = rows[some], valid[some]
-    model = banks.sectors if space == "global" else banks.wavefronts
-    parts = banks.wavefronts(rows, size, valid, True) if matrix else model(rows, size, valid)
+    if space == "shared":
+        parts = banks.wavefronts(rows, size, valid, pair)
+    elif targets:
+        parts = banks.copy_sectors(rows, targets[0][some], size, valid)
+    else:
+        parts = banks.sectors(rows, size, valid)
     return Access(
         len(rows), int(parts.number.sum()), int(parts.ideal.sum()), int(valid.sum()) * size
     )

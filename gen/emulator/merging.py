@@ -2,8 +2,10 @@
 
 ptxas joins loads of one basic block that read neighbouring elements from the same address register,
 with no store or barrier in between, into loads of 8 or 16 bytes, as far as it can prove that the
-address is aligned for them. The rules here reproduce the widths in the machine code of every kernel
-of `gen`; `gen/sass.py` checks them against a disassembly where there is one.
+address is aligned for them. It also reads ahead of branches: where the last elements of an unrolled
+loop each have a branch of their own, words are loaded together before the first of them, and a load
+may be as wide as needed if more than half of it is wanted. `gen/sass.py` checks all this against a
+disassembly where there is one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from gen.emulator.module import Instruction
 from gen.emulator.operands import Address, Imm, Operand, Reg, Symbol
 
 WIDEST = 16
+WORD = 4
 # Shared variables start at the beginning of shared memory, whatever alignment they ask for.
 _VARIABLE = WIDEST
 _CLOBBERS = frozenset({"st", "atom", "red", "bar", "barrier", "call", "cp", "stmatrix", "membar"})
@@ -34,6 +37,7 @@ class Request(NamedTuple):
 class _Load(NamedTuple):
     site: Site
     element: int  # bytes
+    block: int  # in its chain
 
 
 # id of a PTX load -> the machine's loads that take its place (none: another one's does)
@@ -47,8 +51,8 @@ def merge_plan(blocks: Sequence[Block], limits: Mapping[int, int] | None = None)
     """
     alignment = alignments(blocks)
     plan: Plan = {}
-    for block in blocks:
-        for base, loads in _groups(block):
+    for chain in _chains(blocks):
+        for base, loads in _groups(chain):
             proven = alignment.get(base, 1)
             for load in loads:  # a wide load proves something, too
                 if load.site.offset % load.site.size == 0:
@@ -59,14 +63,41 @@ def merge_plan(blocks: Sequence[Block], limits: Mapping[int, int] | None = None)
     return plan
 
 
-def _groups(block: Block) -> Iterator[tuple[str, list[_Load]]]:
-    """The shared loads of a block by address register, cut where memory or register may change."""
+def _chains(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    """Blocks that are only reached past the branch at the end of the one before."""
+    entries = Counter(at for block in blocks for at in set(block.successors))
+    inner = {
+        block.next
+        for at, block in enumerate(blocks)
+        if block.kind == "branch" and block.next > at and entries[block.next] == 1
+    }
+    for at, block in enumerate(blocks):
+        if at not in inner:
+            chain = [block]
+            while chain[-1].kind == "branch" and chain[-1].next in inner:
+                chain.append(blocks[chain[-1].next])
+            yield chain
+
+
+def _groups(chain: Sequence[Block]) -> Iterator[tuple[str, list[_Load]]]:
+    """The shared loads of a chain by address register, cut where memory or register may change."""
     open_: dict[str, list[_Load]] = {}
+    for number, block in enumerate(chain):
+        for base in [base for base, loads in open_.items() if loads[0].element < WORD]:
+            yield base, open_.pop(base)  # only words are read ahead
+        yield from _groups_of(block, number, open_)
+    yield from open_.items()
+
+
+def _groups_of(
+    block: Block, number: int, open_: dict[str, list[_Load]]
+) -> Iterator[tuple[str, list[_Load]]]:
+    """The groups that end in a block; those that go on stay in `open_`."""
     for item in block.body:
         if item.opcode in _CLOBBERS and "global" not in item.modifiers:
-            yield from open_.items()
-            open_ = {}
-        loaded = _shared_load(item)
+            yield from list(open_.items())
+            open_.clear()
+        loaded = _shared_load(item, number)
         if loaded:
             base, load = loaded
             if base in open_ and open_[base][0].element != load.element:
@@ -74,21 +105,24 @@ def _groups(block: Block) -> Iterator[tuple[str, list[_Load]]]:
             open_.setdefault(base, []).append(load)
         for name in isa.registers(item)[1] & open_.keys():
             yield name, open_.pop(name)
-    yield from open_.items()
 
 
-def _shared_load(item: Instruction) -> tuple[str, _Load] | None:
+def _shared_load(item: Instruction, block: int) -> tuple[str, _Load] | None:
     where = item.operands[1] if len(item.operands) > 1 else None
     if item.opcode != "ld" or "shared" not in item.modifiers or item.predicate:
         return None
     if "volatile" in item.modifiers or not isinstance(where, Address):
         return None
     site = make_site(item, where.offset)
-    return str(where.base), _Load(site, site.size // site.lanes)
+    return str(where.base), _Load(site, site.size // site.lanes, block)
 
 
 def _merge(loads: Sequence[_Load], widest: int) -> Plan:
-    """Cover the elements of a group with the widest aligned loads that read nothing else."""
+    """Cover the elements of a group with the widest aligned loads that read nothing else.
+
+    Those that are read ahead may read something else, too.
+    """
+    ahead = len({load.block for load in loads}) > 1
     element = loads[0].element
     plan: Plan = {id(load.site.item): [] for load in loads}
     owners: dict[int, int] = {}  # offset -> the first instruction that reads there
@@ -105,9 +139,12 @@ def _merge(loads: Sequence[_Load], widest: int) -> Plan:
             for start in sorted({offset // size * size for offset in wanted}):
                 parts = range(start, start + size, element)
                 # The instruction that reads the first element issues the wide load.
-                for _ in range(min(wanted[part] for part in parts)):
-                    plan[owners[start]].append(Request(start, size))
-                    wanted.subtract(parts)
+                some = [part for part in parts if wanted[part] > 0]
+                if len(some) < len(parts) and not (ahead and 2 * len(some) > len(parts)):
+                    continue
+                for _ in range(min(wanted[part] for part in some)):
+                    plan[owners[some[0]]].append(Request(start, size))
+                    wanted.subtract(some)
         size //= 2
     return plan
 

@@ -110,10 +110,10 @@ def test_shared_bank_conflicts(index: str, wavefronts: int) -> None:
     assert stores.shared_store == Access(2, 2 * wavefronts, 2, 256)
 
 
-def rows(addresses: list[int], size: int, matrix: bool = False) -> tuple[int, int]:
+def rows(addresses: list[int], size: int, pair: bool = True) -> tuple[int, int]:
     """Wavefronts, and the fewest possible, of one warp; -1 for a lane that takes no part."""
     address = np.array([addresses], np.int64)
-    parts = banks.wavefronts(address, size, address >= 0, matrix)
+    parts = banks.wavefronts(address, size, address >= 0, pair)
     return int(parts.number[0]), int(parts.ideal[0])
 
 
@@ -134,6 +134,36 @@ def test_wide_shared_accesses_take_turns() -> None:
     assert rows([-1] * 32, 16) == (0, 0)
 
 
+def test_wide_shared_accesses_take_all_turns_where_lanes_do_not_agree() -> None:
+    """As an H200 counts: all lanes of the warp have to agree, and stores never pair."""
+    assert rows([16 * (i // 2 if i < 16 else i) for i in LANES], 16) == (4, 4)
+    assert rows([16 * (i // 2) for i in LANES], 16, pair=False) == (4, 4)
+    assert rows([0] * 32, 8, pair=False) == (2, 2)
+    store = "s[t / 2] = make_float4(0, 0, 0, 0); __syncthreads(); out[t] = s[t].x;"
+    assert count(COPY + store).shared_store == Access(2, 8, 8, 1024)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sectors", "ideal"),
+    [
+        ([16 * i for i in LANES], [16 * i for i in LANES], 16, 16),
+        ([16 * i for i in LANES], [16 * (i + i // 4) for i in LANES], 20, 16),
+        ([16 * i for i in LANES], [16 * (i + i // 8) for i in LANES], 18, 16),
+        ([32 * i for i in LANES], [16 * i for i in LANES], 16, 16),
+        ([16 * (i + 1) for i in LANES], [16 * i for i in LANES], 20, 16),
+        ([0] * 32, [16 * i for i in LANES], 16, 16),
+        ([16 * i for i in LANES], [128 * i for i in LANES], 32, 16),
+    ],
+)
+def test_sectors_of_copies_that_bypass_l1(
+    source: list[int], target: list[int], sectors: int, ideal: int
+) -> None:
+    """As an H200 counts them: the rows of 4 and of 8 lanes are padded by 16 bytes."""
+    valid = np.ones((1, 32), bool)
+    parts = banks.copy_sectors(np.array([source]), np.array([target]), 16, valid)
+    assert (int(parts.number[0]), int(parts.ideal[0])) == (sectors, ideal)
+
+
 def test_a_warp_that_reads_two_rows_16_bytes_wide_takes_two_wavefronts() -> None:
     """As an H200 counts the loads of A that the assembler joins in square tiles of 16."""
     assert rows([64 * (i // 16) for i in LANES], 16) == (2, 2)
@@ -141,10 +171,10 @@ def test_a_warp_that_reads_two_rows_16_bytes_wide_takes_two_wavefronts() -> None
 
 def test_ldmatrix_reads_a_matrix_at_a_time() -> None:
     """Rows 128 bytes apart lie in the same banks; 16 bytes of padding spread them."""
-    assert rows([16 * i for i in LANES], 16, matrix=True) == (4, 4)
-    assert rows([128 * (i % 8) for i in LANES], 16, matrix=True) == (32, 4)
-    assert rows([144 * (i % 8) for i in LANES], 16, matrix=True) == (4, 4)
-    assert rows([128 * i if i < 8 else -1 for i in LANES], 16, matrix=True) == (8, 1)
+    assert rows([16 * i for i in LANES], 16, pair=False) == (4, 4)
+    assert rows([128 * (i % 8) for i in LANES], 16, pair=False) == (32, 4)
+    assert rows([144 * (i % 8) for i in LANES], 16, pair=False) == (4, 4)
+    assert rows([128 * i if i < 8 else -1 for i in LANES], 16, pair=False) == (8, 1)
 
 
 def test_the_assembler_joins_neighbouring_shared_loads() -> None:
