@@ -17,9 +17,10 @@ import numpy as np
 from gen import numerics, reference
 from gen.emulator import Emulator, Finding, LineArray
 from gen.errors import SpecError
+from gen.inputs import kernel_arguments
 from gen.nvrtc import Module
 from gen.registry import LaunchConfig, geometry, launch_config
-from gen.spec import GemmShape, KernelSpec
+from gen.spec import GemmProblem, GemmShape, KernelSpec
 
 # Elements between two lines, and columns of D. More than 2^32, so that neither int nor unsigned
 # holds it; twice as many are negative as an int; odd, so that no power of two hides a mistake.
@@ -100,13 +101,7 @@ def _run(
     emulator = Emulator(instruction_budget=budget)
 
     def part(rows: int, columns: int, name: str, row_major: bool, first: int, extra: int) -> _Part:
-        values = rng.integers(-3, 4, (rows, columns))
-        exact = numerics.storage_dtype(name)
-        stored = (
-            values.astype(exact)
-            if exact.kind == "i"
-            else numerics.from_float64(values.astype(np.float64), name)
-        )
+        stored = numerics.from_integers(rng.integers(-3, 4, (rows, columns)), name)
         length = first + columns if row_major else rows
         return _Part(stored, row_major, first, _FAR + extra if far_lines else length)
 
@@ -117,18 +112,13 @@ def _run(
     d = part(shape.m, width, output, layouts.c, column, 6)
     d = d._replace(values=np.full_like(d.values, numerics.poison(output)))
     mapped = [p.map(emulator, n) for p, n in zip((a, b, c, d), "ABCD", strict=True)]
-    acc, i64 = numerics.storage_dtype(types.accumulator.name).type, np.int64
-    args = [
-        *(i64(shape.m), i64(shape.n), i64(shape.k), acc(_ALPHA)),
-        *(mapped[0], i64(a.ld), mapped[1], i64(b.ld)),
-        *(acc(_BETA), mapped[2], i64(c.ld), mapped[3], i64(d.ld)),
-    ]
+    problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA)
     report = emulator.launch(
         module.code.decode(),
         spec.name,
         config.grid,
         config.block,
-        args,
+        kernel_arguments(problem, types, mapped),
         config.shared_bytes,
         source_lines=module.text.splitlines(),
         window=((x - last, 0, 0), (last, y, z)),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,20 @@ class Operands(NamedTuple):
     b: np.ndarray
     c: np.ndarray
     d_storage: np.ndarray
+
+
+def kernel_arguments(problem: GemmProblem, dtypes: DTypes, buffers: Sequence[Any]) -> list[Any]:
+    """What every kernel, and the CUTLASS reference, is launched with.
+
+    M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd; `buffers` are A, B, C and D.
+    """
+    shape, (a, b, c, d) = problem.shape, buffers
+    i64, scalar = np.int64, numerics.storage_dtype(dtypes.accumulator.name).type
+    return [
+        *(i64(shape.m), i64(shape.n), i64(shape.k), scalar(problem.alpha)),
+        *(a, i64(problem.lda), b, i64(problem.ldb)),
+        *(scalar(problem.beta), c, i64(problem.ldc), d, i64(problem.ldd)),
+    ]
 
 
 def _integer_range(dtypes: DTypes, k: int) -> int:
@@ -35,14 +50,9 @@ def _integer_range(dtypes: DTypes, k: int) -> int:
 def _draw(
     rng: np.random.Generator, shape: tuple[int, int], kind: str, dtype: str, most: int
 ) -> np.ndarray:
-    storage = numerics.storage_dtype(dtype)
     if kind == "integer":
-        values = rng.integers(-most, most + 1, shape)
-        return (
-            values.astype(storage)
-            if storage.kind == "i"
-            else numerics.from_float64(values.astype(np.float64), dtype)
-        )
+        return numerics.from_integers(rng.integers(-most, most + 1, shape), dtype)
+    storage = numerics.storage_dtype(dtype)
     if storage.kind == "i":
         info = np.iinfo(storage)
         return rng.integers(info.min, info.max, shape, storage, endpoint=True)

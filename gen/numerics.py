@@ -75,6 +75,12 @@ def from_float64(array: np.ndarray, name: str) -> np.ndarray:
         return np.asarray(array).astype(_STORAGE[name])
 
 
+def from_integers(array: np.ndarray, name: str) -> np.ndarray:
+    """Integers as storage of any type: rounded once where they are not exact in it."""
+    storage = storage_dtype(name)
+    return array.astype(storage) if storage.kind == "i" else from_float64(array, name)
+
+
 def _to_bf16(x: np.ndarray) -> np.ndarray:
     # float64 -> float32 -> bf16 to nearest would round twice. Rounding to odd in between keeps, in
     # the last bit, that something was cut off, so that the second rounding is the only one.

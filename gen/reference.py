@@ -13,11 +13,12 @@ import numpy as np
 
 from gen import numerics, nvrtc
 from gen.errors import CheckError, CompileError, MissingError, UsageError
+from gen.inputs import kernel_arguments
 from gen.render import render_template
 from gen.runner import Runner
-from gen.spec import DTypes, GemmProblem, KernelSpec, Tile, parse_dtype, parse_layout
+from gen.spec import GemmProblem, KernelSpec, Tile, parse_dtype, parse_layout
 
-_CUTLASS_TYPES = {
+CUTLASS_TYPES = {
     "f32": "float",
     "f64": "double",
     "i32": "int",
@@ -79,9 +80,9 @@ def cutlass_source(dtype: str, layout: str) -> str:
         "cutlass_reference.cu.j2",
         name=cutlass_name(dtype, layout),
         layouts=layouts,
-        input=_CUTLASS_TYPES[dtypes.input.name],
-        accumulator=_CUTLASS_TYPES[dtypes.accumulator.name],
-        output=_CUTLASS_TYPES[dtypes.output.name],
+        input=CUTLASS_TYPES[dtypes.input.name],
+        accumulator=CUTLASS_TYPES[dtypes.accumulator.name],
+        output=CUTLASS_TYPES[dtypes.output.name],
         has_multiply_add=dtype != _LACKS_MULTIPLY_ADD,
         rows="M" if layouts.c else "N",
         cols="N" if layouts.c else "M",
@@ -152,7 +153,7 @@ def cutlass_gemm(
             cutlass_name(dtypes.name, str(layouts)),
             grid,
             (_THREADS, 1, 1),
-            _arguments(problem, dtypes, buffers),
+            kernel_arguments(problem, dtypes, buffers),
         )
         if findings:
             raise CheckError(f"the CUTLASS reference itself: {findings[0]}")
@@ -177,17 +178,6 @@ def _grid(problem: GemmProblem, row_major: bool) -> tuple[int, int, int]:
             f"reference, and a grid has {_MAX_GRID_Y}; use at most {_MAX_GRID_Y * _TILE.n}"
         )
     return grid
-
-
-def _arguments(problem: GemmProblem, dtypes: DTypes, buffers: list[Any]) -> list[Any]:
-    shape, (a, b, c, d) = problem.shape, buffers
-    scalar = numerics.storage_dtype(dtypes.accumulator.name).type
-    i64 = np.int64
-    return [
-        *(i64(shape.m), i64(shape.n), i64(shape.k), scalar(problem.alpha)),
-        *(a, i64(problem.lda), b, i64(problem.ldb)),
-        *(scalar(problem.beta), c, i64(problem.ldc), d, i64(problem.ldd)),
-    ]
 
 
 def oracle(

@@ -22,7 +22,7 @@ import numpy as np
 from gen import numerics, nvrtc, reference
 from gen.errors import BudgetError, CheckError
 from gen.inputs import Operands as Operands  # part of this module's interface
-from gen.inputs import draw_operands
+from gen.inputs import draw_operands, kernel_arguments
 from gen.registry import LaunchConfig, geometry, launch_config
 from gen.render import Source, render
 from gen.runner import Runner
@@ -208,8 +208,7 @@ def run_kernel(
     Raises FindingsError with what the device's checks found. A shape with an empty D is
     launched as well, with one block, and must not write anything.
     """
-    shape, acc = problem.shape, numerics.storage_dtype(spec.dtypes.accumulator.name).type
-    config = launch_config(spec, shape) or LaunchConfig(
+    config = launch_config(spec, problem.shape) or LaunchConfig(
         (1, 1, 1), (*spec.threads, 1), geometry(spec).dynamic_shared
     )
     layouts, input_, output = spec.layouts, spec.dtypes.input.name, spec.dtypes.output.name
@@ -222,19 +221,13 @@ def run_kernel(
     undefined = "D" if problem.beta != 0 else "CD"
     buffers: list[Any] = [runner.upload(array, x, x not in undefined) for x, array in storages]
     try:
-        a, b, c, d = buffers
-        i64 = np.int64
-        args = [
-            *(i64(shape.m), i64(shape.n), i64(shape.k), acc(problem.alpha)),
-            *(a, i64(problem.lda), b, i64(problem.ldb)),
-            *(acc(problem.beta), c, i64(problem.ldc), d, i64(problem.ldd)),
-        ]
+        args = kernel_arguments(problem, spec.dtypes, buffers)
         findings = runner.launch(
             module, spec.name, config.grid, config.block, args, config.shared_bytes
         )
         if findings:
             raise FindingsError(findings)
-        return runner.download(d)
+        return runner.download(buffers[3])
     finally:
         for buffer in buffers:
             runner.free(buffer)

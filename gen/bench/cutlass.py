@@ -15,6 +15,7 @@ from gen import nvrtc
 from gen.bench.contenders import Peer, Prepared, Unsupported
 from gen.bench.instructions import BY_ACCUMULATOR
 from gen.errors import CheckError, CompileError
+from gen.reference import CUTLASS_TYPES
 from gen.render import render_template
 from gen.spec import DTypes, Layouts, Tile
 
@@ -22,15 +23,6 @@ if TYPE_CHECKING:
     from cuda.core import Stream
 
     from gen.bench.work import Work
-
-_TYPES = {
-    "f32": "float",
-    "f64": "double",
-    "i32": "int",
-    "f16": "cutlass::half_t",
-    "bf16": "cutlass::bfloat16_t",
-    "i8": "int8_t",
-}
 
 
 class Config(NamedTuple):
@@ -149,9 +141,9 @@ def source(config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d
         "bench/cutlass.cu.j2",
         name=config.name,
         config=config,
-        input=_TYPES[dtypes.input.name],
-        accumulator=_TYPES[dtypes.accumulator.name],
-        output=_TYPES[dtypes.output.name],
+        input=CUTLASS_TYPES[dtypes.input.name],
+        accumulator=CUTLASS_TYPES[dtypes.accumulator.name],
+        output=CUTLASS_TYPES[dtypes.output.name],
         left_layout="Row" if left else "Column",
         right_layout="Row" if right else "Column",
         rows=rows,
