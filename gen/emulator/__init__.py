@@ -17,6 +17,7 @@ in lockstep hides.
 """
 
 from gen.emulator.checks import Finding
+from gen.emulator.copy_races import SharedRaces
 from gen.emulator.counters import Counters
 from gen.emulator.global_races import GlobalRaces
 from gen.emulator.initialized import UninitializedReads
@@ -24,7 +25,7 @@ from gen.emulator.machine import DeviceArray, Emulator, LaunchReport, LineArray
 from gen.emulator.module import PtxModule
 from gen.emulator.observe import Observer
 from gen.emulator.ptx import parse_ptx
-from gen.emulator.races import SharedRaces
+from gen.emulator.tensormap import TensorMap
 
 __all__ = [
     "Counters",
@@ -37,6 +38,7 @@ __all__ = [
     "Observer",
     "PtxModule",
     "SharedRaces",
+    "TensorMap",
     "UninitializedReads",
     "parse_ptx",
 ]

@@ -7,6 +7,7 @@ as long as all lanes issue, commit and wait together, that is one list for all o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,14 @@ class Copy:
 
 @dataclass(frozen=True)
 class Group:
-    """Copies that the lanes of `mask` have committed together; those still in flight."""
+    """Copies that the lanes of `mask` have committed together; those still in flight.
+
+    With `arrival`, an mbarrier, they are not committed, but followed by an arrival there.
+    """
 
     copies: list[Copy]
     mask: Mask | None
+    arrival: tuple[Site, Value] | None = None
 
 
 class Copies:
@@ -45,6 +50,7 @@ class Copies:
         self.chunk = chunk
         self.open: list[Copy] = []  # issued, in no group yet
         self.groups: list[Group] = []  # the oldest first
+        self.signals = 0  # how many of these end in an arrival
 
     def issue(
         self, site: Site, source: Site, target: Value, origin: Value, count: Value | None,
@@ -87,6 +93,10 @@ class Copies:
         """Make a group, for each lane of `mask`, of its copies that are in none yet."""
         for observer in self.chunk.launch.observers:
             observer.commit(self.chunk, mask)
+        self.groups.append(Group(self._take_open(mask), mask))
+
+    def _take_open(self, mask: Mask | None) -> list[Copy]:
+        """The copies of the lanes that are in no group yet, which they no longer are."""
         mine: list[Copy] = []
         rest: list[Copy] = []
         for copy in self.open:
@@ -98,13 +108,25 @@ class Copies:
                 if bits.any():
                     place.append(replace(copy, mask=Mask(bits)))
         self.open = rest
-        self.groups.append(Group(mine, mask))
+        return mine
+
+    def signal(self, site: Site, address: Value, counted: bool, mask: Mask | None) -> None:
+        """Let each lane arrive at an mbarrier once its copies so far have landed.
+
+        counted: the mbarrier's phase expects that arrival; else it does so from now on.
+        """
+        if not counted:
+            self.chunk.mbarriers.track(site, address, mask)
+        for observer in self.chunk.launch.observers:
+            observer.signal(self.chunk, mask)
+        self.signals += 1
+        self.groups.append(Group(self._take_open(mask), mask, (site, address)))
 
     def wait(self, left: int, mask: Mask | None) -> None:
         """Let all but each lane's `left` latest groups arrive."""
         for observer in self.chunk.launch.observers:
             observer.wait(self.chunk, left, mask)
-        if all(group.mask is mask for group in self.groups):
+        if not self.signals and all(group.mask is mask for group in self.groups):
             arriving = len(self.groups) - left
             if arriving > 0:
                 for group in self.groups[:arriving]:
@@ -115,14 +137,34 @@ class Copies:
         due: list[tuple[Group, Bits]] = []
         for group in reversed(self.groups):
             lanes = _bits(group.mask)
+            if group.arrival:  # its copies belong to the next group that is committed
+                due.append((group, lanes & _bits(mask) & (newer > left)))
+                continue
             due.append((group, lanes & _bits(mask) & (newer >= left)))
             newer = newer + lanes
+        self._land_due(due[::-1])
+
+    def progress(self) -> bool:
+        """Nothing else can happen: let the oldest arrival come about, if there is any."""
+        oldest = next((group for group in self.groups if group.arrival), None)
+        if oldest is None:
+            return False
+        until = self.groups.index(oldest) + 1
+        later = self.groups[until:]
+        due = [(group, _bits(group.mask) & _bits(oldest.mask)) for group in self.groups[:until]]
+        self._land_due(due, later)
+        return True
+
+    def _land_due(self, due: list[tuple[Group, Bits]], later: Sequence[Group] = ()) -> None:
+        """Land the given lanes of groups, of which the rest and `later` ones stay in flight."""
         self.groups = []
-        for group, bits in reversed(due):
+        for group, bits in due:
             self._land(group, bits)
             remaining = _bits(group.mask) & ~bits
             if remaining.any():
                 self.groups.append(replace(group, mask=Mask(remaining)))
+        self.groups += later
+        self.signals = sum(group.arrival is not None for group in self.groups)
 
     def wait_all(self, mask: Mask | None) -> None:
         """Let every copy of the lanes arrive, those in no group too."""
@@ -136,12 +178,16 @@ class Copies:
             mask = copy.mask if bits is None else narrow(copy.mask, bits)
             if mask is not NOBODY:
                 chunk.shared.store(copy.site, copy.address, copy.values, mask, chunk.report)
+        if group.arrival:
+            lanes = group.mask if bits is None else narrow(group.mask, bits)
+            if lanes is not NOBODY:
+                chunk.mbarriers.land(*group.arrival, lanes)
 
     def finish(self) -> None:
         """The chunk is done: what was never waited for arrives, and so is checked."""
         self.groups.append(Group(self.open, None))
         for group in self.groups:
-            self._land(group, None if group.mask is None else group.mask.bits)
+            self._land(replace(group, arrival=None), None)
 
 
 def _bits(mask: Mask | None) -> Bits:

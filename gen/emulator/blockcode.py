@@ -169,7 +169,7 @@ class BlockCode:
             self.move(item)
         elif item.opcode == "cvta":
             self.convert_address(item)
-        elif not isa.NO_EFFECT.match(item.name):
+        else:
             self.compute(item)
 
     def compute(self, item: Instruction) -> None:

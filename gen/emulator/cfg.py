@@ -11,7 +11,7 @@ from gen.emulator.module import Instruction, Kernel, Label
 from gen.emulator.operands import Symbol
 
 EXITS = ("ret", "exit")
-_SYNC = re.compile(r"(bar|barrier)(\.cta)?\.sync(\.aligned)?$")
+_SYNC = re.compile(r"((bar|barrier)(\.cta)?\.sync|barrier\.cluster\.wait(\.acquire)?)(\.aligned)?$")
 _ARRIVE = re.compile(r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?$")
 _VOTE = re.compile(
     r"(bar|barrier)(?:\.cta)?\.red\.(popc|and|or)(?:\.aligned)?\.(?:u32|pred)(?:\.aligned)?$"
@@ -24,7 +24,8 @@ class Block:
 
     `kind` is "goto", "branch" (to `taken` where `end`'s predicate holds, else `next`), "barrier"
     (then `next`) or "exit"; `next` and `taken` index the list that `build_blocks` returns.
-    `gate`: the first instruction needs all live lanes of each warp together.
+    `gate`: the first instruction needs all live lanes of each warp together. `poll`: it looks at
+    an mbarrier; `detour`: a block that may run next does.
     """
 
     body: list[Instruction] = field(default_factory=list)
@@ -33,6 +34,8 @@ class Block:
     next: int = -1
     taken: int = -1
     gate: bool = False
+    poll: bool = False
+    detour: bool = False
     reads: set[str] = field(default_factory=set)  # registers read before written here
     writes: set[str] = field(default_factory=set)
     live_out: set[str] = field(default_factory=set)
@@ -63,17 +66,29 @@ def build_blocks(kernel: Kernel) -> list[Block]:
     ordered = [blocks[old] for old in order]
     for block in ordered:
         block.next, block.taken = place.get(block.next, -1), place.get(block.taken, -1)
+    for block in ordered:
+        block.detour = any(ordered[after].poll for after in block.successors)
     _liveness(ordered)
     return ordered
 
 
 def is_barrier(item: Instruction) -> bool:
-    """True for every spelling of a block-wide barrier."""
+    """True for every spelling of a block-wide barrier.
+
+    A cluster has one block here, so that its barrier is one too; arriving there is no wait.
+    """
+    if item.name.startswith("barrier.cluster.arrive"):
+        return False
     return item.opcode in ("bar", "barrier") and "warp" not in item.modifiers
 
 
 def _needs_branch(item: Instruction) -> bool:
-    return item.opcode in (*EXITS, "trap", "call") or is_barrier(item) or isa.needs_warp(item)
+    return (
+        item.opcode in (*EXITS, "trap", "brkpt", "call")
+        or is_barrier(item)
+        or isa.needs_warp(item)
+        or isa.polls(item)
+    )
 
 
 def _unguard(body: Iterable[Instruction | Label]) -> list[Instruction | Label]:
@@ -91,7 +106,7 @@ def _unguard(body: Iterable[Instruction | Label]) -> list[Instruction | Label]:
 
 def _take_apart(item: Instruction) -> list[Instruction]:
     """bar.red as a vote before a barrier and its result behind it; traps also end the thread."""
-    if item.opcode == "trap" or isa.is_assertion(item):
+    if item.opcode in ("trap", "brkpt") or isa.is_assertion(item):
         return [item, replace(item, name="exit", operands=())]
     match = _VOTE.match(item.name)
     if match is None:
@@ -120,11 +135,12 @@ def _split(code: list[Instruction | Label]) -> list[Block]:
                 current = fresh()
             labels[item.name] = len(blocks) - 1
             continue
-        if isa.needs_warp(item) and not current.gate:
+        if isa.polls(item) or (isa.needs_warp(item) and not current.gate):
             if current.body:
                 current.next = len(blocks)
                 current = fresh()
-            current.gate = True
+            current.poll = isa.polls(item)
+            current.gate = not current.poll
         if item.opcode == "bra":
             targets.append((current, item))
         elif is_barrier(item) and not _ARRIVE.match(item.name):

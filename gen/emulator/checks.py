@@ -117,7 +117,7 @@ def access_message(site: Site, what: str, address: str, lanes: int) -> str:
     """ "store of 4 bytes at D+400 of 400 is out of bounds, by 3 threads"."""
     verb = {
         "ld": "load", "ldu": "load", "st": "store", "ldmatrix": "matrix load",
-        "stmatrix": "matrix store", "cp": "asynchronous copy",
+        "stmatrix": "matrix store", "cp": "asynchronous copy", "mbarrier": "mbarrier operation",
     }.get(site.item.opcode, "atomic access")  # fmt: skip
     threads = "1 thread" if lanes == 1 else f"{lanes} threads"
     return f"{site.space} {verb} of {site.size} bytes at {address} is {what}, by {threads}"

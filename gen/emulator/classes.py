@@ -8,6 +8,7 @@ from gen.emulator.cfg import is_barrier
 from gen.emulator.module import Instruction
 
 WARP_LANES = 32
+_BESIDE_COPIES = re.compile(r"cp\.async\.(bulk\.)?(commit_group|wait_|prefetch|mbarrier\.arrive)")
 _MMA_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _PLAIN = {
     **dict.fromkeys(("bra", "ret", "exit", "call"), "control"),
@@ -19,7 +20,7 @@ _PLAIN = {
     **dict.fromkeys(("atom", "red"), "atomic"),
     **dict.fromkeys(("mma", "wmma"), "tensor"),
     **dict.fromkeys(("ldmatrix", "movmatrix"), "shared load"),
-    **dict.fromkeys(("membar", "fence", "prefetch"), "control"),
+    **dict.fromkeys(("membar", "fence", "prefetch", "setmaxnreg", "griddepcontrol"), "control"),
 }
 _FLOATS = {"f32": "fp32", "f64": "fp64", "f16": "half", "f16x2": "half", "bf16": "half",
            "bf16x2": "half"}  # fmt: skip
@@ -28,13 +29,12 @@ _ONE_FLOP = frozenset({"add", "sub", "mul", "div"})
 
 def instruction_class(item: Instruction) -> str:
     """One of a few words: "fp32", "integer", "global load", "barrier" and so on."""
-    if is_barrier(item):
+    if is_barrier(item) or item.opcode == "mbarrier":
         return "barrier"
     if item.opcode in ("ld", "ldu", "st", "stmatrix"):
         return f"{memory_space(item)} {'load' if item.opcode[0] == 'l' else 'store'}"
     if item.opcode == "cp":
-        asynchronous = item.name.startswith("cp.async.c") and "commit_group" not in item.name
-        return "async copy" if asynchronous else "control"
+        return "control" if _BESIDE_COPIES.match(item.name) else "async copy"
     if item.opcode == "div" and item.name.endswith("f32"):
         return "special"
     return _PLAIN.get(item.opcode) or _FLOATS.get(item.modifiers[-1:][0], "integer")

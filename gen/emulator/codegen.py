@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from gen.emulator import bits, lanes, ops, rounding, tensor
+from gen.emulator.asynccode import AsyncCode
 from gen.emulator.cfg import Block, build_blocks
-from gen.emulator.memorycode import MemoryCode
 from gen.emulator.module import Kernel
 from gen.emulator.typed import register_dtype
 from gen.emulator.warp import NOBODY, narrow
@@ -56,7 +56,7 @@ def compile_kernel(kernel: Kernel) -> Program:
     namespace["UNSET"] = program.initial
     texts = []
     for at, block in enumerate(program.blocks):
-        code = MemoryCode(kernel, program.slots, namespace)
+        code = AsyncCode(kernel, program.slots, namespace)
         lines, outputs = code.generate(block)
         program.symbols |= code.symbols
         for name, write in (

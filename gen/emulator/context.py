@@ -11,15 +11,18 @@ import numpy as np
 from gen.emulator.async_copy import Copies
 from gen.emulator.atomics import update
 from gen.emulator.barriers import Barriers
+from gen.emulator.bulk import BulkCopies
 from gen.emulator.checks import Coordinates, Findings, access_message, lanes_of, plain_name
 from gen.emulator.codegen import Program
 from gen.emulator.isa import WIDE_SPECIALS
+from gen.emulator.mbarrier import MBarriers
 from gen.emulator.memory import WINDOWS, GlobalMemory, Site
 from gen.emulator.module import Instruction
 from gen.emulator.observe import Observer
 from gen.emulator.ops import Value
 from gen.emulator.scratch import ALL_AXES, Scratch
 from gen.emulator.tensor import check_whole_warps, matrices, rows_of
+from gen.emulator.tensormap import TensorMap
 from gen.emulator.warp import BLOCK_AXES, NOBODY, Bits, Mask, Shape, narrow
 
 
@@ -40,6 +43,7 @@ class Launch:
     budget: int | None = None  # thread-instructions left
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
+    maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold
 
 
 class Context:
@@ -58,7 +62,9 @@ class Context:
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
         self._local: Scratch | None = None
         self.copies = Copies(self)
+        self.bulk = BulkCopies(self)
         self.barriers = Barriers(self)
+        self.mbarriers = MBarriers(self)
         self.fragments: dict[Any, Any] = {}  # what `tensor.py` keeps
 
     # -- what generated code calls -------------------------------------------------------------
@@ -81,6 +87,8 @@ class Context:
     def _special(self, name: str) -> Value:
         word, _, axis = name.lstrip("%").partition(".")
         launch = self.launch
+        if word.startswith(("cluster", "ncluster")):  # of one block each
+            return self._cluster_special(word, axis)
         if word in ("ntid", "nctaid"):
             return np.int32((launch.block if word == "ntid" else launch.grid)["xyz".index(axis)])
         if word in ("tid", "ctaid"):
@@ -103,6 +111,11 @@ class Context:
             linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
             return linear % np.int32(32) if word == "laneid" else linear // np.int32(32)
         return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
+
+    def _cluster_special(self, word: str, axis: str) -> Value:
+        if word in ("clusterid", "nclusterid"):
+            return self.special(f"%{word.replace('cluster', 'cta')}.{axis}")
+        return np.int32("_n" in word)
 
     def address(self, name: str) -> Value:
         """The address of a variable or parameter in its own space, as int64."""
@@ -135,12 +148,12 @@ class Context:
 
     def store(self, site: Site, address: Value, values: Value, m: Mask | None) -> None:
         """Execute a store instruction; `values` is a tuple for a vector."""
-        for space, local, lanes in self._spaces(site, address, m):
+        for space, local, lanes in self.spaces(site, address, m):
             for observer in self.launch.observers:
                 observer.store(self, site, space, local, lanes)
             self._of(space).store(site, local, values, lanes, self.report)
 
-    def _spaces(
+    def spaces(
         self, site: Site, address: Value, m: Mask | None
     ) -> list[tuple[str, Value, Mask | None]]:
         """An access as (space, address in it, lanes); a generic one may be several."""
@@ -157,7 +170,7 @@ class Context:
 
     def _load_generic(self, site: Site, address: Value, m: Mask | None) -> list[Value]:
         result: list[Value] = []
-        for space, local, lanes in self._spaces(site, address, m):
+        for space, local, lanes in self.spaces(site, address, m):
             for observer in self.launch.observers:
                 observer.load(self, site, space, local, lanes)
             values = self._of(space).load(site, local, lanes, self.report)
@@ -195,7 +208,7 @@ class Context:
         address = np.broadcast_to(address, self.shape)
         values = [np.broadcast_to(value, self.shape) for value in values]
         old = np.zeros(self.shape, site.dtype)
-        for space, local, lanes in self._spaces(site, address, m):
+        for space, local, lanes in self.spaces(site, address, m):
             for observer in self.launch.observers:
                 observer.atomic(self, site, space, local, lanes)
             for cells, here, index in self._of(space).cells(site, local, lanes, self.report):

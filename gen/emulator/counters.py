@@ -29,6 +29,7 @@ from gen.emulator.lanes import WARP, to_warps
 from gen.emulator.memory import Site
 from gen.emulator.merging import Plan, Request, merge_plan
 from gen.emulator.module import Instruction
+from gen.emulator.moves import Move
 from gen.emulator.observe import Observer
 from gen.emulator.ops import Value
 from gen.emulator.warp import BLOCK_AXES, Mask
@@ -202,6 +203,15 @@ class Counters(Observer):
         bypass = shared_address if "cg" in site.item.modifiers else None
         self._access(chunk, site, "global", "copy", request, global_address, mask, bypass)
 
+    def bulk(self, chunk: Context, move: Move) -> None:
+        """See Observer. A copy counts as one access of global memory by the lane that starts it."""
+        sectors = np.sort(np.where(move.addresses < 0, -1, move.addresses // banks.SECTOR), axis=1)
+        changes = np.diff(sectors, axis=1, prepend=-1) != 0
+        size = int((move.addresses >= 0).sum()) * move.size
+        kind = "copy" if move.into_shared else "store"
+        total = self.accesses.setdefault(Place(move.site.item.line, "global", kind), Access())
+        total.add(Access(len(sectors), int(changes.sum()), -(-size // banks.SECTOR), size))
+
     # -- counting ------------------------------------------------------------------------------
     def _access(
         self, chunk: Context, site: Site, space: str, kind: str, request: Request,
@@ -210,6 +220,8 @@ class Counters(Observer):
         """`target`: where in shared memory a copy goes that bypasses L1."""
         if space not in ("global", "shared") or memory_space(site.item) in ("param", "const"):
             return  # constants and parameters have a cache of their own
+        if site.item.opcode == "mbarrier":
+            return  # how often code looks at one depends on time
         pair = kind == "load" and site.item.opcode != "ldmatrix"
         # A pattern counts the same wherever it starts, if sectors and banks start there alike.
         # Loops repeat few patterns, so that nearly all of them are known.

@@ -21,6 +21,7 @@ from gen.emulator.codegen import Program
 from gen.emulator.context import Context, Launch
 from gen.emulator.granules import extremes, granule_of
 from gen.emulator.memory import Buffer, Site
+from gen.emulator.moves import Move
 from gen.emulator.observe import Observer
 from gen.emulator.ops import Value
 from gen.emulator.warp import Bits, Mask
@@ -30,7 +31,10 @@ _SITE_BITS = 20
 _SITE = (1 << _SITE_BITS) - 1
 _THREADS = 1 << 10  # numbers per block
 _MOST = np.iinfo(np.int64).max
-_SCOPED = re.compile(r"(membar\.(gl|sys)|fence\..*(gpu|sys)|.*\.(acquire|release|acq_rel)\b)")
+_SCOPED = re.compile(
+    r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
+    r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
+)
 
 
 class Records:
@@ -111,16 +115,40 @@ class GlobalRaces(Observer):
     ) -> None:
         """See Observer."""
         for touch in self._touches(chunk, site, space, address, mask):
-            self._against_writer(chunk, site, "WAW", touch)
-            self._against_others(chunk, site, "WAR", touch, atomics=False)
-            self._against_others(chunk, site, "WAW", touch, atomics=True)
-            number = touch.low << _SITE_BITS | self._number(site)
-            touch.records.writer[touch.index] = number
-            touch.records.epoch[touch.index] = touch.epoch
-            kept = touch.records.writer[touch.index]
-            bad = (kept != number) | (touch.low != touch.high)
-            other = np.where(kept != number, kept, touch.high << _SITE_BITS | self._number(site))
-            self._report(chunk, site, "WAW", touch, bad, other)
+            self._store(chunk, site, touch)
+
+    def bulk(self, chunk: Context, move: Move) -> None:
+        """See Observer. Bulk copies count when they are issued."""
+        for buffer in [] if self.off else chunk.memory.buffers:
+            here = (move.addresses >= buffer.base) & (move.addresses < buffer.base + buffer.nbytes)
+            if not here.any():
+                continue
+            records = self.records.setdefault(buffer, Records(buffer, self.granule))
+            index = (move.addresses[here] - buffer.base) // self.granule
+            several = max(1, move.size // self.granule)
+            lanes = np.broadcast_to(move.of(self.threads)[:, None], here.shape)[here]
+            numbers = lanes.repeat(several)
+            epoch = np.broadcast_to(move.of(self.epoch)[:, None], here.shape)[here].repeat(several)
+            index = (index[:, None] + np.arange(several)).ravel()
+            touch = _Touch(buffer, records, index, numbers, numbers, epoch)
+            if move.into_shared:
+                self._against_writer(chunk, move.site, "RAW", touch)
+                self._against_others(chunk, move.site, "RAW", touch, atomics=True)
+                self._add(touch, move.site, atomics=False)
+            else:
+                self._store(chunk, move.site, touch)
+
+    def _store(self, chunk: Context, site: Site, touch: _Touch) -> None:
+        self._against_writer(chunk, site, "WAW", touch)
+        self._against_others(chunk, site, "WAR", touch, atomics=False)
+        self._against_others(chunk, site, "WAW", touch, atomics=True)
+        number = touch.low << _SITE_BITS | self._number(site)
+        touch.records.writer[touch.index] = number
+        touch.records.epoch[touch.index] = touch.epoch
+        kept = touch.records.writer[touch.index]
+        bad = (kept != number) | (touch.low != touch.high)
+        other = np.where(kept != number, kept, touch.high << _SITE_BITS | self._number(site))
+        self._report(chunk, site, "WAW", touch, bad, other)
 
     def atomic(
         self, chunk: Context, site: Site, space: str, address: Value, mask: Mask | None
@@ -134,6 +162,10 @@ class GlobalRaces(Observer):
     def barrier(self, chunk: Context, blocks: Bits | None) -> None:
         """See Observer."""
         self.epoch = self.epoch + (1 if blocks is None else blocks)
+
+    def observe(self, chunk: Context, offset: int, mask: Mask | None) -> None:
+        """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block."""
+        self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
 
     def meet(self, chunk: Context, mask: Mask) -> None:
         """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
@@ -262,5 +294,7 @@ def _place(number: int, launch: Launch) -> tuple[Coordinates, Coordinates]:
 
 
 def _noun(site: Site) -> str:
+    if "bulk" in site.item.modifiers:
+        return "bulk copy"
     names = {"ld": "load", "ldu": "load", "st": "store"}
     return names.get(site.item.opcode, site.item.opcode)

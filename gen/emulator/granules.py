@@ -19,6 +19,7 @@ from gen.emulator.codegen import Program
 from gen.emulator.context import Context
 from gen.emulator.memory import Site, fits
 from gen.emulator.module import TYPE_BYTES, Instruction
+from gen.emulator.moves import Move
 from gen.emulator.observe import Observer
 from gen.emulator.ops import Value
 from gen.emulator.warp import BLOCK_AXES, THREAD_AXES, Bits, Mask, Shape
@@ -52,7 +53,7 @@ def granule_of(program: Program, space: str) -> int:
 
 
 def _size(item: Instruction, elsewhere: set[str]) -> int:
-    if item.opcode in ("cp", "ldmatrix", "stmatrix"):
+    if item.opcode in ("cp", "ldmatrix", "stmatrix", "mbarrier"):
         return 4
     words = [word.partition("::")[0] for word in item.modifiers]
     if item.opcode not in ("ld", "ldu", "st", "atom", "red") or elsewhere & set(words):
@@ -104,6 +105,8 @@ class SharedWatch(Observer):
     def __init__(self) -> None:
         self._granules: dict[Program, int] = {}
 
+    each = False  # whether `place` tells apart the threads that share a granule
+
     def begin(self, chunk: Context) -> None:
         """See Observer."""
         launch = chunk.launch
@@ -136,6 +139,8 @@ class SharedWatch(Observer):
         if not same and self.rows < self.blocks:
             self.widen()
         shape = relative.shape
+        if self.each:
+            shape = np.broadcast_shapes(shape, self.codes.shape)
         if self.rows > 1:
             shape = np.broadcast_shapes(shape, self.owners)
         low, high, used = self._threads(shape, mask)
@@ -144,7 +149,7 @@ class SharedWatch(Observer):
             good = (relative >= 0) & (relative + site.size <= self.nbytes)
             good &= relative & (site.size - 1) == 0
             used = good if used is None else used & good
-        index = relative >> np.int64(self.shift)
+        index: Any = relative >> np.int64(self.shift)
         if self.rows > 1:
             index = index + self.owner * self.columns
         if used is not None:
@@ -159,6 +164,29 @@ class SharedWatch(Observer):
             index = (index[:, None] + np.arange(several)).ravel()
             low, high = low.repeat(several), high.repeat(several)
         return Touch(index, low, high)
+
+    def place_move(self, move: Move) -> Touch:
+        """The granules that bulk copies touch, each lane's in its block's row."""
+        order = np.argsort(move.blocks, kind="stable")
+        each = max(1, len(order) // self.blocks)
+        if self.rows < self.blocks:
+            folded = order.reshape(-1, each) if len(order) == each * self.blocks else order[:, None]
+            alike = len(folded) == self.blocks and all(
+                (values[folded] == values[folded[:1]]).all()
+                for values in (move.threads, move.shared, move.barriers)
+            )
+            if alike and (move.blocks[folded] == np.arange(self.blocks)[:, None]).all():
+                order = folded[0]
+            else:
+                self.widen()
+        rows = move.blocks[order, None] if self.rows > 1 else 0
+        places = move.shared[order, :: max(1, self.granule // move.size)] >> self.shift
+        index = (rows * self.columns + places)[..., None] + np.arange(
+            max(1, move.size // self.granule)
+        )
+        code = move.threads[order] // 32 * PER_WARP + move.threads[order] % 32 + 1
+        codes = np.broadcast_to(code.astype(np.int32)[:, None, None], index.shape).ravel()
+        return Touch(index.ravel(), codes, codes)
 
     def _threads(self, shape: Shape, mask: Mask | None) -> tuple[Codes, Codes, Bits | None]:
         """First and last thread at each element of `shape`, and which elements have any."""

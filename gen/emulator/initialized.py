@@ -15,6 +15,7 @@ from gen.emulator.checks import lanes_of
 from gen.emulator.context import Context
 from gen.emulator.granules import SharedWatch, thread_of
 from gen.emulator.memory import Buffer, Site
+from gen.emulator.moves import Move
 from gen.emulator.ops import Value
 from gen.emulator.warp import Mask
 
@@ -70,6 +71,34 @@ class UninitializedReads(SharedWatch):
         """See Observer. Whoever reads before the copy has arrived has a race."""
         self._define_shared(site, shared_address, mask)
         self._check_global(chunk, site, global_address, mask, source_bytes)
+
+    def bulk(self, chunk: Context, move: Move) -> None:
+        """See Observer. What leaves shared memory must have a value when the copy starts."""
+        touch = self.place_move(move)
+        valid = self.valid.reshape(-1)
+        used = move.addresses >= 0
+        if move.into_shared:
+            valid[touch.index] = True
+        elif not valid[touch.index].all():
+            at = int(np.argmin(valid[touch.index]))
+            where = chunk.describe_shared(int(touch.index[at]) % self.columns * self.granule)
+            self._report_move(chunk, move, where)
+        for buffer in self.watched:
+            assert buffer.valid is not None
+            here = used & (move.addresses >= buffer.base)
+            here &= move.addresses < buffer.base + buffer.nbytes
+            index = (move.addresses[here] - buffer.base)[:, None] + np.arange(move.size)
+            if not move.into_shared:
+                buffer.valid[index] = True
+            elif not buffer.valid[index].all():
+                bad = index[~buffer.valid[index]].min()
+                self._report_move(chunk, move, chunk.memory.describe(buffer.base + int(bad)))
+
+    def _report_move(self, chunk: Context, move: Move, where: str) -> None:
+        mask = move.mask()
+        block, threads, _ = lanes_of(mask.bits, None, chunk.shape, chunk.origin)
+        message = f"bulk copy of {move.nbytes} bytes reads {where}, which was never written"
+        chunk.launch.findings.add("initcheck", move.site.item, message, block, threads, where)
 
     def _define_shared(self, site: Site, address: Value, mask: Mask | None) -> None:
         touch = self.place(site, address, mask)

@@ -6,7 +6,7 @@ import re
 
 from gen.emulator import rows_float, rows_integer, rows_warp
 from gen.emulator.module import Instruction
-from gen.emulator.operands import Address, Not, Operand, Pair, Reg, Vector
+from gen.emulator.operands import Address, Box, Not, Operand, Pair, Reg, Vector
 from gen.emulator.table import DTYPES, TABLE
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "WIDE_SPECIALS",
     "is_assertion",
     "needs_warp",
+    "polls",
     "registers",
 ]
 
@@ -27,17 +28,23 @@ ROWS = (rows_integer, rows_float, rows_warp)  # importing them has filled the ta
 STRUCTURAL = frozenset({"ld", "ldu", "st", "mov", "cvta", "bra", "bar", "barrier", "ret", "exit"})
 SPECIALS = re.compile(
     r"%(n?tid|n?ctaid)\.[xyz]$|%(laneid|n?warpid|dynamic_smem_size|total_smem_size|n?smid)$"
+    r"|%n?clusterid\.[xyz]$|%cluster_n?cta(id\.[xyz]|rank)$"
     r"|%lanemask_(eq|le|lt|ge|gt)$|%(clock(_hi|64)?|globaltimer(_lo|_hi)?)$"
 )
 WIDE_SPECIALS = ("%clock64", "%globaltimer")
 # Their first operand is not a result.
 NO_RESULT = frozenset(
     {"st", "bar", "barvote", "barrier", "call", "bra", "brx", "red", "cp", "stmatrix", "trap",
-     "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority"}
+     "brkpt", "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard",
+     "applypriority", "setmaxnreg", "griddepcontrol"}
 )  # fmt: skip
 # Accepted and without effect in an emulator that runs a chunk in lockstep.
 NO_EFFECT = re.compile(
     r"(membar\.(cta|gl|sys)|fence\.(sc|acq_rel)\.(cta|gpu|sys|cluster)|prefetchu?\..*"
+    r"|fence\.mbarrier_init\.release\.cluster|fence\.proxy\.async(\.global|\.shared::(cta|cluster))?"
+    r"|barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?"
+    r"|cp\.async\.bulk\.prefetch\..*"
+    r"|griddepcontrol\.(wait|launch_dependents)"
     r"|nanosleep\.u32|pmevent|discard\..*|applypriority\..*)$"
 )
 
@@ -53,6 +60,11 @@ def needs_warp(item: Instruction) -> bool:
     return item.opcode in ("ldmatrix", "stmatrix") or (row is not None and row.warp)
 
 
+def polls(item: Instruction) -> bool:
+    """True for a look at an mbarrier's phase, which code repeats until the phase is complete."""
+    return item.opcode == "mbarrier" and item.modifiers[0] in ("test_wait", "try_wait")
+
+
 def _names(operand: Operand | None) -> set[str]:
     if isinstance(operand, Reg):
         return {operand.name}
@@ -60,6 +72,8 @@ def _names(operand: Operand | None) -> set[str]:
         return {operand.reg.name}
     if isinstance(operand, Address):
         return _names(operand.base)
+    if isinstance(operand, Box):
+        return _names(operand.map) | _names(operand.corner)
     if isinstance(operand, Vector):
         return set().union(*(_names(item) for item in operand.items))
     if isinstance(operand, Pair):
@@ -72,8 +86,10 @@ def registers(item: Instruction) -> tuple[set[str], set[str]]:
 
     Under a predicate the old value of a result may survive, so results then count as read.
     """
-    written = set() if item.opcode in NO_RESULT or not item.operands else _names(item.operands[0])
-    rest = item.operands[1:] if item.opcode not in NO_RESULT else item.operands
+    first = item.operands[0] if item.operands else None
+    result = item.opcode not in NO_RESULT and not isinstance(first, (Address, Box))
+    written = _names(first) if result else set()
+    rest = item.operands[1:] if result else item.operands
     read = set().union(*(_names(operand) for operand in rest))
     if item.predicate:
         read |= {item.predicate.name} | written

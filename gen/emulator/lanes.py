@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gen.emulator.checks import lanes_of
 from gen.emulator.module import Instruction
 from gen.emulator.ops import Value
-from gen.emulator.warp import Mask
+from gen.emulator.warp import Mask, compact
 
 if TYPE_CHECKING:
     from gen.emulator.context import Context
@@ -90,6 +90,24 @@ def shuffle(
         return a, inside
     picked = np.take_along_axis(to_warps(chunk, a), to_warps(chunk, source), axis=-1)
     return from_warps(chunk, picked), inside
+
+
+def elect(chunk: Context, m: Mask | None, item: Instruction, members: Value) -> tuple[Value, Value]:
+    """elect.sync: the first running lane of each warp, and whether that is the lane itself."""
+    check_members(chunk, m, item, members)
+    lane = chunk.special("%laneid")
+    if m is None:
+        return np.int32(0), lane == np.int32(0)
+    first = to_warps(chunk, m.bits).argmax(axis=-1).astype(np.int32)[..., None]
+    leader = compact(from_warps(chunk, np.broadcast_to(first, (*first.shape[:-1], WARP))))
+    return leader, lane == leader
+
+
+def own_block(item: Instruction, address: Value, rank: Value) -> Value:
+    """mapa: the address in the block of the cluster that `rank` names, which has only block 0."""
+    if np.any(rank):
+        raise item.error("clusters of more than one block are not supported by the emulator")
+    return address
 
 
 def ballot(chunk: Context, m: Mask | None, item: Instruction, a: Value, members: Value) -> Value:

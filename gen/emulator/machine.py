@@ -20,6 +20,7 @@ from gen.emulator.memory import Buffer, GlobalMemory, aligned_bytes
 from gen.emulator.module import Kernel, PtxModule, Variable
 from gen.emulator.observe import Observer
 from gen.emulator.ptx import parse_ptx
+from gen.emulator.tensormap import TensorMap
 from gen.errors import CheckError, UsageError
 
 MAX_THREADS = 1024  # per block
@@ -143,7 +144,7 @@ class Emulator:
         kernel: str,
         grid: Coordinates,
         block: Coordinates,
-        args: Sequence[DeviceArray | np.generic],
+        args: Sequence[DeviceArray | TensorMap | np.generic],
         shared_bytes: int = 0,
         source_lines: Sequence[str] | None = None,
         observers: Sequence[Observer] = (),
@@ -151,7 +152,8 @@ class Emulator:
     ) -> LaunchReport:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
-        args: one DeviceArray or numpy scalar for each kernel parameter, of its size in bytes.
+        args: one DeviceArray, TensorMap or numpy scalar for each kernel parameter, of its size in
+        bytes.
         shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
         findings quote it. observers: checks and counters that watch the run. window: the first
         block and how many blocks along each axis to run of the grid; default all. Raises UsageError
@@ -216,12 +218,14 @@ class Emulator:
         for at, (param, arg) in enumerate(zip(kernel.params, args, strict=True)):
             if isinstance(arg, DeviceArray):
                 self._check_mapped(arg)
+            elif isinstance(arg, TensorMap):
+                self._check_mapped(arg.buffer)
             elif not isinstance(arg, np.generic):
                 raise UsageError(
                     f"argument {at} of '{kernel.name}' is a {type(arg).__name__}; "
-                    "pass a DeviceArray or a numpy scalar such as np.int32(4)"
+                    "pass a DeviceArray, a TensorMap or a numpy scalar such as np.int32(4)"
                 )
-            raw = np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
+            raw = _bytes_of(arg, launch)
             if len(raw) != param.nbytes:
                 raise UsageError(
                     f"argument {at} of '{kernel.name}' has {len(raw)} bytes, but its parameter "
@@ -268,6 +272,14 @@ class Emulator:
         ]
         for (z, dz), (y, dy), (x, dx) in itertools.product(*reversed(axes)):
             yield (first[0] + x, first[1] + y, first[2] + z), (dx, dy, dz)
+
+
+def _bytes_of(arg: DeviceArray | TensorMap | np.generic, launch: Launch) -> bytes:
+    """An argument as the kernel sees it."""
+    if isinstance(arg, TensorMap):
+        launch.maps.append(arg)
+        return arg.encode(len(launch.maps) - 1)
+    return np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
 
 
 def _check_geometry(kernel: Kernel, grid: Coordinates, block: Coordinates) -> None:

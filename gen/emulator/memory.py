@@ -32,6 +32,7 @@ SPACES = {
     "shared": "shared",
     "local": "local",
 }
+_SCOPES = ("", "cta", "entry", "cluster")  # a cluster has one block here
 _HINTS = re.compile(
     r"(volatile|relaxed|acquire|release|weak|nc|cta|gpu|sys|cluster|noftz|c[agsv]|lu|w[bt]"
     r"|L1::(evict_\w+|no_allocate)|L2::(64|128|256)B)$"
@@ -74,7 +75,7 @@ def make_site(item: Instruction, offset: int) -> Site:
     *modifiers, kind = item.modifiers
     space, lanes = "generic", 1
     for word in modifiers:
-        if word.partition("::")[0] in SPACES and word.partition("::")[2] in ("", "cta", "entry"):
+        if word.partition("::")[0] in SPACES and word.partition("::")[2] in _SCOPES:
             space = SPACES[word.partition("::")[0]]
         elif word in ("v2", "v4", "v8"):
             lanes = int(word[1:])
@@ -201,14 +202,20 @@ class GlobalMemory:
             data[here] = buffer.view(site.whole)[index]
         return [part[()] for part in site.parts(data)]
 
+    def locate(self, exact: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+        """Index of the buffer that each `size` bytes at `exact` lie in, -1 for none."""
+        at = np.searchsorted(np.array(self.bases, np.int64), exact, "right") - 1
+        ends = np.array([b.base + b.nbytes for b in self.buffers] or [0], np.int64)
+        inside = (at >= 0) & (exact + size <= ends[np.maximum(at, 0)])
+        return np.where(inside, at, -1)
+
     def _locate(
         self, site: Site, address: npt.NDArray[np.int64], mask: Mask | None, report: Report
     ) -> npt.NDArray[np.int64]:
         """Index of the buffer of each access, -1 for unused lanes and (reported) violations."""
         exact = address + site.offset
-        at = np.searchsorted(np.array(self.bases, np.int64), exact, "right") - 1
-        ends = np.array([b.base + b.nbytes for b in self.buffers] or [0], np.int64)
-        inside = (at >= 0) & (exact + site.size <= ends[np.maximum(at, 0)])
+        at = self.locate(exact, site.size)
+        inside = at >= 0
         good = inside & (exact & (site.size - 1) == 0)
         active = None if mask is None else mask.over(address.shape)
         used = np.broadcast_to(True if active is None else active.bits, address.shape)

@@ -29,7 +29,7 @@ class MemoryCode(BlockCode):
             "atom": self.atomic, "red": self.atomic,
             "ldmatrix": self.matrices, "stmatrix": self.matrices, "cp": self.copy,
             "bar": self.barrier, "barrier": self.barrier, "barvote": self.barrier,
-            "trap": self.trap,
+            "trap": self.trap, "brkpt": self.trap,
         }.get(item.opcode)  # fmt: skip
         if emit is not None:
             emit(item)

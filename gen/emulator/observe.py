@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gen.emulator.memory import Site
+from gen.emulator.moves import Move
 from gen.emulator.ops import Value
 from gen.emulator.warp import Bits, Mask
 
@@ -69,6 +70,35 @@ class Observer:
 
     def warp_sync(self, chunk: Context, mask: Mask | None) -> None:
         """The lanes of each warp have met at a `bar.warp.sync` (`__syncwarp`)."""
+
+    def arrive(self, chunk: Context, offset: int, mask: Mask | None, done: Bits) -> None:
+        """The lanes have arrived at the mbarrier at `offset` of their block's shared memory.
+
+        What they did before is ordered before those who see its phase complete. `done`: the blocks
+        in which the phase is complete with that.
+        """
+
+    def observe(self, chunk: Context, offset: int, mask: Mask | None) -> None:
+        """The lanes have seen that the latest phase of the mbarrier at `offset` is complete."""
+
+    def signal(self, chunk: Context, mask: Mask | None) -> None:
+        """cp.async.mbarrier.arrive: each lane will arrive once its copies so far have landed."""
+
+    def arrive_copies(self, chunk: Context, offset: int, mask: Mask | None, done: Bits) -> None:
+        """The lanes' oldest `signal` happens, at the mbarrier at `offset`; `done` as in `arrive`.
+
+        That orders the copies, and nothing else that the lanes did.
+        """
+
+    def bulk(self, chunk: Context, move: Move) -> None:
+        """Lanes start bulk copies; these are under way until `land_bulk`."""
+
+    def land_bulk(self, chunk: Context, move: Move, done: Bits | None) -> None:
+        """Bulk copies are done. Into shared memory: their mbarrier has counted their bytes.
+
+        done: the blocks in which its phase is complete with that. Out of shared memory: their lanes
+        have waited for them, and it is None.
+        """
 
     def end(self, chunk: Context) -> None:
         """Every lane of the chunk has exited."""

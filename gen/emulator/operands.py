@@ -64,6 +64,17 @@ class Address:
 
 
 @dataclass(frozen=True)
+class Box:
+    """`[map, {x, y, ...}]`: a box of a tensor, by its map and the coordinates of its corner."""
+
+    map: Address
+    corner: Vector
+
+    def __str__(self) -> str:
+        return f"[{str(self.map)[1:-1]}, {self.corner}]"
+
+
+@dataclass(frozen=True)
 class Vector:
     """`{a, b, ...}`; an item `_` is a result nobody wants (None)."""
 
@@ -94,10 +105,11 @@ class Not:
         return f"!{self.reg}"
 
 
-Operand = Reg | Imm | Special | Symbol | Address | Vector | Pair | Not
+Operand = Reg | Imm | Special | Symbol | Address | Box | Vector | Pair | Not
 Resolve = Callable[[str], Reg | None]
 
 _INT = re.compile(r"([+-]?)\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_BOX = re.compile(r"\[\s*([^,]+?)\s*,\s*(\{[^{}]*\})\s*\]$")
 _OFFSET = re.compile(r"(.+?)\s*([+-])\s*(-?\s*(?:0[xX][0-9a-fA-F]+|\d+))$")
 
 
@@ -183,8 +195,13 @@ def _symbol(text: str) -> Symbol:
     return Symbol(text)
 
 
-def _address(text: str, resolve: Resolve) -> Address:
+def _address(text: str, resolve: Resolve) -> Address | Box:
     inner, offset = text[1:-1].strip(), 0
+    if match := _BOX.match(text):
+        place, corner = _address(f"[{match[1]}]", resolve), parse_operand(match[2], resolve)
+        assert isinstance(place, Address)
+        assert isinstance(corner, Vector)
+        return Box(place, corner)
     if text[-1] != "]" or not inner or "," in inner:
         raise CheckError(f"malformed or unsupported PTX address: '{text}'")
     if match := _OFFSET.match(inner):

@@ -20,6 +20,8 @@ _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*(?:\((.*?)\))?", re.S)
 _FUNCTION = re.compile(r"\.func\b[^(]*?(?:\((.*?)\))?\s*([\w$.]+)\s*\((.*?)\)", re.S)
 _LIMIT = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+(?:\s*,\s*\d+)*)")
+
 
 def parse_ptx(text: str) -> PtxModule:
     """Parse a PTX module; CheckError where the text is not complete, well-formed PTX."""
@@ -105,6 +107,12 @@ class Scanner:
             if opening == "{":
                 self.function(header)
             return
+        cluster = _CLUSTER.search(header)
+        if cluster and {*cluster[1].replace(" ", "").split(",")} != {"1"}:
+            raise CheckError(
+                f"kernel '{entry[1]}' wants clusters of more than one block, which the emulator "
+                "does not support; compile it for clusters of one"
+            )
         limit = _LIMIT.search(header)
         threads = (int(limit[1]), int(limit[2] or 1), int(limit[3] or 1)) if limit else None
         body = Body(self)

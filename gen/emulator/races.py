@@ -6,9 +6,12 @@ votes or tensor-core instructions: the PTX manual gives memory order to none of 
 not race with each other. A `cp.async` writes at any time from its issue until its thread has waited
 for it: even that thread's own accesses race with it.
 
-Every granule of shared memory (see `granules.py`) keeps its last writer, and the first and the last
-by number of the threads that have read it, since they were synchronised. That is exact: an access
-races with one of these if it races with any.
+An mbarrier orders what threads did before they arrived, and copies that it waited for, before what
+those do who have seen its phase complete. Kernels that have any are watched with `clocks.py`.
+
+Without them, every granule of shared memory (see `granules.py`) keeps its last writer, and the
+first and the last by number of the threads that have read it, since they were synchronised. That is
+exact: an access races with one of these if it races with any.
 """
 
 from __future__ import annotations
@@ -18,34 +21,48 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.clocks import Clocks
+from gen.emulator.codegen import Program
 from gen.emulator.context import Context
 from gen.emulator.granules import PER_WARP, WARP_LANE, SharedWatch, Touch, thread_of
 from gen.emulator.memory import Site
 from gen.emulator.ops import Value
 from gen.emulator.records import SITE_BITS, Clash, Last, Several
+from gen.emulator.timed import TimedLast, TimedSeveral
 from gen.emulator.warp import THREAD_AXES, Bits, Mask
 
 _TOGETHER = ("ldmatrix", "stmatrix")
 
 
-class SharedRaces(SharedWatch):
-    """Finds races in shared memory."""
+class AccessRaces(SharedWatch):
+    """Finds races in shared memory; `copy_races.py` adds the copies in flight."""
 
     def begin(self, chunk: Context) -> None:
         """See Observer."""
         super().begin(chunk)
         self.sites: list[Site] = []
         self._numbers: dict[Site, int] = {}
-        self.writes, self.flights = Last(1, self.columns), Last(1, self.columns, own=True)
-        self.reads, self.atomics = Several(1, self.columns), Several(1, self.columns)
-        self.groups = np.zeros((1, self.columns), np.int64)  # of the copies in flight
-        self.committed: Any = np.zeros((1,) * 6, np.int64)  # groups of each thread so far
+        self.flights = Last(1, self.columns, own=True)  # copies that are to write
+        self.leaving = Last(1, self.columns, own=True)  # copies that are to read
+        self.clocks = Clocks(chunk.threads) if _needs_clocks(chunk.launch.program) else None
+        self.each = self.clocks is not None
+        self.writes: Last | TimedLast
+        self.reads: Several | TimedSeveral
+        self.atomics: Several | TimedSeveral
+        if self.clocks is None:
+            self.writes = Last(1, self.columns)
+            self.reads, self.atomics = Several(1, self.columns), Several(1, self.columns)
+        else:
+            self.writes = TimedLast(self.clocks, self.columns)
+            self.reads = TimedSeveral(self.clocks, self.columns)
+            self.atomics = TimedSeveral(self.clocks, self.columns)
 
     def widen(self) -> None:
         """See SharedWatch."""
-        for records in (self.writes, self.flights, self.reads, self.atomics):
+        for records in (self.writes, self.flights, self.leaving, self.reads, self.atomics):
             records.widen(self.blocks)
-        self.groups = np.repeat(self.groups, self.blocks, axis=0)
+        if self.clocks:
+            self.clocks.widen(self.blocks)
         super().widen()
 
     # -- accesses ------------------------------------------------------------------------------
@@ -76,7 +93,8 @@ class SharedRaces(SharedWatch):
         touch = self._touch(site, space, address, mask)
         if touch is None:
             return
-        self._report(chunk, site, "WAR", touch, self.reads.clash(touch))
+        for reads in (self.reads, self.leaving):
+            self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.flights):
             self._report(chunk, site, "WAW", touch, earlier.clash(touch))
         self.atomics.add(touch, self._number(site))
@@ -91,48 +109,15 @@ class SharedRaces(SharedWatch):
         return Touch(touch.index, warp, warp)
 
     def _before_write(self, chunk: Context, site: Site, touch: Touch) -> None:
-        self._report(chunk, site, "WAR", touch, self.reads.clash(touch))
+        for reads in (self.reads, self.leaving):
+            self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.atomics, self.flights):
             self._report(chunk, site, "WAW", touch, earlier.clash(touch))
         # Whatever races with these from now on races with the write as well.
         self.reads.drop(touch.index)
         self.atomics.drop(touch.index)
 
-    # -- asynchronous copies -------------------------------------------------------------------
-    def copy(
-        self, chunk: Context, site: Site, shared_address: Value, global_address: Value,
-        source_bytes: Value, mask: Mask | None,
-    ) -> None:  # fmt: skip
-        """See Observer."""
-        touch = self.place(site, shared_address, mask)
-        if touch is None:
-            return
-        self._before_write(chunk, site, touch)
-        self._report(chunk, site, "WAW", touch, self.flights.add(touch, self._number(site)))
-        row, code = touch.index // self.columns, touch.low
-        self.groups.reshape(-1)[touch.index] = self._per_thread(self.committed)[row, code]
-
-    def commit(self, chunk: Context, mask: Mask | None) -> None:
-        """See Observer."""
-        self._widen_for(mask)
-        self.committed = self.committed + (1 if mask is None else mask.bits)
-
-    def wait(self, chunk: Context, groups_left: int, mask: Mask | None) -> None:
-        """See Observer."""
-        if self.flights.empty:
-            return
-        self._widen_for(mask)
-        done = self.committed - groups_left
-        done = self._per_thread(done if mask is None else np.where(mask.bits, done, -1))
-        codes = self.flights.codes
-        thread = np.maximum(codes, 0) >> SITE_BITS
-        landed = (codes >= 0) & (self.groups < done[np.arange(len(codes))[:, None], thread])
-        if landed.any():
-            self.writes.codes = np.where(landed, codes, self.writes.codes)
-            self.writes.empty = False
-            codes[landed] = -1
-            self.flights.empty = bool((codes < 0).all())
-
+    # -- threads -------------------------------------------------------------------------------
     def _widen_for(self, mask: Mask | None) -> None:
         if mask is not None and self.rows < self.blocks and _differs(mask.bits):
             self.widen()
@@ -146,34 +131,72 @@ class SharedRaces(SharedWatch):
         table[:, self.codes.ravel()] = by_block.reshape(self.rows, -1)
         return table
 
+    def _lanes(self, mask: Mask | None) -> npt.NDArray[np.bool_]:
+        """A mask as (rows, place in a clock)."""
+        assert self.clocks is not None
+        self._widen_for(mask)
+        return self.clocks.lanes(self._per_thread(np.True_ if mask is None else mask.bits))
+
+    def _rows(self, blocks: Bits) -> npt.NDArray[np.bool_]:
+        """What is true of blocks, for each row."""
+        if self.rows < self.blocks and blocks.min() != blocks.max():
+            self.widen()
+        return np.broadcast_to(blocks, self.owners).ravel()[: self.rows]
+
     # -- what orders ---------------------------------------------------------------------------
+    def arrive(self, chunk: Context, offset: int, mask: Mask | None, done: Bits) -> None:
+        """See Observer."""
+        if self.clocks:
+            rows = self._rows(done)
+            self.clocks.arrive(offset, self._lanes(mask), rows)
+
+    def observe(self, chunk: Context, offset: int, mask: Mask | None) -> None:
+        """See Observer."""
+        if self.clocks:
+            self.clocks.observe(offset, self._lanes(mask))
+
     def barrier(self, chunk: Context, blocks: Bits | None) -> None:
         """See Observer."""
+        if self.clocks:
+            whole = np.ones((1,) * 6, np.bool_) if blocks is None else blocks
+            self.clocks.meet(self._lanes(Mask(whole)))
+            return
         rows = None
         if blocks is not None and not blocks.all():
             if self.rows < self.blocks:
                 self.widen()
             rows = np.broadcast_to(blocks, self.owners).ravel()
-        for records in (self.writes, self.reads, self.atomics):
+        for records in self._records():
             records.clear(rows)
 
     def meet(self, chunk: Context, mask: Mask) -> None:
         """See Observer."""
+        if self.clocks:
+            self.clocks.meet(self._lanes(mask))
+            return
         self._widen_for(mask)
         threads = self._per_thread(mask.bits)
         # What stands for a whole warp is forgotten with any of its lanes.
         lanes = threads.reshape(self.rows, -1, PER_WARP)
         lanes[..., [0, WARP_LANE, PER_WARP - 1]] = lanes.any(axis=-1, keepdims=True)
-        for records in (self.writes, self.reads, self.atomics):
+        for records in self._records():
             records.forget(threads)
 
     def warp_sync(self, chunk: Context, mask: Mask | None) -> None:
         """See Observer."""
+        if self.clocks:
+            self.clocks.meet(self._lanes(mask), by_warp=True)
+            return
         self._widen_for(mask)
         lanes = self._per_thread(True if mask is None else mask.bits)
         warps = np.asarray(lanes.reshape(self.rows, -1, PER_WARP).any(axis=-1))
-        for records in (self.writes, self.reads, self.atomics):
+        for records in self._records():
             records.order(warps)
+
+    def _records(self) -> list[Last | Several]:
+        """The records that forget what is ordered, which those with clocks need not."""
+        records = (self.writes, self.reads, self.atomics)
+        return [item for item in records if isinstance(item, (Last, Several))]
 
     # -- findings ------------------------------------------------------------------------------
     def _number(self, site: Site) -> int:
@@ -209,7 +232,7 @@ class SharedRaces(SharedWatch):
             f"{_noun(site)} of {site.size} bytes at {address} races with the "
             f"{_noun(earlier)}{line} ({kind})"
         )
-        flying = earlier.item.opcode == "cp" and self.flights.codes.reshape(-1)[index] == record
+        flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
         message += ", which is still in flight" if flying else ""
         chunk.launch.findings.add(
             "racecheck", site.item, message, self.block_at(chunk, index),
@@ -221,6 +244,13 @@ def _differs(bits: Bits) -> bool:
     return any(bits.shape[i] > 1 for i in (0, 2, 4))
 
 
+def _needs_clocks(program: Program) -> bool:
+    names = (item.name for block in program.blocks for item in block.body)
+    return any(name.startswith(("mbarrier", "cp.async.bulk")) for name in names)
+
+
 def _noun(site: Site) -> str:
+    if "bulk" in site.item.modifiers:
+        return "bulk copy"
     names = {"ld": "load", "ldu": "load", "st": "store", "cp": "cp.async"}
     return names.get(site.item.opcode, site.item.opcode)

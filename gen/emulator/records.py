@@ -70,6 +70,11 @@ class Last:
             return None
         return np.where(bad, np.where(kept != record, kept, (touch.high << _SHIFT) | site), NONE)
 
+    def put(self, index: Index, records: Codes, by: object) -> None:
+        """Record writes at flat granules."""
+        self.empty = False
+        self.codes.reshape(-1)[index] = records
+
     def clear(self, rows: npt.NDArray[np.bool_] | None) -> None:
         """Forget everything that the blocks of `rows` did (None: all blocks)."""
         if not self.empty:

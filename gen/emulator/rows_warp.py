@@ -14,6 +14,10 @@ op("match.all.sync.{b32,b64}", "match_all(E, m, ITEM, a, b)", "b32 T b32", warp=
 op("redux.sync.{add,min,max}.{s32,u32}", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
 op("redux.sync.{and,or,xor}.b32", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
 op("activemask.b32", "ballot(E, m, ITEM, np.True_, np.int32(-1))", "T", warp=True)
+op("elect.sync", "elect(E, m, ITEM, a)", "b32 b32", warp=True, pair=True)
+# A cluster has one block here.
+op("mapa[.shared::cluster].{u32,u64}", "own_block(ITEM, a, b)", "T T u32")
+op("getctarank[.shared::cluster].{u32,u64}", "np.uint32(0)", "u32 T")
 # The end of bar.red, which `cfg.py` takes apart: votes, a barrier, and this.
 op("barresult.popc.u32", "E.barriers.result(ITEM, 'popc', a, m)", "T b32")
 op("barresult.{and,or}.pred", "E.barriers.result(ITEM, 'and' if '.and.' in NAME else 'or', a, m)",
@@ -37,4 +41,7 @@ for sizes, forms in MMA_FORMS.items():
         op(f"mma.sync.aligned.{sizes}.row.col.{form}", "mma(E, m, ITEM, a, b, c)",
            f"{held} {operand} {operand} {held}", warp=True)  # fmt: skip
 op("movmatrix.sync.aligned.m8n8.trans.b16", "movmatrix(E, m, ITEM, a)", "b32 b32", warp=True)
-TABLE["bar.warp.sync"] = Row("", ("b32",), warp=True)  # has no result: see memorycode.py
+# Without a result: see memorycode.py and asynccode.py.
+TABLE["bar.warp.sync"] = Row("", ("b32",), warp=True)
+for action in ("inc", "dec"):
+    TABLE[f"setmaxnreg.{action}.sync.aligned.u32"] = Row("", ("u32",), warp=True)

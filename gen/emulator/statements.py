@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gen.emulator.implicit import indexed_branch, with_condition
 from gen.emulator.inline import Routine
 from gen.emulator.module import TYPE_BYTES, Instruction, Label, Param, Variable
-from gen.emulator.operands import Reg, Vector, parse_operand, split_operands, typed_bytes
+from gen.emulator.operands import Reg, Symbol, Vector, parse_operand, split_operands, typed_bytes
 from gen.errors import CheckError
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Body:
     def __init__(self, scanner: Scanner) -> None:
         self.scanner = scanner
         self.scopes: list[dict[str, str]] = [{}]
+        self.starts: list[int] = []  # of the inner scopes, in `code`
         self.registers: dict[str, str] = {}
         self.variables: dict[str, Variable] = {}
         self.code: list[Instruction | Label] = []
@@ -86,6 +87,7 @@ class Body:
                     self.place_merged_loads()
             elif scanner.text[scanner.at] == "{":
                 self.scopes.append({})
+                self.starts.append(len(self.code))
                 scanner.at += 1
             elif scanner.text[scanner.at] == "}":
                 self.scopes.pop()
@@ -93,6 +95,7 @@ class Body:
                 if not self.scopes:
                     self.finish()
                     return
+                self.rename_labels(self.starts.pop())
             elif label := scanner.take(_LABEL):
                 if targets := scanner.take(_TARGETS):
                     self.tables[label[1]] = split_operands(targets[1])
@@ -102,6 +105,17 @@ class Body:
             else:
                 self.statement(" ".join(scanner.until(";").split()))
         raise CheckError("truncated PTX: a kernel's '}' is missing; compile the kernel again")
+
+    def rename_labels(self, start: int) -> None:
+        """Give the labels of the scope that began at `start` names that no other scope has."""
+        mine = {item.name for item in self.code[start:] if isinstance(item, Label)}
+        names = {name: f"{name}#{start}" for name in mine if not {"#", "$"} & set(name)}
+        for at in range(start, len(self.code)) if names else ():
+            item = self.code[at]
+            if isinstance(item, Label):
+                self.code[at] = Label(names.get(item.name, item.name))
+            elif item.opcode == "bra" and str(item.operands[0]) in names:
+                self.code[at] = replace(item, operands=(Symbol(names[str(item.operands[0])]),))
 
     def statement(self, text: str) -> None:
         if declaration := _REG.match(text):

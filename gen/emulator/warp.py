@@ -11,7 +11,7 @@ is then one contiguous run in memory, and so is every array computed from it.
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +102,15 @@ def split(mask: Mask | None, condition: Value) -> tuple[Mask | None, Mask | None
 def join(first: Mask, second: Mask) -> Mask:
     """The lanes of either mask."""
     return Mask(first.bits | second.bits)
+
+
+def compact(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`value` without the block axes along which nothing changes: what is small stays fast."""
+    for axis in BLOCK_AXES:
+        if value.shape[axis] > 1:
+            first = value.take([0], axis)
+            value = first if (value == first).all() else value
+    return value
 
 
 class Waiting:

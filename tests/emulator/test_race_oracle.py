@@ -75,8 +75,13 @@ def pairs(statements: list[Statement]) -> Iterator[tuple[str, int, int]]:
                     yield f"{later}A{earlier}", at, other
 
 
+# A kernel that could use an mbarrier is watched with vector clocks.
+NO_CLOCKS, CLOCKS = "", """ if (!out) asm volatile("mbarrier.inval.b64 [%0];" ::"l"(s));"""
+
+
+@pytest.mark.parametrize("tail", [NO_CLOCKS, CLOCKS], ids=["records", "clocks"])
 @pytest.mark.parametrize("seed", range(2))
-def test_against_all_pairs(seed: int) -> None:
+def test_against_all_pairs(seed: int, tail: str) -> None:
     rng = random.Random(seed)
     programs = [program(rng) for _ in range(PROGRAMS)]
     kernels = []
@@ -86,7 +91,7 @@ def test_against_all_pairs(seed: int) -> None:
             f"  __shared__ volatile int s[{CELLS}];\n  const int x = threadIdx.x;\n  int v = 0;\n"
         )
         body = "\n".join(statement.cuda() for statement in statements)
-        kernels.append(f"{head}{body}\n  out[x] = v;\n}}\n")
+        kernels.append(f"{head}{body}\n  out[x] = v;{tail}\n}}\n")
     ptx, emulator, line, racy = compile_cuda("".join(kernels)), Emulator(), 0, 0
     out = emulator.alloc(np.zeros(THREADS, np.int32), "out")
     for number, (statements, text) in enumerate(zip(programs, kernels, strict=True)):
