@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from gen import nvrtc
 from gen.errors import BudgetError, CheckError, UsageError
-from gen.far import far_results
-from gen.registry import VARIANTS, ceil_div, launch_config
+from gen.far import far_results, why_not
+from gen.plan import MAP_BYTES, Alignment, Argument, Launch, Pointer, TensorMap
+from gen.registry import VARIANTS, ceil_div, plan
 from gen.render import Source
-from gen.runner import EmulatorRunner
-from gen.spec import GemmShape, KernelSpec
+from gen.runner import FEW, EmulatorRunner
+from gen.spec import GemmProblem, GemmShape, KernelSpec
 from gen.verify import ShapeResult, verify_shape
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 MAX_FINDINGS = 20
 MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
 MAX_PRODUCTS = 10**11  # some hours
-# Types of the parameters of every emitted kernel: M N K alpha A lda B ldb beta C ldc D ldd, where 0
-# stands for the size of the accumulator.
-_PARAMETERS = (8, 8, 8, 0, 8, 8, 8, 8, 0, 8, 8, 8, 8)
 
 
 @dataclass
@@ -54,6 +52,7 @@ class CheckReport:
     mismatches: list[tuple[GemmShape, str]] = field(default_factory=list)
     suppressed: int = 0  # findings that were like others, or beyond the limit
     error: str = ""  # what ended the check early
+    skipped: str = ""  # what was not tried, and why
     seconds: float = 0.0  # in the kernel
 
     @property
@@ -84,12 +83,10 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
 
 
 def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
-    """Thread-instructions that no kernel of this kind should need: some thirty times too many."""
-    config = launch_config(spec, shape)
-    tile = spec.threadblock
-    # A launch without work still starts one block.
-    threads = math.prod(config.grid) * math.prod(config.block) if config else 1024
-    sizes = zip((shape.m, shape.n, shape.k), tile, strict=True)
+    """Thread-instructions that no launch of this kind should need: some thirty times too many."""
+    steps = plan(spec, GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
+    threads = max(math.prod(s.grid) * math.prod(s.block) for s in steps.launches)
+    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
     work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
     return 1000 * work + 50_000 * threads
 
@@ -115,7 +112,8 @@ def check(
     spec = source.spec
     module = nvrtc.compile_cuda(source.text, name=f"{spec.name}.cu", arch=spec.arch)
     _check_kernel(spec, module)
-    runner = EmulatorRunner(("race", "init") if strict else ("race",), max_findings)
+    checks = ("race", "init") if strict else ("race",)
+    runner = EmulatorRunner(checks, max_findings, multiprocessors=FEW)
     plain = EmulatorRunner()
     report = CheckReport(spec)
     for shape in default_shapes(spec) if shapes is None else shapes:
@@ -134,7 +132,10 @@ def check(
         _add(report, result, max_findings)
         step()
     if shapes is None and not report.error:
-        _check_far(report, spec, module, max_findings)
+        if reason := why_not(spec):
+            report.skipped = f"not tried in matrices of more than 2^32 elements: {reason}"
+        else:
+            _check_far(report, spec, module, max_findings)
     report.suppressed += runner.suppressed
     return report
 
@@ -199,31 +200,48 @@ def _check_size(shape: GemmShape) -> None:
         )
 
 
+# Where each of a file's kernels takes part: operands that need packing, a long sum in slices.
+_UNALIGNED = Alignment(False, False, False)
+_LONG = GemmShape(1, 1, 2**20)
+
+
+def launches(spec: KernelSpec) -> tuple[Launch, ...]:
+    """A launch of each kernel that the file of a specification has."""
+    return plan(spec, GemmProblem.packed(_LONG, spec.layouts), _UNALIGNED).launches
+
+
 def _check_kernel(spec: KernelSpec, module: nvrtc.Module) -> None:
-    """Raises UsageError where the file's kernel is not what its `gen-spec` line says."""
+    """Raises UsageError where the file's kernels are not what its `gen-spec` line says."""
     from gen.emulator import parse_ptx
 
     kernels = parse_ptx(module.code.decode()).kernels
-    if spec.name not in kernels:
-        found = ", ".join(kernels) or "none"
-        raise UsageError(
-            f"the file's gen-spec line names the kernel {spec.name}, but the file's kernels are: "
-            f'{found}; rename the kernel, or set "name" in the gen-spec line'
-        )
-    kernel = kernels[spec.name]
-    sizes = tuple(size or spec.dtypes.accumulator.size for size in _PARAMETERS)
-    if tuple(parameter.nbytes for parameter in kernel.params) != sizes:
-        raise UsageError(
-            f"the parameters of {spec.name} are not those of an emitted kernel any more: "
-            f"{len(kernel.params)} of {', '.join(str(p.nbytes) for p in kernel.params)} bytes, "
-            f"not {len(sizes)} of {', '.join(map(str, sizes))} "
-            "(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd)"
-        )
-    _check_threads(spec, kernel)
+    for launch in launches(spec):
+        if launch.kernel not in kernels:
+            found = ", ".join(kernels) or "none"
+            raise UsageError(
+                f"the file's gen-spec line names the kernel {launch.kernel}, but the file's "
+                f'kernels are: {found}; rename the kernel, or set "name" in the gen-spec line'
+            )
+        kernel = kernels[launch.kernel]
+        sizes = [_size(arg) for arg in launch.args.values()]
+        if [parameter.nbytes for parameter in kernel.params] != sizes:
+            raise UsageError(
+                f"the parameters of {launch.kernel} are not those of an emitted kernel any more: "
+                f"{len(kernel.params)} of {', '.join(str(p.nbytes) for p in kernel.params)} bytes, "
+                f"not {len(sizes)} of {', '.join(map(str, sizes))} ({', '.join(launch.args)})"
+            )
+        _check_threads(launch, kernel)
 
 
-def _check_threads(spec: KernelSpec, kernel: Kernel) -> None:
-    wanted = math.prod(spec.threads)
+def _size(argument: Argument) -> int:
+    """Bytes of a kernel's parameter."""
+    if isinstance(argument, TensorMap):
+        return MAP_BYTES
+    return 8 if isinstance(argument, Pointer) else argument.nbytes
+
+
+def _check_threads(launch: Launch, kernel: Kernel) -> None:
+    wanted = math.prod(launch.block)
     if kernel.max_threads and math.prod(kernel.max_threads) != wanted:
         raise UsageError(
             f"the file's block has {math.prod(kernel.max_threads)} threads (__launch_bounds__), "

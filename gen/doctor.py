@@ -27,6 +27,14 @@ REQUIREMENTS = (
 )
 PYTHON = (3, 10)
 
+# What gen can do without, and the extra that brings it; the test compares these, too.
+EXTRAS = {
+    "cuda-bench>=0.3": "bench",
+    "nvmath-python>=0.9": "bench",
+    "matplotlib>=3.9": "report",
+    "nvidia-cuda-nvdisasm>=13.2": "profile",
+}
+
 # Modules that are not called as the package that they come in.
 _PACKAGES = {"cuda": "cuda-python", "cutlass_library": "nvidia-cutlass"}
 
@@ -76,7 +84,8 @@ def examine() -> list[Check]:
         ("CUTLASS headers", _cutlass),
     ):
         checks.append(_required(name, find))
-    return [*checks, _cache(), _gpu(), *map(_tool, ("nvcc", "clang-format"))]
+    extras = [_extra(requirement, extra) for requirement, extra in EXTRAS.items()]
+    return [*checks, _cache(), _gpu(), *extras, *map(_tool, ("nvcc", "clang-format"))]
 
 
 def _python() -> Check:
@@ -97,6 +106,14 @@ def _package(requirement: str) -> Check:
     if satisfies(version, requirement):
         return Check(name, "ok", version)
     return Check(name, "MISSING", f"{version}, not {requirement}", fix)
+
+
+def _extra(requirement: str, extra: str) -> Check:
+    found = _package(requirement)
+    if found.status == "ok":
+        return found
+    fix = f"pip install 'gemmgen[{extra}]'"
+    return Check(found.name, "note", f"{found.found}; only gen {extra} uses it", fix)
 
 
 def _required(name: str, find: Callable[[], str]) -> Check:
@@ -168,5 +185,8 @@ def _gpu() -> Check:
 
 def _tool(name: str) -> Check:
     path = shutil.which(name)
-    uses = {"nvcc": "compiles emitted files in C++ projects", "clang-format": "checks templates"}
+    uses = {
+        "nvcc": "compiles emitted files in C++ projects and CUTLASS 3.x for gen bench",
+        "clang-format": "checks templates",
+    }
     return Check(name, "ok" if path else "note", path or f"none: {uses[name]}, gen needs none")

@@ -1,7 +1,8 @@
 """Element types as numpy sees them: storage, exact values, rounding, matrices in memory.
 
 numpy has no bfloat16: bf16 arrays are uint16 bit patterns, and go through `to_float64` and
-`from_float64`. Every other type's storage is its numpy type.
+`from_float64`. tf32 is stored as float32, and what is converted to it is rounded to the bits that a
+tensor core uses. Every other type's storage is its numpy type.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ _STORAGE = {
     "i32": np.int32,
     "f16": np.float16,
     "bf16": np.uint16,
+    "tf32": np.float32,
     "i8": np.int8,
 }
 
 # Bits of the significand, with the hidden one; exponent of the smallest subnormal number.
-_PRECISION = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-_TINIEST = {"f16": -24, "bf16": -133, "f32": -149, "f64": -1074}
-_LARGEST_EXPONENT = {"f16": 15, "bf16": 127, "f32": 127}
+_PRECISION = {"f16": 11, "bf16": 8, "tf32": 11, "f32": 24, "f64": 53}
+_TINIEST = {"f16": -24, "bf16": -133, "tf32": -136, "f32": -149, "f64": -1074}
+_LARGEST_EXPONENT = {"f16": 15, "bf16": 127, "tf32": 127, "f32": 127}
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
@@ -72,6 +74,8 @@ def from_float64(array: np.ndarray, name: str) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         if name == "bf16":
             return _to_bf16(np.asarray(array, np.float64))
+        if name == "tf32":
+            return _to_tf32(np.asarray(array, np.float64))
         return np.asarray(array).astype(_STORAGE[name])
 
 
@@ -82,17 +86,26 @@ def from_integers(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _to_bf16(x: np.ndarray) -> np.ndarray:
-    # float64 -> float32 -> bf16 to nearest would round twice. Rounding to odd in between keeps, in
-    # the last bit, that something was cut off, so that the second rounding is the only one.
+    return (_shortened(x, 16) >> np.uint32(16)).astype(np.uint16)
+
+
+def _to_tf32(x: np.ndarray) -> np.ndarray:
+    return _shortened(x, 13).view(np.float32)
+
+
+def _shortened(x: np.ndarray, cut: int) -> np.ndarray:
+    """The bits of float32 numbers whose last `cut` bits are 0: float64 rounded to nearest."""
+    # float64 -> float32 -> fewer bits to nearest would round twice. Rounding to odd in between
+    # keeps, in the last bit, that something was cut off: the second rounding is the only one.
     near = x.astype(np.float32)
     bits = near.view(np.uint32)
     back = near.astype(np.float64)
     away = np.abs(back) > np.abs(x)
     odd = np.where(away, bits - np.uint32(1), bits) | (back != x).astype(np.uint32)
-    half_even = np.uint32(0x7FFF) + ((odd >> np.uint32(16)) & np.uint32(1))
-    rounded = ((odd + half_even) >> np.uint32(16)).astype(np.uint16)
-    quiet_nan = (bits >> np.uint32(16)).astype(np.uint16) | np.uint16(0x7FC0)
-    return np.where(np.isnan(x), quiet_nan, rounded)
+    last = np.uint32(1 << cut)
+    half_even = (last >> np.uint32(1)) - np.uint32(1) + ((odd >> np.uint32(cut)) & np.uint32(1))
+    rounded = np.where(np.isnan(x), bits | np.uint32(0x7FC00000), odd + half_even)
+    return np.asarray(rounded & ~(last - np.uint32(1)))
 
 
 def poison(name: str) -> Any:

@@ -28,6 +28,7 @@ __all__ = [
     "cache_dir",
     "compile_cuda",
     "cutlass_include",
+    "fingerprint",
     "include_paths",
     "nvrtc_version",
     "resources",
@@ -267,7 +268,7 @@ def _key(text: str, name: str, flags: Iterable[str]) -> str | None:
         if flag.startswith(("-include", "--pre-include")):
             return None  # a file from anywhere
         folder = _include_folder(flag, rest)
-        parts.append(flag if folder is None else f"-I {_fingerprint(folder)}")
+        parts.append(flag if folder is None else f"-I {fingerprint(folder)}")
     joined = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(joined.encode()).hexdigest()
 
@@ -294,7 +295,7 @@ def _package_versions() -> list[str]:
 
 
 @memoize
-def _fingerprint(folder: str) -> str:
+def fingerprint(folder: str) -> str:
     """Stands for the contents of an include folder, once per process.
 
     An installed package's files change with its version only. Any other folder (a checkout that

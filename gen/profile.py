@@ -20,10 +20,11 @@ from gen.emulator.merging import match_widths
 from gen.errors import UsageError
 from gen.gpus import Gpu, Occupancy, occupancy
 from gen.numerics import storage_dtype
-from gen.registry import LaunchConfig, geometry, launch_config
+from gen.registry import geometry, launch_config
 from gen.render import Source
 from gen.runner import EmulatorRunner
 from gen.spec import GemmProblem, GemmShape, KernelSpec
+from gen.variant import LaunchConfig
 from gen.verify import Operands, run_kernel
 
 
@@ -117,7 +118,9 @@ class Profile:
 
 
 def profile(source: Source, shape: GemmShape, gpu: Gpu) -> Profile:
-    """Counts one launch of a kernel on `shape`, compiled for `gpu`, with alpha 1 and beta 0.
+    """Counts a kernel on `shape`, compiled for `gpu`, with alpha 1 and beta 0.
+
+    What it launches before and after itself, to pack operands and to add up slices, counts, too.
 
     Nothing is sampled or extrapolated: every block runs. Raises UsageError for a file that does not
     say how it is launched, CheckError for a kernel in which the emulator finds a fault.
@@ -133,7 +136,7 @@ def profile(source: Source, shape: GemmShape, gpu: Gpu) -> Profile:
     cubin = nvrtc.compile_cuda(text, name=name, arch=gpu.arch, format="cubin")
     limits, unmatched, widths = _shared_loads(spec.name, name, ptx, cubin)
     counters = Counters(limits=limits)
-    _run(spec, shape, ptx, counters)
+    _run(spec, shape, ptx, counters, gpu)
     launch = launch_config(spec, shape) or LaunchConfig((0, 0, 0), (*spec.threads, 1), 0)
     resources = cubin.resources[spec.name]
     shared = resources.shared_bytes + geometry(spec).dynamic_shared
@@ -157,16 +160,20 @@ def _shared_loads(
     return limits, unmatched, "machine code"
 
 
-def _run(spec: KernelSpec, shape: GemmShape, ptx: nvrtc.Module, counters: Counters) -> None:
+def _run(
+    spec: KernelSpec, shape: GemmShape, ptx: nvrtc.Module, counters: Counters, gpu: Gpu
+) -> None:
     problem = GemmProblem.packed(shape, spec.layouts)
     input_ = storage_dtype(spec.dtypes.input.name)
     output = storage_dtype(spec.dtypes.output.name)
     m, n, k = shape.m, shape.n, shape.k
     result = np.zeros((m, n), output)
+    bias = np.zeros(n, output) if spec.has_bias else None
     operands = Operands(
-        np.zeros((m, k), input_), np.zeros((k, n), input_), result, result.reshape(-1)
+        np.zeros((m, k), input_), np.zeros((k, n), input_), result, result.reshape(-1), bias
     )
-    run_kernel(spec, EmulatorRunner(observers=[counters]), ptx, problem, operands)
+    runner = EmulatorRunner(observers=[counters], multiprocessors=gpu.sms)
+    run_kernel(spec, runner, ptx, problem, operands)
 
 
 def _lines(counters: Counters, text: str) -> list[LineAccess]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gen import __version__
 from gen.errors import MissingError, SpecError, UsageError
 from gen.registry import geometry, get_variant, spec_from_json
-from gen.spec import KernelSpec
+from gen.spec import KernelSpec, compute_capability
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -81,7 +81,7 @@ def render_template(template: str, **values: object) -> str:
 
 def _check_symbol(spec: KernelSpec) -> None:
     """Refuses a symbol that the file itself uses for something else, or that C++ reserves."""
-    code = re.sub(r"//.*", "", _render(replace(spec, symbol=None)))
+    code = re.sub(r'//.*|"[^"\n]*"', "", _render(replace(spec, symbol=None)))
     if spec.symbol in _KEYWORDS.split() or re.search(rf"\b{spec.symbol}\b", code):
         raise SpecError(f"name '{spec.symbol}' means something else in the file; use another")
 
@@ -108,8 +108,9 @@ def _render(spec: KernelSpec) -> str:
         threads_x=spec.threads[0],
         threads_y=spec.threads[1],
         min_arch=variant.min_arch,
-        **spec.tunables,
-        **g.values,
+        cc=compute_capability(spec.arch),
+        has_bias=spec.has_bias,
+        **{**spec.tunables, **g.values},
     )
 
 

@@ -10,67 +10,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gen.errors import SpecError, UsageError, unknown
-
-
-class ElementType(NamedTuple):
-    """A scalar type: its name here, in CUDA C++, its size in bytes, the header that declares it."""
-
-    name: str
-    cuda: str
-    size: int
-    header: str | None = None
-    is_float: bool = True
-
-
-ELEMENT_TYPES = {
-    t.name: t
-    for t in (
-        ElementType("f32", "float", 4),
-        ElementType("f64", "double", 8),
-        ElementType("i32", "int", 4, is_float=False),
-        ElementType("f16", "__half", 2, "cuda_fp16.h"),
-        ElementType("bf16", "__nv_bfloat16", 2, "cuda_bf16.h"),
-        ElementType("i8", "signed char", 1, is_float=False),
-    )
-}
-
-
-@dataclass(frozen=True)
-class DTypes:
-    """Element types of a GEMM: A and B; the sums, alpha and beta; C and D."""
-
-    name: str
-    input: ElementType
-    accumulator: ElementType
-    output: ElementType
-
-
-def _dtypes(input_: str, accumulator: str, output: str) -> DTypes:
-    t = ELEMENT_TYPES
-    return DTypes(input_, t[input_], t[accumulator], t[output])
-
-
-DTYPES: Mapping[str, DTypes] = {
-    d.name: d
-    for d in (
-        _dtypes("f32", "f32", "f32"),
-        _dtypes("f64", "f64", "f64"),
-        _dtypes("i32", "i32", "i32"),
-        _dtypes("f16", "f32", "f16"),
-        _dtypes("bf16", "f32", "bf16"),
-        _dtypes("i8", "i32", "i32"),
-    )
-}
-
-
-def parse_dtype(name: str) -> DTypes:
-    """The element types called `name` (see `DTYPES`). Raises UsageError."""
-    if name not in DTYPES:
-        raise unknown("dtype", name, DTYPES)
-    return DTYPES[name]
+from gen.dtypes import DTYPES as DTYPES
+from gen.dtypes import DTypes as DTypes
+from gen.dtypes import parse_dtype as parse_dtype
+from gen.errors import SpecError, UsageError
 
 
 @dataclass(frozen=True)
@@ -155,18 +100,25 @@ class GemmProblem:
 
     @staticmethod
     def packed(
-        shape: GemmShape, layouts: Layouts, alpha: float = 1, beta: float = 0, padding: int = 0
+        shape: GemmShape,
+        layouts: Layouts,
+        alpha: float = 1,
+        beta: float = 0,
+        padding: int = 0,
+        multiple: int = 1,
     ) -> GemmProblem:
         """Rows (or columns) stored one after another, `padding` elements apart.
 
         With padding, those of D are two more apart than those of C: a kernel that takes the one
-        leading dimension for the other must not come out right.
+        leading dimension for the other must not come out right. All leading dimensions are rounded
+        up to a multiple of `multiple` elements.
         """
         m, n, k = shape.m, shape.n, shape.k
-        lda = (k if layouts.a else m) + padding
-        ldb = (n if layouts.b else k) + padding
-        ldc = (n if layouts.c else m) + padding
-        return GemmProblem(shape, lda, ldb, ldc, ldc + (2 if padding else 0), alpha, beta)
+        lengths = [k if layouts.a else m, n if layouts.b else k, n if layouts.c else m]
+        lda, ldb, ldc = (length + padding for length in lengths)
+        ldd = ldc + (2 if padding else 0)
+        lda, ldb, ldc, ldd = (-(-ld // multiple) * multiple for ld in (lda, ldb, ldc, ldd))
+        return GemmProblem(shape, lda, ldb, ldc, ldd, alpha, beta)
 
 
 class Tile(NamedTuple):
@@ -180,6 +132,13 @@ class Tile(NamedTuple):
         return f"{self.m}x{self.n}x{self.k}"
 
 
+# What follows the product of matrices: alpha * A * B + beta * C is `linear`; then comes one bias
+# for each column of D, then a function of each element.
+EPILOGUES = ("linear", "linear_bias", "linear_bias_relu", "linear_bias_gelu")
+
+# Tiles of D along M that are computed close in time, so that they share operands in the L2 cache.
+USUAL_SWIZZLE = 8
+
 # Longer names would push the emitted file's lines past 100 columns.
 MAX_SYMBOL = 76
 
@@ -188,18 +147,20 @@ MAX_SYMBOL = 76
 class KernelSpec:
     """One kernel, completely chosen. Made by `gen.registry.make_spec`, which checks it.
 
-    `tunables` are what the user may set; `threadblock` (the part of D a block computes at a time,
-    and its step along K), `threads` (x, y) and the shared memory follow from them.
+    `tunables` are what the user may set, each an integer or the text that stands for it ("64x64");
+    `threadblock` (the part of D a block computes at a time, and its step along K), `threads` (x, y)
+    and the shared memory follow from them.
     """
 
     variant: str
     dtypes: DTypes
     layouts: Layouts
     arch: str
-    tunables: Mapping[str, int] = field(hash=False)
+    tunables: Mapping[str, Any] = field(hash=False)
     threadblock: Tile
     threads: tuple[int, int]
-    stages: int = 1
+    warp: Tile | None = None
+    instruction: Tile | None = None
     symbol: str | None = None
 
     def __post_init__(self) -> None:
@@ -213,24 +174,56 @@ class KernelSpec:
             )
 
     @property
+    def stages(self) -> int:
+        """Tiles of each operand in shared memory at the same time."""
+        return int(self.tunables.get("stages", 1))
+
+    @property
+    def split_k(self) -> int:
+        """Slices of K that are summed apart, at most; 0: as many as suit problem and GPU."""
+        return int(self.tunables.get("split_k", 1))
+
+    @property
+    def epilogue(self) -> str:
+        """What becomes of the sums: one of `EPILOGUES`."""
+        return str(self.tunables.get("epilogue", "linear"))
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether each column of D gets a bias."""
+        return "bias" in self.epilogue
+
+    @property
     def full_name(self) -> str:
         """gemm_<variant>_<dtypes>_<layouts>_tb<M>x<N>x<K>_t<threads>_s<stages>[_g<grid>]_<arch>.
 
-        Different specifications have different full names.
+        With warps' tiles: .._tb<M>x<N>x<K>_w<M>x<N>_<instruction>_s<stages>[_g<swizzle>]
+        [_sk<slices>][_<epilogue>]_<arch>, without what is as usual. Different specifications have
+        different full names.
         """
-        grid = self.tunables.get("grid", 0)
         parts = [
-            "gemm",
-            self.variant,
-            self.dtypes.name,
-            str(self.layouts),
-            f"tb{self.threadblock}",
-            f"t{self.threads[0] * self.threads[1]}",
-            f"s{self.stages}",
-            *([f"g{grid}"] if grid else []),
+            *("gemm", self.variant, self.dtypes.name, str(self.layouts), f"tb{self.threadblock}"),
+            *(self._warp_names() if self.warp else self._thread_names()),
             self.arch.replace("_", ""),
         ]
         return "_".join(parts)
+
+    def _thread_names(self) -> list[str]:
+        grid = self.tunables.get("grid", 0)
+        threads = self.threads[0] * self.threads[1]
+        return [f"t{threads}", f"s{self.stages}", *([f"g{grid}"] if grid else [])]
+
+    def _warp_names(self) -> list[str]:
+        assert self.warp
+        swizzle = self.tunables["swizzle"]
+        return [
+            f"w{self.warp.m}x{self.warp.n}",
+            self.tunables["instruction"],
+            f"s{self.stages}",
+            *([f"g{swizzle}"] if swizzle != USUAL_SWIZZLE else []),
+            *([f"sk{self.split_k or 'auto'}"] if self.split_k != 1 else []),
+            *([self.epilogue] if self.epilogue != "linear" else []),
+        ]
 
     @property
     def name(self) -> str:
@@ -240,7 +233,7 @@ class KernelSpec:
     @property
     def command(self) -> str:
         """The command that emits this kernel again."""
-        options = [f"--{key} {value}" for key, value in self.tunables.items()]
+        options = [f"--{key.replace('_', '-')} {value}" for key, value in self.tunables.items()]
         name = [f"--name {self.symbol}"] if self.symbol else []
         fixed = f"--variant {self.variant} --dtype {self.dtypes.name} --layout {self.layouts}"
         return " ".join(["gen emit", fixed, f"--arch {self.arch}", *options, *name])

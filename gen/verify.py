@@ -15,15 +15,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gen import numerics, nvrtc, reference
 from gen.errors import BudgetError, CheckError
-from gen.inputs import Operands as Operands  # part of this module's interface
-from gen.inputs import draw_operands, kernel_arguments
-from gen.registry import LaunchConfig, geometry, launch_config
+from gen.execute import FindingsError
+from gen.execute import run_kernel as run_kernel  # part of this module's interface
+from gen.inputs import Operands as Operands
+from gen.inputs import draw_operands
+from gen.registry import get_variant
 from gen.render import Source, render
 from gen.runner import Runner
 from gen.spec import GemmProblem, GemmShape, KernelSpec
@@ -79,18 +81,35 @@ class ShapeResult:
 
 
 class Case(NamedTuple):
-    """What a shape is tried with. `padding` separates rows (or columns) in every matrix."""
+    """What a shape is tried with. `padding` separates rows (or columns) in every matrix.
+
+    Leading dimensions are multiples of `multiple` elements, and every matrix starts `skip` elements
+    behind a well-aligned address.
+    """
 
     kind: str
     alpha: float
     beta: float
     padding: int
+    multiple: int = 1
+    skip: int = 0
 
 
 # alpha and beta are neither 0 nor 1, and exact in every accumulator; then beta = 0, packed.
 CASES = {
     True: (Case("integer", 3, -2, 3), Case("integer", 2, 0, 0), Case("random", 1.5, -0.75, 5)),
     False: (Case("integer", 3, -2, 3), Case("integer", 2, 0, 0), Case("random", -7, 5, 5)),
+}
+# The same where how a kernel runs depends on where the operands lie: nothing aligned; lines of
+# whole units of 16 bytes, of any type; packed, so that it depends on the shape.
+_UNIT = 16
+PLANNED_CASES = {
+    exact: (
+        first._replace(skip=1),
+        second._replace(multiple=_UNIT),
+        third._replace(padding=0),
+    )
+    for exact, (first, second, third) in CASES.items()
 }
 
 
@@ -157,7 +176,8 @@ def verify_shape(
 
 
 def _cases(spec: KernelSpec) -> tuple[Case, ...]:
-    return CASES[spec.dtypes.accumulator.is_float]
+    cases = PLANNED_CASES if get_variant(spec.variant).planner else CASES
+    return cases[spec.dtypes.accumulator.is_float]
 
 
 def _run_case(
@@ -168,12 +188,14 @@ def _run_case(
     case: Case,
     reference_runner: Runner,
 ) -> CaseResult:
-    problem = GemmProblem.packed(shape, spec.layouts, case.alpha, case.beta, case.padding)
+    problem = GemmProblem.packed(
+        shape, spec.layouts, case.alpha, case.beta, case.padding, case.multiple
+    )
     operands = draw_operands(spec, problem, case.kind)
     seconds, findings = 0.0, tuple["Finding", ...]()
     try:
         start = time.perf_counter()
-        storage = run_kernel(spec, runner, module, problem, operands)
+        storage = run_kernel(spec, runner, module, problem, operands, case.skip)
         seconds = time.perf_counter() - start
         worst, message = _compare(spec, reference_runner, problem, case.kind, operands, storage)
     except BudgetError:
@@ -185,52 +207,6 @@ def _run_case(
     if message:
         message = f"{case.kind} inputs, alpha={case.alpha}, beta={case.beta}: {message}"
     return CaseResult(case.kind, problem, not message, worst, seconds, message, findings)
-
-
-class FindingsError(CheckError):
-    """What the device's checks found in a launch."""
-
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        super().__init__(f"{findings[0]}{more}")
-        self.findings = tuple(findings)
-
-
-def run_kernel(
-    spec: KernelSpec,
-    runner: Runner,
-    module: nvrtc.Module,
-    problem: GemmProblem,
-    operands: Operands,
-) -> np.ndarray:
-    """Launches once and returns D's storage.
-
-    Raises FindingsError with what the device's checks found. A shape with an empty D is
-    launched as well, with one block, and must not write anything.
-    """
-    config = launch_config(spec, problem.shape) or LaunchConfig(
-        (1, 1, 1), (*spec.threads, 1), geometry(spec).dynamic_shared
-    )
-    layouts, input_, output = spec.layouts, spec.dtypes.input.name, spec.dtypes.output.name
-    storages = (
-        ("A", numerics.pack(operands.a, layouts.a, problem.lda, input_)),
-        ("B", numerics.pack(operands.b, layouts.b, problem.ldb, input_)),
-        ("C", numerics.pack(operands.c, layouts.c, problem.ldc, output)),
-        ("D", operands.d_storage),
-    )
-    undefined = "D" if problem.beta != 0 else "CD"
-    buffers: list[Any] = [runner.upload(array, x, x not in undefined) for x, array in storages]
-    try:
-        args = kernel_arguments(problem, spec.dtypes, buffers)
-        findings = runner.launch(
-            module, spec.name, config.grid, config.block, args, config.shared_bytes
-        )
-        if findings:
-            raise FindingsError(findings)
-        return runner.download(buffers[3])
-    finally:
-        for buffer in buffers:
-            runner.free(buffer)
 
 
 def _compare(
@@ -247,22 +223,39 @@ def _compare(
     untouched = numerics.pack(got, spec.layouts.c, problem.ldd, dtypes.output.name)
     if untouched.tobytes() != storage.tobytes():
         return np.inf, "the gap between rows of D was overwritten"
-    exact = reference.oracle(
-        operands.a, operands.b, operands.c, problem.alpha, problem.beta, dtypes.name
-    )
-    if kind == "integer" or not dtypes.accumulator.is_float:
-        if dtypes.output.is_float:
-            exact = numerics.from_float64(exact, dtypes.output.name)
-        cutlass = reference.cutlass_gemm(runner, spec, problem, operands)
-        for other, name in ((exact, "the oracle"), (cutlass, "CUTLASS")):
-            message = _first_difference(got, other, dtypes.output.name, name)
-            if message:
-                return np.inf, message
-        return 0.0, ""
-    bound = reference.error_bound(
-        operands.a, operands.b, operands.c, problem.alpha, problem.beta, dtypes.name
-    )
-    return _within(numerics.to_float64(got, dtypes.output.name), exact, bound)
+    is_exact = kind == "integer" and not spec.epilogue.endswith("gelu")
+    if not is_exact and dtypes.accumulator.is_float:
+        return within_bound(spec, problem, operands, got)
+    exact = reference.oracle(*_arguments(spec, problem, operands))
+    if dtypes.output.is_float:
+        exact = numerics.from_float64(exact, dtypes.output.name)
+    cutlass = reference.cutlass_gemm(runner, spec, problem, operands)
+    for other, name in ((exact, "the oracle"), (cutlass, "CUTLASS")):
+        message = _first_difference(got, other, dtypes.output.name, name)
+        if message:
+            return np.inf, message
+    return 0.0, ""
+
+
+_Inputs = tuple[np.ndarray, np.ndarray, np.ndarray, float, float, str, reference.After]
+
+
+def _arguments(spec: KernelSpec, problem: GemmProblem, x: Operands) -> _Inputs:
+    after = reference.After(spec.epilogue, x.bias)
+    return x.a, x.b, x.c, problem.alpha, problem.beta, spec.dtypes.name, after
+
+
+def within_bound(
+    spec: KernelSpec, problem: GemmProblem, operands: Operands, got: np.ndarray
+) -> tuple[float, str]:
+    """D (M x N, of storage) against the oracle.
+
+    Returns the worst error as a fraction of its bound, and what is wrong, if anything.
+    """
+    arguments = _arguments(spec, problem, operands)
+    bound = reference.error_bound(*arguments, sums=reference.sums_of(spec))
+    exact = reference.oracle(*arguments)
+    return _within(numerics.to_float64(got, spec.dtypes.output.name), exact, bound)
 
 
 def _first_difference(got: np.ndarray, want: np.ndarray, dtype: str, who: str) -> str:

@@ -7,26 +7,31 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gen import numerics, reference
-from gen.bench import check, contenders, cutlass, nvbench, run, timing
+from gen.bench import admission, check, contenders, nvbench, run, timing
 from gen.bench.contenders import Prepared, Unsupported, parse_peers
 from gen.bench.cublas import sides
 from gen.bench.device import ClockWatch, Gpu, GpuLost, OutOfMemory
-from gen.bench.instructions import INSTRUCTIONS, instruction_of
 from gen.bench.results import OURS, PEER, Header, Results, load, save
 from gen.bench.run import Options, Problem
 from gen.bench.timing import EVENTS, GRAPH, Sampler, plan, summarize, turns
 from gen.bench.work import Work, random_elements, sets_needed
 from gen.errors import CheckError, MissingError, UsageError
-from gen.nvrtc import compile_cuda
-from gen.registry import make_spec
+from gen.registry import VARIANTS, make_spec
 from gen.runner import why_no_gpu
-from gen.spec import DTYPES, GemmShape, parse_dtype, parse_layout, parse_shape
+from gen.spec import (
+    DTYPES,
+    GemmShape,
+    parse_dtype,
+    parse_layout,
+    parse_shape,
+)
 from tests.conftest import Gen
 
 no_gpu = pytest.mark.skipif(why_no_gpu() is None, reason="there is a GPU")
@@ -43,7 +48,7 @@ class _Memory:
 class FakeGpu:
     """As much of `gen.bench.device.Gpu` as measuring uses; a launch takes what its kernel says."""
 
-    arch, stream, l2_bytes, name = "sm_90a", None, 4096, "pretended"
+    arch, stream, l2_bytes, name = "sm_90a", SimpleNamespace(handle=0), 4096, "pretended"
 
     def __init__(self, memory: int = 2**30) -> None:
         self.free_bytes = memory
@@ -105,7 +110,7 @@ class Fake:
     seen: list[int] = field(default_factory=list)
     spec: Any = None
 
-    def ceiling(self, _: Any) -> str:
+    def ceiling(self, *_: Any) -> str:
         return "fma_f32"
 
     def prepare(self, work: Work) -> Prepared:
@@ -189,7 +194,8 @@ def test_a_wrong_kernel_gets_no_time(spoil: Any, shape: str) -> None:
 def test_what_was_not_written_is_noticed(dtype: str) -> None:
     work = Work(FakeGpu(), parse_dtype(dtype), parse_layout("rrr"), GemmShape(8, 8, 4))  # type: ignore[arg-type]
     work.poison(0)
-    assert check.check(work, Prepared(lambda *_: None)) == (
+    wanted = check.expected(*work.matrices(), work.dtypes)
+    assert check.check(work, Prepared(lambda *_: None), wanted) == (
         "64 of 64 elements of D were not written"
     )
 
@@ -238,11 +244,70 @@ def test_a_slow_kernel_is_measured_less_often_and_says_so() -> None:
     (row,) = rows(FakeGpu(), a_problem(Fake(ms=600)), limit_s=1)
     assert (row.rounds, row.launches, row.method) == (1, 1, "events")
     assert "slow: measured once, not 3" in row.note
+    assert (row.ms_spread, row.noise) == (None, None)  # not known, not zero
+
+
+def test_a_slow_kernel_is_launched_no_more_than_needed() -> None:
+    gpu = FakeGpu()
+    (row,) = rows(gpu, a_problem(Fake(ms=300)), limit_s=1)
+    assert (row.rounds, row.noise) == (3, 0)
+    assert len(gpu.launches) == 2 + 1 + 3  # the check, the estimate, the rounds
+
+
+def test_sums_in_f16_are_checked_where_they_are_exact() -> None:
+    seen = []
+
+    class Seeing(Fake):
+        def prepare(self, work: Work) -> Prepared:
+            seen.append(work.matrices()[0])
+            return super().prepare(work)
+
+    def off_by_one(d: np.ndarray) -> None:
+        d[3, 5] += 1
+
+    fakes = Seeing("right"), Fake("wrong", spoil=off_by_one)
+    gpu = FakeGpu()
+    found = {
+        r.contender: r for r in rows(gpu, a_problem(*fakes, dtype="f16_f16", shape="64x64x4096"))
+    }
+    assert (found["right"].check, found["wrong"].check) == ("ok", "wrong")
+    assert set(np.unique(seen[0])) == {-1, 0, 1}
+
+
+def test_what_was_drawn_comes_back_after_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.bench.work.exact_in_check", lambda _: True)
+    gpu = FakeGpu()
+    work = Work(gpu, parse_dtype("f16"), parse_layout("rrr"), GemmShape(8, 8, 8))  # type: ignore[arg-type]
+    drawn = work.matrices()[0].copy()
+
+    def stored(index: int) -> np.ndarray:
+        found = np.empty_like(drawn)
+        gpu.read(work.pointers(index)[0], found)
+        return found
+
+    with work.provable():
+        np.testing.assert_array_equal(stored(0), work.matrices()[0])
+        assert (stored(0) != drawn).any()
+        np.testing.assert_array_equal(stored(1), drawn)
+    np.testing.assert_array_equal(stored(0), drawn)
+
+
+@pytest.mark.parametrize("k", [128, 4096, 16384])
+def test_a_sample_meets_every_tile(k: int) -> None:
+    found = check._sample(16384, k, parse_dtype("f32"))
+    assert set(found // 64) == set(range(256))
+    assert (found[0], found[-1]) == (0, 16383)
+
+
+def test_a_sample_has_a_price() -> None:
+    for dtype, k, wanted in (("f64", 16384, 128), ("f32", 2**18, 64), ("f32", 1, 256)):
+        assert len(check._sample(2**20, k, parse_dtype(dtype))) == wanted
+    assert len(check._sample(50, 2**18, parse_dtype("f32"))) == 50
 
 
 def test_a_kernel_far_beyond_the_limit_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_PROBE_ABOVE", 0)
-    monkeypatch.setattr(run, "_PROBE_K", 4)
+    monkeypatch.setattr(admission, "_PROBE_ABOVE", 0)
+    monkeypatch.setattr(admission, "_PROBE_K", 4)
     gpu = FakeGpu()
     (row,) = rows(gpu, a_problem(Fake("endless", kind=OURS, ms=60_000)))
     assert (row.check, row.ms_median) == ("skipped", None)
@@ -301,7 +366,7 @@ def test_interleaving_keeps_each_ones_samples() -> None:
 
 
 def test_statistics() -> None:
-    assert summarize([3.0]) == (3.0, 0.0, 0.0)
+    assert summarize([3.0]) == (3.0, None, None)
     found = summarize([1.0, 2.0, 3.0, 4.0, 100.0])
     assert found == (3.0, 1.0, pytest.approx(1 / 3))  # an outlier moves neither
 
@@ -372,13 +437,16 @@ def _bench(results: Results, keep: Any = lambda _: None) -> Results:
 def test_a_run_measures_everyone_on_every_shape(peers_are: Any) -> None:
     peers_are(Fake("cublas", ms=0.5))
     written: list[Results] = []
-    done = _bench(Results(_header(ceilings={"copy": 100.0})), written.append)
+    ceilings = {"copy": 100.0, "fma_f32": 1e-3}
+    done = _bench(Results(_header(ceilings=ceilings)), written.append)
     assert Counter(row.shape for row in done.rows) == {"8x8x64": 3, "16x8x64": 3}
     assert len({row.key for row in done.rows}) == 6
     assert [len(r.rows) for r in written] == [3, 6]  # written as they come
     assert done.header.clocks == {"sm": [1900, 1900], "sm_max": 1980}
     row = done.rows[2]
     assert row.share_of_bandwidth == pytest.approx(row.gbps / 100)
+    assert row.share_of_ceiling == pytest.approx(row.tflops / 1e-3)
+    assert row.ceiling == "fma_f32"
 
 
 def test_a_run_that_was_killed_goes_on(peers_are: Any, tmp_path: Path) -> None:
@@ -470,50 +538,6 @@ def test_cublas_gets_the_matrices_as_they_lie(layout: str) -> None:
     assert got.shape == (result.rows, result.columns)
     a, b = work.matrices()
     np.testing.assert_allclose(got.T if work.layouts.c else got, a @ b, rtol=1e-5)
-
-
-def test_cutlass_loads_as_much_as_the_leading_dimensions_allow() -> None:
-    assert cutlass.alignment(parse_dtype("f16"), (1024, 512)) == 8
-    assert cutlass.alignment(parse_dtype("f16"), (1024, 516)) == 4
-    assert cutlass.alignment(parse_dtype("f16"), (1023, 512)) == 1
-    assert cutlass.alignment(parse_dtype("i8"), (32, 48)) == 16
-
-
-def test_cutlass_configurations_have_names_of_their_own() -> None:
-    for dtype in DTYPES:
-        names = [c.name for c in cutlass.contenders(parse_dtype(dtype))]
-        assert len(set(names)) == len(names)
-    assert len(cutlass.contenders(parse_dtype("f16"))) == 12
-    assert cutlass.contenders(parse_dtype("f16"))[0].name == "cutlass m16n8k16 256x128x32 w64x64 s3"
-
-
-@pytest.mark.parametrize(
-    ("dtype", "layout", "index", "align"),
-    [("f32", "rrr", 0, 4), ("f16", "ccc", 0, 8), ("f64", "rcr", -1, 1), ("i8", "rcr", -1, 16)],
-)
-def test_cutlass_compiles(dtype: str, layout: str, index: int, align: int) -> None:
-    config, layouts = cutlass.CONFIGS[dtype][index], parse_layout(layout)
-    align_d = 1 if align == 1 else 4
-    module = cutlass._compile(config, dtype, layouts, align, align_d, "sm_90a")
-    assert set(module.resources) == {"prepare", "gemm"}
-    assert module.resources["gemm"].spill_stores == 0
-
-
-# --- ceilings ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", INSTRUCTIONS)
-def test_ceilings_stay_in_registers(name: str) -> None:
-    instruction = INSTRUCTIONS[name]
-    module = compile_cuda(instruction.source(), arch="sm_90a", format="cubin")
-    used = module.resources[instruction.symbol]
-    assert (used.spill_stores, used.spill_loads, used.stack_bytes) == (0, 0, 0)
-    assert used.registers <= 64
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_kernel_has_a_ceiling(dtype: str) -> None:
-    assert instruction_of(make_spec("naive", dtype=dtype)) in INSTRUCTIONS
 
 
 # --- NVBench -----------------------------------------------------------------------------------
@@ -621,6 +645,23 @@ def test_bench_prints_a_table_and_writes_files(gen: Gen, pretend: Any) -> None:
     assert len(Path("r.csv").read_text().splitlines()) == 9
 
 
+def test_kernels_are_named_one_by_one(gen: Gen, pretend: Any) -> None:
+    pretend()
+    specs = [f'{{"variant": "tiles", "tile": {tile}}}' for tile in (8, 16)]
+    options = [word for spec in specs for word in ("--spec", spec)]
+    assert gen("bench", *options, "--shape", "8x8x64", "--json", "r.json").code == 0
+    assert [row.spec["tile"] for row in load(Path("r.json")).rows if row.spec] == [8, 16]
+    assert gen("bench", "--spec", "tiles").code == 2
+    assert gen("bench", *options, "--variant", "naive", "--shape", "8x8x64", "--json", "s.json")
+    assert [row.variant for row in load(Path("s.json")).rows] == ["tiles", "tiles", "naive"]
+
+
+def test_what_is_said_of_many_shapes_is_said_once(gen: Gen, pretend: Any) -> None:
+    pretend(Fake("out", refuse=Unsupported("not here")))
+    _, out, _ = gen("bench", "--shape", "8x8x64", "--shape", "4x4x64", "--variant", "naive")
+    assert out.splitlines()[-2] == "out on 2 shapes: skipped: not here"
+
+
 def test_a_wrong_result_is_exit_code_1(gen: Gen, pretend: Any) -> None:
     pretend(Fake("broken", spoil=_swapped))
     code, out, _ = gen("bench", "--shape", "8x8x64", "--variant", "naive", "--quick")
@@ -672,8 +713,9 @@ def test_ceilings_are_ordered_as_the_hardware_is(gpu: Gpu) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_everyone_is_right_on_the_gpu(gpu: Gpu, dtype: str) -> None:
     names = [name for name in contenders.PEERS if name not in contenders.missing([name])]
+    having = [v for v, row in VARIANTS.items() if dtype in row.dtypes]
     options = Options(
-        specs=[make_spec(v, dtype=dtype) for v in ("naive", "rec_tiles")],
+        specs=[make_spec(v, dtype=dtype) for v in dict.fromkeys((having[0], having[-1]))],
         shapes=[GemmShape(128, 256, 512), GemmShape(63, 65, 67)],
         peers=names,
         rounds=3,

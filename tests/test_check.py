@@ -18,11 +18,11 @@ from gen.reference import cutlass_gemm
 from gen.registry import VARIANTS, make_spec
 from gen.render import Source, render
 from gen.runner import EmulatorRunner
-from gen.spec import ALL_LAYOUTS, DTYPES, GemmProblem, GemmShape, KernelSpec
+from gen.spec import ALL_LAYOUTS, GemmProblem, GemmShape
 from gen.verify import run_kernel
 from tests.conftest import Gen
 from tests.test_defects import line_of, plant
-from tests.test_verify import SMALL
+from tests.test_verify import LARGER, PAIRS, small
 
 SHAPES = [GemmShape(9, 40, 23), GemmShape(15, 11, 41)]
 BARRIER = {
@@ -36,15 +36,14 @@ LOAD = {"tiles": "sum[i] +=", "rec_tiles": "a = tile_a[", "shared_row": "(row_of
 # -- shipped kernels -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("variant", "dtype"), PAIRS)
 def test_shipped_kernels_are_clean(variant: str, dtype: str) -> None:
-    pair = list(VARIANTS).index(variant) + len(VARIANTS) * list(DTYPES).index(dtype)
-    layout = ALL_LAYOUTS[pair % len(ALL_LAYOUTS)]
-    spec = make_spec(variant, dtype=dtype, layout=layout, **SMALL[variant])
-    report = check(render(spec), SHAPES, strict=True)
+    layout = ALL_LAYOUTS[PAIRS.index((variant, dtype)) % len(ALL_LAYOUTS)]
+    spec = small(variant, dtype, layout)
+    shapes = [*SHAPES, *(LARGER if spec.warp else [])]
+    report = check(render(spec), shapes, strict=True)
     assert report.ok, report
-    assert report.shapes == SHAPES
+    assert report.shapes == shapes
 
 
 @pytest.mark.parametrize("variant", ["tiles", "rec_tiles", "thread_1d"])
@@ -62,7 +61,7 @@ def test_the_cutlass_reference_is_clean(dtype: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_default_shapes_reach_every_corner(variant: str) -> None:
-    spec = make_spec(variant, **SMALL[variant])
+    spec = small(variant)
     shapes, tile = default_shapes(spec), spec.threadblock
     assert any(s.m > 2 * tile.m and s.n > 2 * tile.n and s.k > 2 * tile.k for s in shapes)
     for size, step in (("m", tile.m), ("n", tile.n), ("k", tile.k)):
@@ -78,7 +77,7 @@ def test_default_shapes_reach_every_corner(variant: str) -> None:
 
 def without_barrier(variant: str, which: int) -> tuple[Source, str]:
     """An emitted file without one of its two barriers, and how it spells the store it protects."""
-    spec = make_spec(variant, **SMALL[variant])
+    spec = small(variant)
     comment = BARRIER[variant][which]
     source = plant(spec, (comment, comment.replace("__syncthreads();", ";")))
     store = {"tiles": "tile_a[y][x] =", "rec_tiles": "tile_a[y][x] =", "shared_row": "_of_a[k] ="}
@@ -182,7 +181,7 @@ def test_budgets() -> None:
     spec = make_spec("tiles", tile=8)
     assert "more than 1000 thread-instructions" in check(render(spec), budget=1000).error
     for variant in VARIANTS:
-        spec = make_spec(variant, **SMALL[variant])
+        spec = small(variant)
         for shape in default_shapes(spec):
             runner = EmulatorRunner()
             runner.budget = default_budget(spec, shape) // 10  # there is plenty
@@ -264,7 +263,8 @@ def test_variants_like_verify(gen: Gen) -> None:
     code, out, err = gen("check", "--variant", "all", "--threads", "64", "--tile", "8",
                          "--shape", "9x10x11", "--dtype", "f32", "--dtype", "i8")  # fmt: skip
     assert (code, err) == (0, "")
-    assert f"{2 * len(VARIANTS)} of {2 * len(VARIANTS)} kernels are clean" in out
+    count = sum(dtype in ("f32", "i8") for _, dtype in PAIRS)
+    assert f"{count} of {count} kernels are clean" in out
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,12 @@ def test_a_kernel_that_never_ends_ends_the_command(gen: Gen) -> None:
 
 def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
     """Every emitted kernel passes what `check` expects of one."""
-    assert len(library._PARAMETERS) == 13
-    specs: list[KernelSpec] = [make_spec(v, dtype=d) for v in VARIANTS for d in ("f64", "i8")]
+    last = [pair for pair in PAIRS if pair[1] in ("f64", "f16_f16", "i8")]
+    specs = [make_spec(variant, dtype=dtype) for variant, dtype in last]
+    specs += [make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma")]
     for spec in specs:
+        names = [launch.kernel.removeprefix(spec.name) for launch in library.launches(spec)]
+        wanted = ["_pack", "", "_reduce"] if spec.split_k != 1 else ["_pack", ""]
+        assert names == (wanted if spec.warp else [""])
         module = compile_cuda(render(spec).text, name=f"{spec.name}.cu")
         library._check_kernel(spec, module)

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from gen import verify
-from gen.cli import main, options
-from gen.errors import CheckError
-from gen.registry import VARIANTS, Tunable, make_spec
+from gen.cli import commands, main, options
+from gen.errors import CheckError, SpecError
+from gen.registry import VARIANTS, make_spec
 from gen.render import Source, render
-from gen.runner import Runner
+from gen.runner import EmulatorRunner, Runner
 from gen.spec import GemmProblem, GemmShape, KernelSpec
+from gen.tunables import Integer, Value
 from gen.verify import CaseResult, ShapeResult
 from tests.conftest import Gen
 
@@ -53,7 +54,7 @@ def test_list_names_every_variant(gen: Gen) -> None:
     for line, variant in zip(lines[1:], VARIANTS.values(), strict=True):
         assert line.startswith(variant.name)
         assert variant.summary in line
-        assert all(f"{t.name} {t.low}.." in line for t in variant.tunables)
+        assert all(f"{t.name} {t.values} [" in line for t in variant.tunables)
 
 
 def test_list_as_json(gen: Gen) -> None:
@@ -92,7 +93,7 @@ def test_emit_passes_every_choice_on(gen: Gen) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_command_in_a_file_makes_the_same_file(gen: Gen, variant: str) -> None:
-    spec = make_spec(variant, dtype="f64", layout="rcr")
+    spec = make_spec(variant, dtype=VARIANTS[variant].dtypes[1], layout="rcr")
     assert spec.command in render(spec).text
     assert gen(*shlex.split(spec.command)[1:], "-o", "-").out == render(spec).text
 
@@ -145,13 +146,42 @@ def test_a_failed_write_leaves_what_was_there(gen: Gen, monkeypatch: pytest.Monk
 
 
 def test_a_new_tunable_gets_its_option_from_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = replace(VARIANTS["naive"], name="new", tunables=(Tunable("warps", 1, 8, 1, "warps"),))
+    row = replace(VARIANTS["naive"], name="new", tunables=(Integer("warps", "warps", 1, 1, 8),))
     monkeypatch.setattr(options, "VARIANTS", {**VARIANTS, "new": row})
 
     @options.tunable_options
-    def command(dtype: str = "f32", **tunables: int | None) -> None: ...
+    def command(dtype: str = "f32", **tunables: Value | None) -> None: ...
 
     assert "warps" in inspect.signature(command).parameters
+
+
+def test_what_a_gpu_cannot_run_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    class Ampere(EmulatorRunner):
+        name = "A100"
+
+        def target(self, arch: str) -> str:
+            return "sm_80"
+
+    specs = [make_spec("mma"), make_spec("mma_tma")]
+    assert commands._runnable(specs, Ampere()) == specs[:1]
+    assert "note: mma_tma f16 is left out on A100: mma_tma needs" in capsys.readouterr().err
+    with pytest.raises(SpecError, match="mma_tma needs sm_90a"):
+        commands._runnable(specs[1:], Ampere())
+
+
+def test_tunables_in_words_and_sizes(gen: Gen) -> None:
+    command = "emit --variant mma --threadblock 64x64x32 --warp 32x32 --split-k auto -o -"
+    spec = make_spec("mma", threadblock="64x64x32", warp="32x32", split_k=0)
+    assert gen(*command.split()).out == render(spec).text
+    code, _, err = gen("emit", "--variant", "mma", "--threadblock", "64")
+    assert code == 2
+    assert "invalid value for '--threadblock': '64' is not MxNxK, such as 128x64x32" in err
+
+
+def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
+    out = gen("emit", "--variant", "all", "--arch", "sm_86", "-o", "x/").out
+    assert len(out.splitlines()) == len(VARIANTS) - 1
+    assert "mma_tma" not in out
 
 
 # --- bad input: one line that names the rule, the value and the way out; nothing written

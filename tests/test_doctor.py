@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gen import doctor, nvrtc, runner
-from gen.doctor import REQUIREMENTS, Check, examine, requirement_for, satisfies
+from gen.doctor import EXTRAS, REQUIREMENTS, Check, examine, requirement_for, satisfies
 from gen.errors import MissingError
 from tests.conftest import Gen
 
@@ -28,6 +28,37 @@ def test_requirements_are_the_projects() -> None:
     assert tuple(re.findall(r'^ +"(.+)",$', block[1], re.MULTILINE)) == REQUIREMENTS
     python = ".".join(map(str, doctor.PYTHON))
     assert f'requires-python = ">={python}"' in text
+
+
+def test_extras_are_the_projects() -> None:
+    text = PYPROJECT.read_text()
+    for requirement, extra in EXTRAS.items():
+        line = re.search(rf"^{extra} = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
+        assert line
+        name, bound = requirement.split(">=")
+        assert re.search(rf'"{name}(\[\w+\])?>={re.escape(bound)}"', line[1])
+
+
+def test_a_missing_extra_is_a_note_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"matplotlib": "3.10.1", "nvidia-cuda-nvdisasm": "12.0"}
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert found("matplotlib") == Check("matplotlib", "ok", "3.10.1")
+    assert found("cuda-bench") == Check(
+        "cuda-bench",
+        "note",
+        "not installed; only gen bench uses it",
+        "pip install 'gemmgen[bench]'",
+    )
+    assert found("nvmath-python").status == "note"
+    old = found("nvidia-cuda-nvdisasm")
+    assert (old.status, old.fix) == ("note", "pip install 'gemmgen[profile]'")
+    assert old.found.startswith("12.0, not nvidia-cuda-nvdisasm>=13.2")
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from gen.far import FarResult, far_results
+from gen.far import FarResult, far_results, why_not
 from gen.nvrtc import compile_cuda
-from gen.registry import VARIANTS, make_spec
+from gen.registry import make_spec
 from gen.render import render
-from gen.spec import DTYPES, KernelSpec
-from tests.test_verify import SMALL
+from gen.spec import KernelSpec
+from tests.test_verify import PAIRS, small
 
 
 def results(spec: KernelSpec, *edits: tuple[str, str]) -> list[FarResult]:
@@ -20,14 +20,18 @@ def results(spec: KernelSpec, *edits: tuple[str, str]) -> list[FarResult]:
     return list(far_results(spec, compile_cuda(source.text, name=source.filename)))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("variant", "dtype"), [p for p in PAIRS if p[0] != "mma_tma"])
 def test_every_kernel_is_right_far_away(variant: str, dtype: str) -> None:
     layout = "rrr" if dtype in ("f32", "i8", "bf16") else "ccc"
-    found = results(make_spec(variant, dtype=dtype, layout=layout, **SMALL[variant]))
+    found = results(small(variant, dtype, layout))
     assert [(list(map(str, r.findings)), r.message) for r in found] == [([], "")] * len(found)
     walks_over_columns = variant in ("block_1d", "shared_row")
     assert len(found) == 2 or walks_over_columns
+
+
+def test_why_a_kernel_is_not_tried() -> None:
+    assert "tensor maps" in why_not(make_spec("mma_tma"))
+    assert why_not(make_spec("mma")) == why_not(make_spec("naive")) == ""
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.errors import CheckError
+from gen.errors import CheckError, SpecError
 from gen.nvrtc import compile_cuda
-from gen.registry import VARIANTS, make_spec
+from gen.registry import VARIANTS, make_spec, retarget
 from gen.render import render
 from gen.runner import GpuRunner, choose_runner, why_no_gpu
-from gen.spec import ALL_LAYOUTS, DTYPES, GemmShape, KernelSpec
+from gen.spec import ALL_LAYOUTS, EPILOGUES, GemmShape, KernelSpec
 from gen.verify import verify
+from tests.test_verify import PAIRS, SCALAR, TENSOR, small
 
 pytestmark = [
     pytest.mark.gpu,
@@ -34,7 +35,21 @@ TUNED = [
     *(make_spec("shared_row", chunk=c, threads=33, grid=2) for c in (1, 100)),
     make_spec("block_1d", grid=3, threads=7),
     make_spec("naive", arch="sm_75"),
+    *(small(v, "f16", "ccr", split_k=0, epilogue=e) for v in TENSOR for e in EPILOGUES),
+    *(small(v, d, "crc", stages=4) for v in TENSOR for d in ("f16_f16", "i8")),
+    *(small("mma", "bf16", "rcc", stages=s) for s in (1, 2)),
+    make_spec("mma", arch="sm_75"),
 ]
+LONG = [GemmShape(*s) for s in ((200, 300, 2000), (1000, 777, 128), (64, 64, 5001))]
+
+
+def on_this_gpu(gpu: GpuRunner, spec: KernelSpec) -> KernelSpec:
+    """The specification; the test is skipped where this GPU cannot run it."""
+    try:
+        retarget(spec, gpu.target(spec.arch))
+    except SpecError as error:
+        pytest.skip(str(error))
+    return spec
 
 
 @pytest.fixture(scope="module")
@@ -44,24 +59,30 @@ def gpu() -> GpuRunner:
     return runner
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("variant", "dtype"), PAIRS)
 @pytest.mark.parametrize("layout", ALL_LAYOUTS)
 def test_equals_cutlass(variant: str, dtype: str, layout: str, gpu: GpuRunner) -> None:
-    spec = make_spec(variant, dtype=dtype, layout=layout)
+    spec = on_this_gpu(gpu, make_spec(variant, dtype=dtype, layout=layout))
     assert [r.message for r in verify(spec, gpu, SHAPES) if not r.ok] == []
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("variant", "dtype"), PAIRS)
 def test_equals_cutlass_on_every_edge(variant: str, dtype: str, gpu: GpuRunner) -> None:
-    spec = make_spec(variant, dtype=dtype)
+    spec = on_this_gpu(gpu, make_spec(variant, dtype=dtype))
     assert [r.message for r in verify(spec, gpu) if not r.ok] == []
 
 
 @pytest.mark.parametrize("spec", TUNED, ids=lambda s: s.name)
 def test_tunables(spec: KernelSpec, gpu: GpuRunner) -> None:
+    on_this_gpu(gpu, spec)
     assert [r.message for r in verify(spec, gpu, SHAPES) if not r.ok] == []
+
+
+@pytest.mark.parametrize("variant", TENSOR)
+@pytest.mark.parametrize("split_k", [0, 1, 5])
+def test_many_tiles_and_long_sums(variant: str, split_k: int, gpu: GpuRunner) -> None:
+    spec = on_this_gpu(gpu, make_spec(variant, split_k=split_k))
+    assert [r.message for r in verify(spec, gpu, LONG) if not r.ok] == []
 
 
 def test_more_rows_than_a_grid_has_blocks(gpu: GpuRunner) -> None:
@@ -97,9 +118,11 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ctypes.CDLL
     loaded = {}
     for variant in VARIANTS:
         path: Path = folder / f"{variant}.cu"
-        path.write_text(render(make_spec(variant, name=variant)).text)
+        spec = make_spec(variant, name=variant)
+        path.write_text(render(spec).text)
         library = path.with_suffix(".so")
-        command = ["nvcc", "-std=c++17", "-arch=native", "-shared", "-Xcompiler=-fPIC", str(path)]
+        arch = spec.arch if VARIANTS[variant].max_arch else "native"
+        command = ["nvcc", "-std=c++17", f"-arch={arch}", "-shared", "-Xcompiler=-fPIC", str(path)]
         subprocess.run([*command, "-o", str(library)], check=True)
         loaded[variant] = ctypes.CDLL(str(library))
     return loaded
@@ -115,7 +138,7 @@ def _call(library: ctypes.CDLL, variant: str, args: list[Any]) -> int:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", SCALAR)
 def test_launcher_computes(variant: str, libraries: dict[str, ctypes.CDLL], gpu: GpuRunner) -> None:
     m, n, k = 70, 300, 45
     rng = np.random.default_rng(0)
@@ -129,7 +152,38 @@ def test_launcher_computes(variant: str, libraries: dict[str, ctypes.CDLL], gpu:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", TENSOR)
+def test_launcher_with_a_workspace_computes(
+    variant: str, libraries: dict[str, ctypes.CDLL], gpu: GpuRunner
+) -> None:
+    on_this_gpu(gpu, make_spec(variant))
+    m, n, k = 70, 301, 45  # rows of B are no whole units of 16 bytes, and have to be packed
+    i64, f32, pointer = ctypes.c_longlong, ctypes.c_float, ctypes.c_void_p
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-4, 5, size).astype(np.float16) for size in ((m, k), (k, n), (m, n)))
+    buffers = [gpu.upload(x, name) for x, name in ((a, "A"), (b, "B"), (c, "C"), (c * 0, "D"))]
+    pa, pb, pc, pd = (x.address for x in buffers)
+    wanted = ctypes.c_size_t()
+    ask, launch = (libraries[variant][f"{variant}_{what}"] for what in ("workspace", "launch"))
+    ask.argtypes = [i64, i64, i64, pointer, i64, pointer, i64, pointer]
+    assert ask(m, n, k, pa, k, pb, n, ctypes.byref(wanted)) == 0
+    assert wanted.value > 0
+    space = gpu.upload(np.zeros(wanted.value, np.uint8), "workspace")
+    launch.argtypes = [
+        *(i64, i64, i64, f32, pointer, i64, pointer, i64, f32, pointer, i64, pointer, i64),
+        *(pointer, ctypes.c_size_t, pointer),
+    ]
+    args = [m, n, k, 2.0, pa, k, pb, n, -1.0, pc, n, pd, n]
+    assert launch(*args, space.address, wanted.value - 1, None) == 1  # cudaErrorInvalidValue
+    assert launch(*args, space.address, wanted.value, None) == 0
+    gpu.synchronize()
+    want = 2 * (a.astype(np.float64) @ b) - c
+    np.testing.assert_array_equal(gpu.download(buffers[3]), want.astype(np.float16))
+    gpu.download(space)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("variant", SCALAR)
 def test_launcher_checks_its_arguments(variant: str, libraries: dict[str, ctypes.CDLL]) -> None:
     good = [4, 5, 6, 1.0, 4096, 6, 4096, 5, 0.0, None, 5, 4096, 5, None]
     invalid = 1  # cudaErrorInvalidValue

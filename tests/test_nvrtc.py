@@ -288,7 +288,7 @@ def test_everything_that_matters_is_in_the_key(cache_folder, count_compilations,
         assert not nvrtc.compile_cuda(**case).cached
     for case in cases:
         assert nvrtc.compile_cuda(**case).cached
-    nvrtc._fingerprint.cache_clear()
+    nvrtc.fingerprint.cache_clear()
     header.write_text("#define VALUE 123\n")
     assert not nvrtc.compile_cuda(COPY, options=[f"-I{tmp_path}"]).cached
     for flags in (["-I", str(tmp_path)], [f"--include-path={tmp_path}"]):

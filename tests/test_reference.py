@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gen import nvrtc, reference
+from gen.dtypes import ELEMENT_TYPES, SCALAR_DTYPES, TENSOR_DTYPES
 from gen.errors import CheckError, CompileError, MissingError, UsageError
+from gen.inputs import draw_operands
 from gen.numerics import (
     from_float64,
     is_float,
@@ -28,9 +31,20 @@ from gen.numerics import (
 )
 from gen.registry import make_spec
 from gen.runner import EmulatorRunner
-from gen.spec import ALL_LAYOUTS, DTYPES, GemmProblem, GemmShape, parse_dtype, parse_layout
+from gen.spec import (
+    ALL_LAYOUTS,
+    DTYPES,
+    EPILOGUES,
+    GemmProblem,
+    GemmShape,
+    parse_dtype,
+    parse_layout,
+)
 
-FLOATS = [name for name in DTYPES if is_float(name)]
+FLOATS = [name for name in SCALAR_DTYPES if is_float(name)]
+FLOAT_TYPES = [*FLOATS, "tf32"]
+# On tensor cores: with sums in f32 and in f16.
+TENSOR_FLOATS = [name for name in TENSOR_DTYPES if name != "i8"]
 
 
 @dataclass
@@ -93,7 +107,7 @@ def test_bf16_specials():
     assert got[6:].tolist() == [0x0000, 0x7F80]
 
 
-@given(st.floats(width=64, allow_nan=False, allow_infinity=False), st.sampled_from(FLOATS))
+@given(st.floats(width=64, allow_nan=False, allow_infinity=False), st.sampled_from(FLOAT_TYPES))
 def test_rounding_is_to_nearest(x, dtype):
     got = float(to_float64(from_float64(np.array([x]), dtype), dtype)[0])
     if abs(x) >= overflow_threshold(dtype) and dtype != "f64":
@@ -125,7 +139,7 @@ def test_limits_of_the_types():
     assert struct.pack(">f", 1 + 2 * unit_roundoff("bf16"))[:2] == b"\x3f\x81"
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "f16", "bf16", "i8"])
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES)
 @pytest.mark.parametrize("row_major", [True, False])
 def test_matrices_are_stored_as_blas_does(dtype, row_major):
     matrix = integers(np.random.default_rng(1), (4, 3), dtype)
@@ -141,7 +155,7 @@ def test_matrices_are_stored_as_blas_does(dtype, row_major):
 
 
 def test_poison_spoils():
-    for dtype in DTYPES:
+    for dtype in ELEMENT_TYPES:
         value = to_float64(np.array([poison(dtype)]), dtype)[0]
         assert np.isnan(value) or abs(value) > 100
 
@@ -317,6 +331,98 @@ def test_the_bound_is_highams():
     assert reference.gamma(4, 0.25) == np.inf
 
 
+# Tensor cores: blocks of products, cut off where they are aligned, and results cut off or rounded.
+
+
+def cut(x, unit):
+    return np.trunc(x / unit) * unit
+
+
+def on_tensor_cores(a, b, dtype, block):
+    """A sum as the worst tensor core makes it: 24 bits everywhere, all cut off."""
+    types, total = parse_dtype(dtype), 0.0
+    for at in range(0, len(a), block):
+        terms = np.array([total, *(a[at : at + block] * b[at : at + block])])
+        largest = np.max(np.abs(terms))
+        if largest == 0:
+            continue
+        # Less than the last bit of the largest term, whose significand may be anywhere in [1, 4).
+        unit = 2.0 ** (np.floor(np.log2(largest)) - 23)
+        total = np.sum(cut(terms, unit))
+        if total:
+            total = cut(total, 2.0 ** (np.floor(np.log2(abs(total))) - 23))
+        if types.accumulator.name == "f16":
+            total = float(np.float16(total))
+    return total
+
+
+@pytest.mark.parametrize("dtype", TENSOR_FLOATS)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_bounds_hold_on_tensor_cores(dtype, data):
+    types, k = parse_dtype(dtype), data.draw(st.integers(0, 40))
+    number = st.floats(-1, 1) | st.sampled_from([1.0, -1.0, 2.0**-12, 1 - 2.0**-10])
+    vector = st.lists(number, min_size=k, max_size=k)
+    a, b = (from_float64(np.array(data.draw(vector)), types.input.name) for _ in "ab")
+    spec = make_spec("mma", dtype=dtype, epilogue="linear_bias_gelu")
+    c, bias = (from_float64(np.array(data.draw(number)), types.output.name) for _ in "cb")
+    matrices = (a.reshape(1, k), b.reshape(k, 1), c.reshape(1, 1), 1.5, -0.75, dtype)
+    after = reference.After(data.draw(st.sampled_from(EPILOGUES)), bias.reshape(1))
+    if after.epilogue == "linear":
+        after = reference.After()
+    exact = reference.oracle(*matrices, after)
+    bound = reference.error_bound(*matrices, after, reference.sums_of(spec))
+    x, y = to_float64(a, types.input.name), to_float64(b, types.input.name)
+    total = np.float32(on_tensor_cores(x, y, dtype, data.draw(st.sampled_from([4, 8, 16]))))
+    c, bias = (np.float32(to_float64(v, types.output.name)) for v in (c, bias))
+    result = np.float32(1.5) * total - np.float32(0.75) * c
+    if after.bias is not None:
+        result += bias
+    if after.epilogue.endswith("relu"):
+        result = max(result, np.float32(0))
+    if after.epilogue.endswith("gelu"):
+        inner = np.float32(math.erf(result * np.float32(0.70710678)))
+        result = np.float32(0.5) * result * (np.float32(1) + inner)
+    got = to_float64(
+        from_float64(np.array(result, np.float64), types.output.name), types.output.name
+    )
+    assert abs(got - exact.item()) <= bound.item()
+
+
+@pytest.mark.parametrize("dtype", TENSOR_FLOATS)
+@pytest.mark.parametrize("k", [64, 1024])
+def test_bounds_on_tensor_cores_reject_what_is_wrong(dtype, k):
+    spec = make_spec("mma", dtype=dtype, split_k=4)
+    problem = GemmProblem.packed(GemmShape(9, 7, k), spec.layouts, 1.5, -0.75)
+    x = draw_operands(spec, problem, "random")
+    exact = reference.oracle(x.a, x.b, x.c, 1.5, -0.75, dtype)
+    sums = reference.sums_of(spec)
+    bound = reference.error_bound(x.a, x.b, x.c, 1.5, -0.75, dtype, sums=sums)
+    shorter = reference.oracle(x.a[:, : k // 2], x.b[: k // 2], x.c, 1.5, -0.75, dtype)
+    for wrong in (shorter, 0 * exact, exact / 1.5, np.full_like(exact, np.nan)):
+        assert np.mean(np.abs(wrong - exact) <= bound) < 0.1
+
+
+def test_sums_that_are_too_long_have_no_bound():
+    assert reference.sums_of(make_spec("mma", dtype="f16_f16"))(2**20)[0] == 2**18
+    ones = np.ones((1, 2**14), np.float16)
+    sums = reference.sums_of(make_spec("mma", dtype="f16_f16"))
+    c = np.zeros((1, 1), np.float16)
+    assert np.isinf(reference.error_bound(ones, ones.T, c, 1, 0, "f16_f16", sums=sums)).all()
+
+
+def test_epilogues_are_their_definitions():
+    a, b = np.array([[1.0, -2.0]], np.float32), np.array([[1.0], [1.0]], np.float32)
+    c, bias = np.zeros((1, 1), np.float32), np.array([0.25], np.float32)
+    for epilogue, want in (
+        ("linear_bias", -0.75),
+        ("linear_bias_relu", 0.0),
+        ("linear_bias_gelu", -0.75 * 0.5 * (1 + math.erf(-0.75 / math.sqrt(2)))),
+    ):
+        got = reference.oracle(a, b, c, 1, 0, "f32", reference.After(epilogue, bias))
+        assert got.item() == pytest.approx(want, rel=1e-15)
+
+
 def test_overflow_has_no_bound():
     big = np.full((1, 2), 40000, np.float16)
     one, zero = np.ones((2, 1), np.float16), np.zeros((1, 1), np.float16)
@@ -348,8 +454,13 @@ def runner():
     return Recorder()
 
 
+def kernel(dtype):
+    """A variant that has these types."""
+    return "naive" if dtype in SCALAR_DTYPES else "mma"
+
+
 def run_cutlass(runner, dtype, layout, shape, alpha, beta, padding=0, most=8):
-    spec = make_spec("naive", dtype=dtype, layout=layout)
+    spec = make_spec(kernel(dtype), dtype=dtype, layout=layout)
     problem = GemmProblem.packed(GemmShape(*shape), parse_layout(layout), alpha, beta, padding)
     x = operands(dtype, *shape, most)
     if beta == 0:
@@ -363,7 +474,23 @@ def run_cutlass(runner, dtype, layout, shape, alpha, beta, padding=0, most=8):
 PAIRS = [
     ("f32", "rrr"), ("f32", "ccc"), ("f64", "rcr"), ("f64", "crc"), ("i32", "ccr"), ("i32", "rrc"),
     ("f16", "crr"), ("f16", "rcc"), ("bf16", "rrr"), ("bf16", "ccc"), ("i8", "rcr"), ("i8", "crc"),
+    ("f16_f16", "rcr"), ("f16_f32", "ccr"), ("bf16_f32", "crc"), ("tf32", "rrr"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("epilogue", ["linear_bias", "linear_bias_relu"])
+@pytest.mark.parametrize("beta", [-2, 0])
+def test_cutlass_with_a_bias_is_right_to_the_bit(runner, epilogue, beta):
+    for dtype, layout in (("f16", "crr"), ("i8", "crc"), ("bf16", "ccc")):
+        spec = make_spec("mma", dtype=dtype, layout=layout, epilogue=epilogue)
+        problem = GemmProblem.packed(GemmShape(9, 17, 5), spec.layouts, 3, beta, 1)
+        x = draw_operands(spec, problem, "integer")
+        got = reference.cutlass_gemm(runner, spec, problem, x)
+        want = reference.oracle(x.a, x.b, x.c, 3, beta, dtype, reference.after(spec, x))
+        if spec.dtypes.output.is_float:
+            want = from_float64(want, spec.dtypes.output.name)
+        assert np.array_equal(bits(got), bits(want))
+        assert (to_float64(got, spec.dtypes.output.name) < 0).any() == (epilogue == "linear_bias")
 
 
 @pytest.mark.parametrize(("dtype", "layout"), PAIRS)

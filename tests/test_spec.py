@@ -3,9 +3,10 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.errors import GenError, SpecError, UsageError
@@ -20,6 +21,7 @@ from gen.registry import (
 from gen.spec import (
     ALL_LAYOUTS,
     DTYPES,
+    DTypes,
     GemmProblem,
     GemmShape,
     KernelSpec,
@@ -27,30 +29,48 @@ from gen.spec import (
     parse_layout,
     parse_shape,
 )
+from gen.tunables import Integer, Size, Tunable, Word
+
+
+def values(tunable: Tunable, dtypes: DTypes) -> st.SearchStrategy[Any]:
+    """Values of a tunable, most of which fit together."""
+    if isinstance(tunable, Integer):
+        most = 4 if tunable.name in ("stages", "split_k") else 4096
+        return st.integers(tunable.low, min(tunable.high, most))
+    if isinstance(tunable, Word):
+        return st.sampled_from(tunable.words) | st.none()
+    assert isinstance(tunable, Size)
+    if tunable.form == "MxN":
+        return st.sampled_from(["64x32", "32x32", "32x64", "16x64", "64x64", None])
+    lengths = st.sampled_from([64 // dtypes.input.size, 128 // dtypes.input.size])
+    side = st.sampled_from([64, 128, 192])
+    return st.tuples(side, side, lengths).map(lambda sizes: "x".join(map(str, sizes)))
 
 
 @st.composite
 def specs(draw: st.DrawFn, variants: tuple[str, ...] = tuple(VARIANTS)) -> KernelSpec:
     """Any specification that can be built."""
     variant = VARIANTS[draw(st.sampled_from(variants))]
-    tunables = {t.name: draw(st.integers(t.low, min(t.high, 4096))) for t in variant.tunables}
+    dtype = draw(st.sampled_from(variant.dtypes))
+    tunables = {t.name: draw(values(t, DTYPES[dtype])) for t in variant.tunables}
     if "tile" in tunables:  # the threads of a block share out the rows of a tile
         tile = tunables["tile"]
         tunables["threads"] = tile * draw(
             st.sampled_from([r for r in range(1, 33) if tile % r == 0])
         )
+    layout = draw(st.sampled_from(ALL_LAYOUTS))
+    archs = [a for a in ("sm_75", "sm_80", "sm_90", "sm_90a") if variant.runs_on(int(a[3:5]))]
     try:
         return make_spec(
             variant.name,
-            dtype=draw(st.sampled_from(variant.dtypes)),
-            layout=draw(st.sampled_from(ALL_LAYOUTS)),
-            arch=draw(st.sampled_from(["sm_75", "sm_80", "sm_90", "sm_90a"])),
+            dtype=dtype,
+            layout=layout,
+            arch=draw(st.sampled_from(archs)),
             name=draw(st.none() | st.just("my_gemm")),
             **tunables,
         )
-    except SpecError:
-        assume(False)
-        raise
+    except SpecError:  # what was drawn does not fit together
+        return make_spec(variant.name, dtype=dtype, layout=layout)
 
 
 @given(specs())
@@ -66,7 +86,10 @@ def test_different_specifications_have_different_names(a: KernelSpec, b: KernelS
     assert (a.full_name == b.full_name) == (choice(a) == choice(b))
 
 
-@given(specs(), st.integers(1, 10**7), st.integers(1, 10**7))
+SCALAR = tuple(name for name, row in VARIANTS.items() if not row.planner)
+
+
+@given(specs(SCALAR), st.integers(1, 10**7), st.integers(1, 10**7))
 def test_the_grid_covers_d_and_fits_the_gpu(spec: KernelSpec, m: int, n: int) -> None:
     config = launch_config(spec, GemmShape(m, n, 1))
     assert config is not None
@@ -87,7 +110,7 @@ def test_an_odd_number_of_column_tiles_is_covered() -> None:
     assert config.grid == (2, 1, 1)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", SCALAR)
 def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
     """The source's `k / blocksize + 1` launches a row and a column of blocks with nothing to do."""
     spec = make_spec(variant)
@@ -126,6 +149,80 @@ def test_nothing_is_launched_for_an_empty_result() -> None:
             {"variant": "rec_tiles", "dtype": "f64", "coarsen": 8, "arch": "sm_75"},
             "rec_tiles wants 73728 bytes of shared memory, more than the 65536 that a block may",
         ),
+        ({"variant": "mma", "dtype": "f32"}, "mma has no dtype f32; use f16, f16_f16, f16_f32,"),
+        ({"variant": "mma_tma", "arch": "sm_80"}, "mma_tma needs sm_90a, not sm_80: its instruct"),
+        ({"variant": "mma_tma", "arch": "sm_100"}, "mma_tma needs sm_90a, not sm_100"),
+        (
+            {"variant": "mma", "dtype": "i8", "arch": "sm_75"},
+            "tensor cores of sm_75 have no i8; use f16, f16_f16, f16_f32, or --arch sm_80",
+        ),
+        (
+            {"variant": "mma", "arch": "sm_75", "stages": 3},
+            "stages=3 needs cp.async, which sm_75 lacks; use stages=2, or --arch sm_80",
+        ),
+        (
+            {"variant": "mma", "arch": "sm_75", "instruction": "m16n8k16"},
+            "instruction=m16n8k16 does not exist for f16 on sm_75; use m16n8k8",
+        ),
+        (
+            {"variant": "mma", "dtype": "i8", "instruction": "m16n8k16"},
+            "instruction=m16n8k16 does not exist for i8 on sm_80; use m16n8k32",
+        ),
+        ({"variant": "mma", "instruction": "m8n8k4"}, "unknown instruction 'm8n8k4'; did you mean"),
+        ({"variant": "mma", "threadblock": "128x256"}, "threadblock: '128x256' is not MxNxK, such"),
+        ({"variant": "mma", "warp": "64x64x32"}, "warp: '64x64x32' is not MxN, such as 128x64"),
+        ({"variant": "mma", "stages": "four"}, "stages: 'four' is not an integer"),
+        ({"variant": "mma", "split_k": "some"}, "split_k: 'some' is not an integer or auto"),
+        ({"variant": "mma", "epilogue": "relu"}, "unknown epilogue 'relu'; "),
+        ({"variant": "mma", "warp": "24x64"}, "warp.m=24 is not a multiple of 16; use 16 or 32"),
+        ({"variant": "mma", "warp": "64x8"}, "warp.n=8 is not a multiple of 16; use 16"),
+        (
+            {"variant": "mma", "threadblock": "96x128x32"},
+            "threadblock.m=96 is not a multiple of warp.m=64; use 64 or 128",
+        ),
+        (
+            {"variant": "mma", "threadblock": "64x96x32", "warp": "32x32"},
+            "threadblock.n=96 is not a multiple of 64; use 64 or 128",
+        ),
+        (
+            {"variant": "mma", "threadblock": "128x128x16"},
+            "threadblock.k=16 is 32 bytes of f16, not 64 or 128; use 32 or 64",
+        ),
+        (
+            {"variant": "mma", "threadblock": "128x128x32", "warp": "16x16"},
+            "threadblock=128x128x32 has 64 warps of 16x16, not at most 16; use 16, for ",
+        ),
+        (
+            {"variant": "mma_tma", "threadblock": "64x128x64"},
+            "threadblock=64x128x64 has 2 warps of 64x64, not 4, 8, 12; use 4, for ",
+        ),
+        (
+            {"variant": "mma", "threadblock": "128x256x32", "warp": "128x64"},
+            "warp=128x64 keeps 256 registers of sums in each thread, more than 128; use 128x32",
+        ),
+        (
+            {"variant": "mma", "stages": 7},
+            "stages=7 of threadblock=128x256x32 want 172032 bytes of shared memory, more than the "
+            "166912 that a block may have on sm_80; use stages=6",
+        ),
+        (
+            {
+                "variant": "mma_tma",
+                "threadblock": "256x512x64",
+                "warp": "128x64",
+                "dtype": "f16_f16",
+                "stages": 2,
+            },
+            "threadblock=256x512x64 has 16 warps of 128x64, not 4, 8, 12; use 12",
+        ),
+        (
+            {"variant": "mma", "threadblock": "192x64x32", "warp": "96x32", "layout": "crr"},
+            "128 threads cannot share out evenly the 768 16-byte chunks of a tile with",
+        ),
+        (
+            {"variant": "mma", "dtype": "i8", "epilogue": "linear_bias_gelu"},
+            "epilogue=linear_bias_gelu needs sums in floating point, not i8; use linear, ",
+        ),
         ({"variant": "naive", "name": "2fast"}, "name '2fast' is not a C identifier"),
         ({"variant": "naive", "name": "x" * 77}, "name has 77 characters, more than 76"),
     ],
@@ -155,9 +252,45 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         spec_from_json(text)
 
 
+@pytest.mark.parametrize(
+    ("variant", "dtype", "arch", "name"),
+    [
+        ("mma", "f16", "sm_80", "tb128x256x32_w64x64_m16n8k16_s4"),
+        ("mma", "f16_f16", "sm_90a", "tb128x256x32_w64x64_m16n8k16_s4"),
+        ("mma", "f16", "sm_75", "tb128x128x32_w64x64_m16n8k8_s2"),
+        ("mma", "tf32", "sm_80", "tb128x256x16_w64x64_m16n8k8_s4"),
+        ("mma", "i8", "sm_86", "tb128x256x64_w64x64_m16n8k32_s4"),
+        ("mma_tma", "bf16", "sm_90a", "tb128x256x64_w64x64_m16n8k16_s4"),
+        ("mma_tma", "f16_f16", "sm_90", "tb256x256x64_w128x64_m16n8k16_s3"),
+        ("mma_tma", "i8", "sm_90a", "tb128x256x128_w64x64_m16n8k32_s4"),
+    ],
+)
+def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, name: str) -> None:
+    spec = make_spec(variant, dtype=dtype, arch=arch)
+    assert spec.full_name == f"gemm_{variant}_{dtype}_rrr_{name}_{arch.replace('_', '')}"
+    assert spec.warp
+    assert spec.warp.k == spec.threadblock.k
+    assert (spec.split_k, spec.epilogue, spec.has_bias) == (1, "linear", False)
+
+
+def test_names_say_what_is_not_as_usual() -> None:
+    spec = make_spec("mma", split_k="auto", epilogue="linear_bias_relu", swizzle=4, layout="rcr",
+                     threadblock="128x256x32", warp="64x64", instruction="m16n8k8")  # fmt: skip
+    assert spec.full_name == (
+        "gemm_mma_f16_rcr_tb128x256x32_w64x64_m16n8k8_s4_g4_skauto_linear_bias_relu_sm80"
+    )
+    assert (spec.split_k, spec.has_bias, spec.instruction) == (0, True, (16, 8, 8))
+    assert "--split-k 0 --epilogue linear_bias_relu --swizzle 4" in spec.command
+    assert make_spec("mma", split_k=3).full_name.endswith("_s4_sk3_sm80")
+    assert make_spec("mma", split_k="3") == make_spec("mma", split_k=3)
+    assert make_spec("mma", threadblock=" 0128x256X32 ") == make_spec("mma")
+
+
 def test_leading_dimensions_follow_the_layout() -> None:
     problem = GemmProblem.packed(GemmShape(2, 3, 5), parse_layout("rcc"), padding=10)
     assert (problem.lda, problem.ldb, problem.ldc, problem.ldd) == (15, 15, 12, 14)
+    units = GemmProblem.packed(GemmShape(2, 3, 5), parse_layout("rcc"), padding=10, multiple=16)
+    assert (units.lda, units.ldb, units.ldc, units.ldd) == (16, 16, 16, 16)
 
 
 def test_architectures() -> None:
@@ -168,8 +301,10 @@ def test_architectures() -> None:
 def test_dtypes_accumulate_as_documented() -> None:
     accumulators = {name: d.accumulator.name for name, d in DTYPES.items()}
     assert accumulators == {
-        "f32": "f32", "f64": "f64", "i32": "i32", "f16": "f32", "bf16": "f32", "i8": "i32",
+        "f32": "f32", "f64": "f64", "i32": "i32", "f16": "f32", "f16_f16": "f16", "f16_f32": "f32",
+        "bf16": "f32", "bf16_f32": "f32", "tf32": "f32", "i8": "i32",
     }  # fmt: skip
+    assert {name for name, d in DTYPES.items() if d.scalar != d.accumulator} == {"f16_f16"}
 
 
 def test_specification_and_rendering_need_neither_numpy_nor_cuda() -> None:

@@ -1,31 +1,56 @@
 """Every kernel is right on the emulator; and verification is not fooled by kernels that are not."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gen import execute
 from gen import verify as verification
-from gen.errors import CompileError
-from gen.registry import VARIANTS, make_spec
+from gen.errors import CheckError, CompileError
+from gen.inputs import draw_operands
+from gen.nvrtc import compile_cuda
+from gen.plan import Alignment, Plan
+from gen.registry import VARIANTS, make_spec, plan
 from gen.render import Source, render
 from gen.runner import EmulatorRunner, choose_runner
-from gen.spec import ALL_LAYOUTS, DTYPES, GemmShape, KernelSpec
-from gen.verify import default_shapes, verify
+from gen.spec import ALL_LAYOUTS, DTYPES, EPILOGUES, GemmProblem, GemmShape, KernelSpec
+from gen.verify import default_shapes, run_kernel, verify
 from tests.test_spec import specs
 
 # One row for each kernel: tunables that make its tiles small, so that few elements are many tiles.
-SMALL = {
+# LINE stands for as many elements as 64 bytes hold: see `small`.
+LINE = "LINE"
+SMALL: dict[str, dict[str, Any]] = {
     "naive": {"threads": 32},
     "tiles": {"tile": 7},
     "rec_tiles": {"tile": 4, "coarsen": 3},
     "thread_1d": {"threads": 48},
     "block_1d": {"threads": 32, "grid": 3},
     "shared_row": {"threads": 32, "chunk": 20, "grid": 3},
+    "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 2},
+    "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 2},
 }
 SHAPES = [GemmShape(*s) for s in ((1, 1, 1), (9, 40, 23), (15, 11, 41), (5, 0, 3), (6, 7, 0))]
+# Where tiles are never that small: full and ragged, slices, and steps along K as there are stages.
+LARGER = [GemmShape(*s) for s in ((64, 128, 32), (65, 130, 100), (70, 9, 263))]
+PAIRS = [(name, dtype) for name, row in VARIANTS.items() for dtype in row.dtypes]
+SCALAR = [name for name, row in VARIANTS.items() if not row.planner]
+TENSOR = [name for name in VARIANTS if name not in SCALAR]
+
+
+def small(variant: str, dtype: str | None = None, layout: str = "rrr", **more: Any) -> KernelSpec:
+    """A kernel with small tiles."""
+    dtype = dtype or VARIANTS[variant].dtypes[0]
+    line = str(64 // DTYPES[dtype].input.size)
+    row = {
+        key: value.replace(LINE, line) if isinstance(value, str) else value
+        for key, value in (SMALL[variant] | more).items()
+    }
+    return make_spec(variant, dtype=dtype, layout=layout, **row)
 
 
 @pytest.fixture(scope="module")
@@ -36,27 +61,74 @@ def runner() -> EmulatorRunner:
 
 
 def complaints(spec: KernelSpec, runner: EmulatorRunner, source: Source | None = None) -> list[str]:
-    return [r.message for r in verify(spec, runner, SHAPES, source) if not r.ok]
+    shapes = [*SHAPES, *(LARGER if spec.warp else [])]
+    return [r.message for r in verify(spec, runner, shapes, source) if not r.ok]
 
 
 def test_every_kernel_has_a_row() -> None:
     assert set(SMALL) == set(VARIANTS)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("variant", "dtype"), PAIRS)
 def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner) -> None:
     # A different layout for each pair, so that together they are all tried.
-    pair = list(VARIANTS).index(variant) + len(VARIANTS) * list(DTYPES).index(dtype)
-    layout = ALL_LAYOUTS[pair % len(ALL_LAYOUTS)]
-    spec = make_spec(variant, dtype=dtype, layout=layout, **SMALL[variant])
-    assert complaints(spec, runner) == []
+    layout = ALL_LAYOUTS[PAIRS.index((variant, dtype)) % len(ALL_LAYOUTS)]
+    assert complaints(small(variant, dtype, layout), runner) == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_edge_of_the_default_tile(variant: str, runner: EmulatorRunner) -> None:
     spec = make_spec(variant)
     assert [r.message for r in verify(spec, runner) if not r.ok] == []
+
+
+@pytest.mark.parametrize("variant", TENSOR)
+@pytest.mark.parametrize("epilogue", EPILOGUES[1:])
+def test_epilogues(variant: str, epilogue: str, runner: EmulatorRunner) -> None:
+    dtypes = ["f16_f16", "bf16_f32"] if epilogue.endswith("gelu") else ["f16", "i8"]
+    for dtype, layout, split_k in zip(dtypes, ("ccc", "rcr"), (0, 1), strict=True):
+        spec = small(variant, dtype, layout, epilogue=epilogue, split_k=split_k)
+        assert complaints(spec, runner) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tunables"),
+    [
+        ("f16", {"arch": "sm_75", "stages": 1}),
+        ("f16_f16", {"arch": "sm_75", "stages": 2, "split_k": 3}),
+        ("tf32", {"stages": 1}),
+        ("i8", {"stages": 2}),
+        ("bf16", {"stages": 5, "instruction": "m16n8k8"}),
+        ("f16_f32", {"threadblock": "128x64x64", "warp": "16x64", "swizzle": 1}),
+    ],
+)
+def test_ways_to_copy(dtype: str, tunables: dict[str, Any], runner: EmulatorRunner) -> None:
+    assert complaints(small("mma", dtype, "crc", **tunables), runner) == []
+
+
+def test_operands_are_tried_in_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aligned and not, whole units and not: with and without packing."""
+    seen = set()
+
+    def watch(spec: KernelSpec, problem: GemmProblem, alignment: Alignment, many: int) -> Plan:
+        made = plan(spec, problem, alignment, many)
+        seen.add((alignment.a, problem.lda % 16 == 0, len(made.launches)))
+        return made
+
+    monkeypatch.setattr(execute, "plan", watch)
+    spec = small("mma", split_k=1)
+    assert all(r.ok for r in verify(spec, EmulatorRunner(), [GemmShape(65, 66, 67)]))
+    assert seen == {(False, False, 2), (True, True, 1), (True, False, 2)}
+
+
+def test_a_write_before_d_is_found(runner: EmulatorRunner) -> None:
+    spec = make_spec("naive", threads=32)
+    old = "D[c_at(row, col, ldd)] ="
+    text = render(spec).text.replace(old, f"D[-1] = 7;\n    {old}")
+    module = compile_cuda(text, name="wrong.cu")
+    problem = GemmProblem.packed(GemmShape(2, 3, 4), spec.layouts)
+    with pytest.raises(CheckError, match="an element before D was overwritten"):
+        run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"), 1)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -2,7 +2,7 @@
 
 These are the denominators of every share that `gen bench` reports. Register-only loops measure the
 rate at which an instruction can be issued, at the clocks that the GPU holds while it does so; no
-kernel that also has to load its operands gets beyond.
+kernel that also has to load its operands gets beyond. wgmma alone takes them from shared memory.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from gen.bench.results import replace_file
 from gen.cache import cache_dir
 from gen.errors import CheckError, UsageError
 from gen.render import render_template
-from gen.spec import compute_capability
 
-VERSION = 2  # of the kernels below: figures of another version are measured again
+VERSION = 3  # of the kernels below: figures of another version are measured again
 
 COPY, L2 = "copy", "l2_read"
 
@@ -45,7 +44,7 @@ def ceilings(
         return known
     found = {}
     for name, instruction in INSTRUCTIONS.items():
-        if compute_capability(gpu.arch) >= instruction.min_arch:
+        if instruction.runs_on(gpu.arch):
             step(name)
             found[name] = _rate(gpu, instruction)
     for name, measure in ((COPY, _copy), (L2, _l2)):
@@ -82,15 +81,15 @@ def _write(path: Path, found: Mapping[str, float]) -> None:
         return  # they are measured again the next time
 
 
-def _seeds(kind: str) -> np.ndarray:
-    """Random operands, a register's worth for each thread; never zeros, which cost less power."""
+def _seeds(kind: str, words: int) -> np.ndarray:
+    """Random operands, a register's worth each; never zeros, which cost less power."""
     rng = np.random.default_rng(1)
     if kind == "i32":
-        return rng.integers(1, 2**32, THREADS, np.uint32) | np.uint32(1)
+        return rng.integers(1, 2**32, words, np.uint32) | np.uint32(1)
     if kind == "i8":
-        return rng.integers(0, 2**32, THREADS, np.uint32)
+        return rng.integers(0, 2**32, words, np.uint32)
     size = numerics.storage_dtype(kind).itemsize
-    values = rng.uniform(-0.5, 0.5, THREADS * max(1, 4 // size))
+    values = rng.uniform(-0.5, 0.5, words * max(1, 4 // size))
     return numerics.from_float64(values, kind)
 
 
@@ -100,7 +99,7 @@ def _rate(gpu: Gpu, instruction: Instruction) -> float:
     )
     blocks = gpu.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
     program = gpu.program(module, instruction.symbol, (blocks, 1, 1), (THREADS, 1, 1))
-    seeds = _seeds(instruction.seeds)
+    seeds = _seeds(instruction.seeds, instruction.words)
     results = np.empty(blocks * THREADS, np.uint64 if instruction.output == "double" else np.uint32)
     source, target = gpu.allocate(seeds.nbytes), gpu.allocate(results.nbytes)
     try:
@@ -116,8 +115,7 @@ def _rate(gpu: Gpu, instruction: Instruction) -> float:
         gpu.read(int(target.handle), results)
         if np.count_nonzero(before != results) < 0.9 * results.size:
             raise CheckError(f"{instruction.symbol} did not run: its results are those of no work")
-        workers = blocks * THREADS // (32 if instruction.ptx else 1)
-        done = workers * repeats * UNROLLED * instruction.chains
+        done = blocks * THREADS // instruction.group * repeats * UNROLLED * instruction.chains
         return done * instruction.operations / ms / 1e9
     finally:
         gpu.free(source)

@@ -2,27 +2,76 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gen import numerics, reference
 from gen.bench.contenders import Prepared
-from gen.bench.work import poison
+from gen.bench.work import exact_in_check, poison
 
 if TYPE_CHECKING:
     from gen.bench.work import Work
     from gen.spec import DTypes
 
-# Up to so many products all of D is compared; above, a sample of its rows and columns.
+# Up to so many products all of D is compared; above, where a sample of its rows meets one of its
+# columns, as many as make this many products with extended precision in numpy, or four times that.
 _ALL_PRODUCTS = 2**26
-_SAMPLED = 96
+_SAMPLE_PRODUCTS = 2**28
+_SAMPLED = (64, 256)
 
 # An integer kernel may compute the poison by chance: once in 2^32 elements.
 _CHANCE = 4
 
 
-def check(work: Work, prepared: Prepared) -> str:
+@dataclass(frozen=True)
+class Expected:
+    """What D = A * B holds where `rows` meet `columns`, and how far a right result may be off."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    exact: np.ndarray
+    bound: np.ndarray
+
+
+def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes) -> Expected:
+    """The oracle's answer for matrices of storage: all of a small D, a sample of a large one.
+
+    It is made once for a problem, since the contenders share it.
+    """
+    (m, k), n = a.shape, b.shape[1]
+    whole = m * n * max(k, 1) <= _ALL_PRODUCTS
+    rows, columns = (np.arange(x) if whole else _sample(x, k, dtypes) for x in (m, n))
+    part_a, part_b = a[rows], b[:, columns]
+    nothing = np.zeros((len(rows), len(columns)), numerics.storage_dtype(dtypes.output.name))
+    exact = reference.oracle(part_a, part_b, nothing, 1, 0, dtypes.name)
+    if exact_in_check(dtypes):
+        bound = np.zeros(exact.shape)
+    else:
+        bound = reference.error_bound(part_a, part_b, nothing, 1, 0, dtypes.name)
+    return Expected(rows, columns, exact, bound)
+
+
+def _sample(size: int, k: int, dtypes: DTypes) -> np.ndarray:
+    """Indices along one side of D: all, or one at random out of each of as many equal parts.
+
+    The first and the last are always among them. Of 16384, at K = 16384, it is one of each 64: no
+    tile of 64 x 64 is left out.
+    """
+    products = _SAMPLE_PRODUCTS * (1 if dtypes.name == "f64" else 4)
+    least, most = _SAMPLED
+    count = min(max(math.isqrt(products // max(k, 1)), least), most)
+    if size <= count:
+        return np.arange(size)
+    edges = np.linspace(0, size, count + 1).astype(np.int64)
+    inside = np.random.default_rng(size).integers(edges[:-1], edges[1:])
+    inside[0], inside[-1] = 0, size - 1
+    return inside
+
+
+def check(work: Work, prepared: Prepared, wanted: Expected) -> str:
     """What is wrong with a contender's result, or nothing.
 
     It runs twice, so that what it leaves behind (a workspace, counters) takes part; D is poison
@@ -32,31 +81,26 @@ def check(work: Work, prepared: Prepared) -> str:
     work.poison(0)
     prepared.queue(work.gpu.stream, *work.pointers(0))
     work.gpu.sync()
-    a, b = work.matrices()
-    return compare(a, b, work.result(0), work.dtypes)
+    return mismatch(wanted, work.result(0), work.dtypes)
 
 
 def compare(a: np.ndarray, b: np.ndarray, d: np.ndarray, dtypes: DTypes) -> str:
-    """What is wrong with D = A * B, or nothing: matrices of storage.
+    """What is wrong with D = A * B, or nothing: matrices of storage."""
+    return mismatch(expected(a, b, dtypes), d, dtypes)
 
-    Every element has to be written. Small problems are compared in full, large ones where a sample
-    of rows meets a sample of columns.
-    """
+
+def mismatch(wanted: Expected, d: np.ndarray, dtypes: DTypes) -> str:
+    """What is wrong with D, or nothing. Every element has to be written, sampled or not."""
     unwritten = _unwritten(d, dtypes)
     if unwritten:
         return unwritten
-    rows, columns = _sample(d.shape[0], a.shape[1], d), _sample(d.shape[1], a.shape[1], d)
-    part_a, part_b = a[rows], b[:, columns]
+    rows, columns, exact, bound = wanted.rows, wanted.columns, wanted.exact, wanted.bound
     got = d[np.ix_(rows, columns)]
-    nothing = np.zeros((len(rows), len(columns)), d.dtype)
-    exact = reference.oracle(part_a, part_b, nothing, 1, 0, dtypes.name)
-    if not dtypes.accumulator.is_float:
-        wrong = np.argwhere(got != exact)
-        bound = np.zeros(got.shape)
-    else:
+    if dtypes.accumulator.is_float:
         got = numerics.to_float64(got, dtypes.output.name)
-        bound = reference.error_bound(part_a, part_b, nothing, 1, 0, dtypes.name)
         wrong = np.argwhere(~(np.abs(got - exact) <= bound))
+    else:
+        wrong = np.argwhere(got != exact)
     if not len(wrong):
         return ""
     i, j = (int(x) for x in wrong[0])
@@ -74,16 +118,3 @@ def _unwritten(d: np.ndarray, dtypes: DTypes) -> str:
     if count == 0 or (not dtypes.output.is_float and count <= _CHANCE and d.size > 2**20):
         return ""
     return f"{count} of {d.size} elements of D were not written"
-
-
-def _sample(size: int, k: int, d: np.ndarray) -> np.ndarray:
-    """Indices along one side of D: all, or one at random out of each of as many equal parts.
-
-    The first and the last are always among them.
-    """
-    if d.size * max(k, 1) <= _ALL_PRODUCTS or size <= _SAMPLED:
-        return np.arange(size)
-    edges = np.linspace(0, size, _SAMPLED + 1).astype(np.int64)
-    inside = np.random.default_rng(size).integers(edges[:-1], edges[1:])
-    inside[0], inside[-1] = 0, size - 1
-    return inside

@@ -5,18 +5,23 @@ A new peer is one class, derived from `Peer`, with `name` and `prepare`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gen import nvrtc
-from gen.bench.instructions import instruction_of
+from gen import numerics, nvrtc, tensor_map
+from gen.bench import nvcc
+from gen.bench.instructions import fastest, instruction_of, multiplied
 from gen.bench.results import OURS, PEER
 from gen.errors import GenError, SpecError, UsageError, unknown
-from gen.registry import launch_config
+from gen.plan import BIAS, WORKSPACE, Argument, Pointer, TensorMap
+from gen.registry import plan
 from gen.render import render
 from gen.spec import DTypes, KernelSpec
 
@@ -46,6 +51,11 @@ class Prepared:
     keep: Any = None
 
 
+def launcher(work: Work, queue: Callable[[Stream, int, int, int], None]) -> Callable[[int], None]:
+    """Queues a launch on the i-th set of operands."""
+    return lambda i: queue(work.gpu.stream, *work.pointers(i))
+
+
 class Contender(Protocol):
     """One way to compute a GEMM."""
 
@@ -64,8 +74,11 @@ class Contender(Protocol):
         """Of a kernel of ours."""
         ...
 
-    def ceiling(self, dtypes: DTypes) -> str:
-        """The instruction of `gen ceiling` that it lives on; nothing where that is not known."""
+    def ceiling(self, dtypes: DTypes, known: Mapping[str, float]) -> str:
+        """The instruction that its throughput is a share of; nothing where that is not known.
+
+        `known` are the rates that `gen ceiling` has measured, by instruction.
+        """
         ...
 
     def prepare(self, work: Work) -> Prepared:
@@ -79,9 +92,50 @@ class Peer:
     kind = PEER
     spec = None
 
-    def ceiling(self, dtypes: DTypes) -> str:
-        """See Contender. What libraries run on tensor cores, and with what, varies."""
-        return "fma_f32" if dtypes.name == "f32" else ""
+    def ceiling(self, dtypes: DTypes, known: Mapping[str, float]) -> str:
+        """See Contender. A library chooses its instruction: it may take the fastest."""
+        return fastest(dtypes, known)
+
+
+class Lacking(Peer):
+    """Stands for a library that has nothing for some element types; its rows say so."""
+
+    def __init__(self, name: str, dtypes: DTypes) -> None:
+        self.name = name
+        element, sums = multiplied(dtypes)
+        self._reason = f"has no product of {element} with sums in {sums}"
+
+    def prepare(self, work: Work) -> Prepared:
+        """See Contender."""
+        raise Unsupported(f"{self.name} {self._reason}")
+
+
+class Compiled(Peer):
+    """A peer that takes seconds to compile, so that several are compiled at once."""
+
+    def compile(self, work: Work) -> object:
+        """What `prepare` needs, kept for it. Raises Unsupported."""
+        raise NotImplementedError
+
+
+def compile_all(
+    found: Sequence[Compiled], work: Work, say: Callable[[int], object] = lambda _: None
+) -> None:
+    """Compiles as many at once as there are cores; `say` is told how many are done."""
+
+    def compile_one(peer: Compiled) -> None:
+        with suppress(Unsupported):  # `prepare` says so again, in its row
+            peer.compile(work)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        jobs = [pool.submit(compile_one, peer) for peer in found]
+        try:
+            for done, job in enumerate(as_completed(jobs), 1):
+                job.result()
+                say(done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 class Ours:
@@ -93,43 +147,63 @@ class Ours:
         self.spec = spec
         self.name = spec.name
 
-    def ceiling(self, dtypes: DTypes) -> str:
+    def ceiling(self, dtypes: DTypes, known: Mapping[str, float]) -> str:
         """See Contender."""
         return instruction_of(self.spec)
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender."""
-        problem, i64 = work.problem, np.int64
+        spec, gpu = self.spec, work.gpu
+        if spec.epilogue not in ("linear", "linear_bias"):
+            raise Unsupported(f"computes {spec.epilogue}, which is not compared with others")
         try:
-            config = launch_config(self.spec, problem.shape)
+            steps = plan(spec, work.problem, multiprocessors=gpu.multiprocessors)
         except SpecError as error:
             raise Unsupported(str(error)) from None
-        if config is None:
+        if 0 in (work.shape.m, work.shape.n):
             raise Unsupported("D is empty")
         module = nvrtc.compile_cuda(
-            render(self.spec).text,
-            name=f"{self.spec.name}.cu",
-            arch=work.gpu.arch,
-            format="cubin",
+            render(spec).text, name=f"{spec.name}.cu", arch=gpu.arch, format="cubin"
         )
-        program = work.gpu.program(module, self.spec.name, *config)
-        scalar = work.accumulator.type
-        sizes = [i64(x) for x in (problem.shape.m, problem.shape.n, problem.shape.k)]
-        lda, ldb, ldd = i64(problem.lda), i64(problem.ldb), i64(problem.ldd)
-        one, zero = scalar(1), scalar(0)
+        programs = [
+            gpu.program(module, step.kernel, step.grid, step.block, step.shared_bytes)
+            for step in steps.launches
+        ]
+        output = numerics.storage_dtype(spec.dtypes.output.name)
+        bias = np.zeros(work.shape.n if spec.has_bias else 0, output)
+        memory = gpu.allocate(steps.workspace_bytes), gpu.allocate(bias.nbytes)
+        workspace, zeros = (int(each.handle) for each in memory)
+        gpu.write(zeros, bias)
 
         def queue(stream: Stream, a: int, b: int, d: int) -> None:
-            program(stream, *sizes, one, a, lda, b, ldb, zero, d, ldd, d, ldd)
+            places = {"A": a, "B": b, "C": d, "D": d, WORKSPACE: workspace, BIAS: zeros}
+            for program, step in zip(programs, steps.launches, strict=True):
+                program(stream, *(_value(arg, places) for arg in step.args.values()))
 
-        return Prepared(queue)
+        def close() -> None:
+            for each in memory:
+                gpu.free(each)
+
+        return Prepared(queue, steps.workspace_bytes, close)
+
+
+def _value(argument: Argument, places: Mapping[str, int]) -> Any:
+    """What a launch takes: an address in place of a buffer's name."""
+    if isinstance(argument, Pointer):
+        return places[argument.buffer] + argument.offset
+    if isinstance(argument, TensorMap):
+        source = argument.source
+        return tensor_map.encode(argument, places[source.buffer] + source.offset)
+    return argument
 
 
 ALL, NONE = "all", "none"
 
-# Each group of peers: the modules that it needs, and what gets them.
+# Each group of peers: the module or the program that it needs, and what gets it.
 PEERS = {
     "cublas": ("nvmath", "pip install 'gemmgen[bench]'"),
     "cutlass": ("cuda.bindings", "pip install 'cuda-python>=13,<14'"),
+    "cutlass3": (nvcc.NAME, nvcc.GET),
     "torch": ("torch", "pip install torch"),
     "triton": ("triton", "pip install torch triton"),
 }
@@ -157,9 +231,11 @@ def missing(names: Sequence[str]) -> dict[str, str]:
     return {name: PEERS[name][1] for name in names if not _installed(PEERS[name][0])}
 
 
-def _installed(module: str) -> bool:
+def _installed(what: str) -> bool:
+    if what == nvcc.NAME:
+        return nvcc.find() is not None
     try:
-        return find_spec(module) is not None
+        return find_spec(what) is not None
     except ImportError:  # its parent is missing
         return False
 
@@ -179,6 +255,10 @@ def peers(names: Sequence[str], dtypes: DTypes) -> list[Contender]:
             from gen.bench import cutlass
 
             found += cutlass.contenders(dtypes)
+        elif name == "cutlass3":
+            from gen.bench import cutlass3
+
+            found += cutlass3.contenders(dtypes)
         else:
             from gen.bench import frameworks
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gen.bench import timing
-from gen.bench.contenders import Peer, Prepared, Unsupported
+from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Unsupported, launcher
+from gen.bench.instructions import multiplied
 from gen.errors import CheckError
 from gen.spec import DTypes
 
@@ -19,15 +21,28 @@ if TYPE_CHECKING:
 # What cuBLAS itself takes on Hopper, and enough for every algorithm that it then offers.
 _WORKSPACE = 32 * 2**20
 _MOST_ALGORITHMS = 64
-_TRIALS, _TRIAL_SECONDS = 3, 1.0
+_TUNING_SECONDS = 10.0
 
-# cudaDataType of the inputs and of the outputs; cublasComputeType_t; cudaDataType of alpha.
-_TYPES = {
-    "f32": ("CUDA_R_32F", "CUDA_R_32F", "COMPUTE_32F", "CUDA_R_32F"),
-    "f64": ("CUDA_R_64F", "CUDA_R_64F", "COMPUTE_64F", "CUDA_R_64F"),
-    "f16": ("CUDA_R_16F", "CUDA_R_16F", "COMPUTE_32F", "CUDA_R_32F"),
-    "bf16": ("CUDA_R_16BF", "CUDA_R_16BF", "COMPUTE_32F", "CUDA_R_32F"),
-    "i8": ("CUDA_R_8I", "CUDA_R_32I", "COMPUTE_32I", "CUDA_R_32I"),
+# cudaDataType of matrices and of alpha, which has the type of the sums.
+_DATA = {
+    "f32": "CUDA_R_32F",
+    "f64": "CUDA_R_64F",
+    "f16": "CUDA_R_16F",
+    "bf16": "CUDA_R_16BF",
+    "tf32": "CUDA_R_32F",
+    "i8": "CUDA_R_8I",
+    "i32": "CUDA_R_32I",
+}
+
+# cublasComputeType_t by what is multiplied and summed.
+_COMPUTE = {
+    ("f32", "f32"): "COMPUTE_32F",
+    ("f64", "f64"): "COMPUTE_64F",
+    ("f16", "f32"): "COMPUTE_32F",
+    ("f16", "f16"): "COMPUTE_16F",
+    ("bf16", "f32"): "COMPUTE_32F",
+    ("tf32", "f32"): "COMPUTE_32F_FAST_TF32",
+    ("i8", "i32"): "COMPUTE_32I",
 }
 
 
@@ -68,11 +83,14 @@ class _Problem:
         from nvmath.bindings.cublas import ComputeType
 
         self._lt = lt
-        names = _TYPES[work.dtypes.name]
-        input_, output = (int(CudaDataType[name]) for name in names[:2])
+        dtypes = work.dtypes
+        input_, output, scalar = (
+            int(CudaDataType[_DATA[element.name]])
+            for element in (dtypes.input, dtypes.output, dtypes.accumulator)
+        )
         left, right, result = sides(work)
         self.handle = lt.create()
-        self.matmul = lt.matmul_desc_create(int(ComputeType[names[2]]), int(CudaDataType[names[3]]))
+        self.matmul = lt.matmul_desc_create(int(ComputeType[_COMPUTE[multiplied(dtypes)]]), scalar)
         for attribute, side in (("TRANSA", left), ("TRANSB", right)):
             value = np.array([int(side.transposed)], np.int32)
             code = int(lt.MatmulDescAttribute[attribute])
@@ -81,10 +99,9 @@ class _Problem:
             lt.matrix_layout_create(kind, side.rows, side.columns, side.ld)
             for kind, side in ((input_, left), (input_, right), (output, result))
         ]
-        scalar = work.accumulator
-        self.scalars = np.array([1, 0], scalar)
+        self.scalars = np.array([1, 0], work.accumulator)
         self.alpha = self.scalars.ctypes.data
-        self.beta = self.alpha + scalar.itemsize
+        self.beta = self.alpha + self.scalars.itemsize
 
     def algorithms(self, most: int) -> np.ndarray:
         """The heuristic's results, best first; empty where cuBLAS has nothing."""
@@ -136,37 +153,30 @@ class Cublas(Peer):
             found = problem.algorithms(_MOST_ALGORITHMS if self._best else 1)
             if not len(found):
                 raise Unsupported("cuBLAS has no algorithm for these types and layouts")
-            chosen = self._fastest(lt, problem, found, int(memory.handle), work)
+            times = self._tried(lt, problem, found, int(memory.handle), work)
+            chosen = int(np.argmin(times))
         except BaseException:
             close()
             raise
-        note = f"number {chosen + 1} of {len(found)} algorithms" if self._best else ""
+        note = f"number {chosen + 1} of {len(times)} algorithms" if self._best else ""
         queue = _queue(lt, problem, found[chosen : chosen + 1], int(memory.handle), work)
         return Prepared(queue, int(found[chosen]["workspace_size"]), close, note, keep=found)
 
-    def _fastest(
+    def _tried(
         self, lt: Any, problem: _Problem, found: np.ndarray, workspace: int, work: Work
-    ) -> int:
-        times = []
+    ) -> list[float]:
+        """Milliseconds of the candidates, best first, until the time for trying is up."""
+        times: list[float] = []
+        stop = time.perf_counter() + _TUNING_SECONDS
         for i in range(len(found)):
             queue = _queue(lt, problem, found[i : i + 1], workspace, work)
             try:
-                times.append(_quick(work, queue))
-            except (lt.cuBLASLtError, CheckError):
+                times.append(timing.quick(work.gpu, launcher(work, queue)))
+            except CheckError:
                 times.append(float("inf"))
-        return int(np.argmin(times))
-
-
-def _quick(work: Work, queue: Any) -> float:
-    """Milliseconds, by the method that the algorithm is later measured with."""
-    gpu = work.gpu
-
-    def launch(i: int) -> None:
-        queue(gpu.stream, *work.pointers(i))
-
-    chosen = timing.plan(timing.estimate(gpu, launch), 1, _TRIALS, _TRIAL_SECONDS)
-    sampler = timing.launch_sampler(gpu, launch, chosen)
-    return min(sampler.sample() for _ in range(chosen.rounds))
+            if time.perf_counter() > stop:
+                break
+        return times
 
 
 def _queue(lt: Any, problem: _Problem, algorithm: np.ndarray, workspace: int, work: Work) -> Any:
@@ -176,15 +186,20 @@ def _queue(lt: Any, problem: _Problem, algorithm: np.ndarray, workspace: int, wo
 
     def queue(stream: Stream, a: int, b: int, d: int) -> None:
         first, second = (b, a) if swap else (a, b)
-        lt.matmul(
-            *(problem.handle, problem.matmul, problem.alpha, first, left, second, right),
-            *(problem.beta, d, result, d, result, chosen, workspace, _WORKSPACE),
-            int(stream.handle),
-        )
+        try:
+            lt.matmul(
+                *(problem.handle, problem.matmul, problem.alpha, first, left, second, right),
+                *(problem.beta, d, result, d, result, chosen, workspace, _WORKSPACE),
+                int(stream.handle),
+            )
+        except lt.cuBLASLtError as error:
+            raise CheckError(f"cuBLAS failed: {error}") from None
 
     return queue
 
 
-def contenders(dtypes: DTypes) -> list[Cublas]:
+def contenders(dtypes: DTypes) -> list[Contender]:
     """Both, for the types that cuBLAS has."""
-    return [Cublas(best=False), Cublas(best=True)] if dtypes.name in _TYPES else []
+    if multiplied(dtypes) in _COMPUTE:
+        return [Cublas(best=False), Cublas(best=True)]
+    return [Lacking("cublas", dtypes)]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gen import nvrtc
-from gen.bench.contenders import Peer, Prepared, Unsupported
-from gen.bench.instructions import BY_ACCUMULATOR
+from gen.bench.contenders import Compiled, Contender, Lacking, Prepared, Unsupported
+from gen.bench.instructions import multiplied, on_cuda_cores, on_tensor_cores
 from gen.errors import CheckError, CompileError
 from gen.reference import CUTLASS_TYPES
 from gen.render import render_template
@@ -37,10 +35,20 @@ class Config(NamedTuple):
     swizzle: int = 8
 
     @property
+    def tensor(self) -> bool:
+        """Whether it uses tensor cores."""
+        return self.op_class == "OpClassTensorOp"
+
+    @property
+    def unit(self) -> str:
+        """The instruction's shape."""
+        i = self.instruction
+        return f"m{i.m}n{i.n}k{i.k}" if self.tensor else "simt"
+
+    @property
     def name(self) -> str:
         """What results call it."""
-        i = self.instruction
-        unit = "simt" if self.op_class == "OpClassSimt" else f"m{i.m}n{i.n}k{i.k}"
+        unit = self.unit
         return f"cutlass {unit} {self.threadblock} w{self.warp.m}x{self.warp.n} s{self.stages}"
 
 
@@ -92,9 +100,10 @@ _SIMT = _simt(
     ((32, 128, 8), (32, 32), 2),
 )
 
-CONFIGS: Mapping[str, tuple[Config, ...]] = {
-    "f32": _SIMT,
-    "f64": (
+# By what is multiplied and summed.
+CONFIGS: Mapping[tuple[str, str], tuple[Config, ...]] = {
+    ("f32", "f32"): _SIMT,
+    ("f64", "f64"): (
         *_simt(((128, 128, 8), (32, 64), 2), ((64, 64, 8), (32, 32), 2)),
         *_tensor(
             Tile(8, 8, 4),
@@ -103,11 +112,20 @@ CONFIGS: Mapping[str, tuple[Config, ...]] = {
             ((64, 64, 16), (32, 32), 4),
         ),
     ),
-    "i32": _simt(((128, 128, 8), (32, 64), 2), ((128, 64, 8), (64, 32), 2)),
-    "f16": (*_K16, *_K8),
-    "bf16": _K16,
+    ("i32", "i32"): _simt(((128, 128, 8), (32, 64), 2), ((128, 64, 8), (64, 32), 2)),
+    ("f16", "f32"): (*_K16, *_K8),
+    ("f16", "f16"): (*_K16, *_K8),
+    ("bf16", "f32"): _K16,
+    ("tf32", "f32"): _tensor(
+        Tile(16, 8, 8),
+        ((128, 256, 16), (64, 64), 3),
+        ((256, 128, 16), (64, 64), 3),
+        ((128, 128, 16), (64, 64), 4),
+        ((128, 128, 32), (64, 64), 3),
+        ((64, 64, 32), (32, 32), 4),
+    ),
     # Tensor cores take bytes from a row-major A and a column-major B alone.
-    "i8": _tensor(
+    ("i8", "i32"): _tensor(
         Tile(16, 8, 32),
         ((128, 256, 64), (64, 64), 3),
         ((256, 128, 64), (64, 64), 3),
@@ -115,6 +133,10 @@ CONFIGS: Mapping[str, tuple[Config, ...]] = {
         ((64, 64, 64), (32, 32), 4),
     ),
 }
+
+
+# What CUTLASS's tensor-core kernels get as f32 they multiply as TF32.
+_TYPES = {"tf32": "float", **CUTLASS_TYPES}
 
 
 def alignment(dtypes: DTypes, sizes: Sequence[int], most_bytes: int = 16) -> int:
@@ -129,7 +151,7 @@ def alignment(dtypes: DTypes, sizes: Sequence[int], most_bytes: int = 16) -> int
 
 def source(config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d: int) -> str:
     """CUDA source of one configuration."""
-    tensor = config.op_class == "OpClassTensorOp"
+    tensor = config.tensor
     if layouts.c:
         sides = {"left": "a", "ld_left": "lda", "right": "b", "ld_right": "ldb"}
         left, right, rows, cols = layouts.a, layouts.b, "M", "N"
@@ -141,9 +163,9 @@ def source(config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d
         "bench/cutlass.cu.j2",
         name=config.name,
         config=config,
-        input=CUTLASS_TYPES[dtypes.input.name],
-        accumulator=CUTLASS_TYPES[dtypes.accumulator.name],
-        output=CUTLASS_TYPES[dtypes.output.name],
+        input=_TYPES[dtypes.input.name],
+        accumulator=_TYPES[dtypes.accumulator.name],
+        output=_TYPES[dtypes.output.name],
         left_layout="Row" if left else "Column",
         right_layout="Row" if right else "Column",
         rows=rows,
@@ -157,12 +179,10 @@ def source(config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d
 
 @cache
 def _compile(
-    config: Config, dtype: str, layouts: Layouts, align: int, align_d: int, arch: str
+    config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d: int, arch: str
 ) -> nvrtc.Module:
-    from gen.spec import parse_dtype
-
     return nvrtc.compile_cuda(
-        source(config, parse_dtype(dtype), layouts, align, align_d),
+        source(config, dtypes, layouts, align, align_d),
         name="cutlass_gemm.cu",
         arch=arch,
         format="cubin",
@@ -179,25 +199,24 @@ class _Launch(ctypes.Structure):
     )
 
 
-class Cutlass(Peer):
+class Cutlass(Compiled):
     """One configuration."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.name = config.name
 
-    def ceiling(self, dtypes: DTypes) -> str:
+    def ceiling(self, dtypes: DTypes, known: Mapping[str, float]) -> str:
         """See Contender."""
-        if self.config.op_class == "OpClassSimt":
-            return BY_ACCUMULATOR[dtypes.accumulator.name]
-        i = self.config.instruction
-        return f"mma_m{i.m}n{i.n}k{i.k}_{dtypes.input.name}_{dtypes.accumulator.name}"
+        if self.config.tensor:
+            return on_tensor_cores(self.config.unit, dtypes)
+        return on_cuda_cores(dtypes)
 
     def compile(self, work: Work) -> nvrtc.Module:
         """The kernel for a problem. Raises Unsupported where CUTLASS has none."""
         p, dtypes, layouts = work.problem, work.dtypes, work.layouts
         align = alignment(dtypes, (p.lda, p.ldb))
-        if self.config.op_class == "OpClassTensorOp":
+        if self.config.tensor:
             if dtypes.name == "i8" and (not layouts.a or layouts.b):
                 raise Unsupported("CUTLASS multiplies bytes on tensor cores in the layout rcX only")
             if self.config.stages > 2 and align * dtypes.input.size < 4:
@@ -205,7 +224,7 @@ class Cutlass(Peer):
         out = 16 // dtypes.output.size
         align_d = 1 if align == 1 else next(x for x in (8, 4, 2, 1) if x <= out and p.ldd % x == 0)
         try:
-            return _compile(self.config, dtypes.name, layouts, align, align_d, work.gpu.arch)
+            return _compile(self.config, dtypes, layouts, align, align_d, work.gpu.arch)
         except CompileError as error:
             raise Unsupported(f"CUTLASS does not compile: {error}") from None
 
@@ -270,19 +289,7 @@ class Cutlass(Peer):
         return images, _Launch.from_buffer_copy(raw.tobytes())
 
 
-def contenders(dtypes: DTypes) -> list[Cutlass]:
+def contenders(dtypes: DTypes) -> list[Contender]:
     """A contender for each configuration that CUTLASS has for these types."""
-    return [Cutlass(config) for config in CONFIGS.get(dtypes.name, ())]
-
-
-def compile_all(found: Sequence[Cutlass], work: Work) -> None:
-    """Compiles all of them at once; each takes seconds, and NVRTC runs in parallel."""
-
-    def compile_one(contender: Cutlass) -> None:
-        try:
-            contender.compile(work)
-        except Unsupported:
-            return  # `prepare` says so again, in its row
-
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        list(pool.map(compile_one, found))
+    found: list[Contender] = [Cutlass(c) for c in CONFIGS.get(multiplied(dtypes), ())]
+    return found or [Lacking("cutlass", dtypes)]

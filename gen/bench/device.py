@@ -53,11 +53,11 @@ class Program:
     config: Any  # cuda.core.LaunchConfig
 
     def __call__(self, stream: Stream, *args: Any) -> None:
-        """Queues one launch; `args` are addresses and numpy scalars. Raises CheckError."""
-        from cuda.core import launch
+        """Queues one launch; `args`: addresses, numpy scalars, tensor maps. Raises CheckError."""
+        from gen.tensor_map import launch
 
         try:
-            launch(stream, self.config, self.kernel, *args)
+            launch(stream, self.config, self.kernel, args)
         except Exception as error:  # cuda.core raises CUDAError, of no public base class
             raise CheckError(f"the kernel cannot be launched: {error}") from None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gen.bench.contenders import Contender, Peer, Prepared, Unsupported
+from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Unsupported
+from gen.bench.instructions import multiplied
 from gen.spec import DTypes
 
 if TYPE_CHECKING:
@@ -14,8 +15,14 @@ if TYPE_CHECKING:
 
 # PyTorch's names. bf16 has no code in the protocol by which tensors are made, and passes as int16.
 _TORCH = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"}
-_TORCH |= {"i8": "int8", "i32": "int32"}
+_TORCH |= {"i8": "int8", "i32": "int32", "tf32": "float32"}
 _CODES = {"f32": "<f4", "f64": "<f8", "f16": "<f2", "bf16": "<i2", "i8": "|i1", "i32": "<i4"}
+_CODES |= {"tf32": "<f4"}
+
+# What they multiply and sum, as they come. Wider integers than bytes are not for tensor cores, and
+# sums in f16 would be a setting of the whole process.
+_BOTH = (("f32", "f32"), ("f16", "f32"), ("bf16", "f32"), ("i8", "i32"))
+_PRODUCTS = {"torch": (*_BOTH, ("f64", "f64")), "triton": (*_BOTH, ("tf32", "f32"))}
 
 
 class _Memory:
@@ -92,10 +99,11 @@ class Triton(Peer):
 
         operands = tensors(work)
         stream = torch.cuda.ExternalStream(int(work.gpu.stream.handle))
+        precision = "tf32" if multiplied(work.dtypes)[0] == "tf32" else "ieee"
 
         def queue(_: Stream, a: int, b: int, d: int) -> None:
             with torch.cuda.stream(stream):
-                multiply(*operands[d])
+                multiply(*operands[d], precision)
 
         try:
             queue(work.gpu.stream, *work.pointers(0))
@@ -111,7 +119,6 @@ def _first_line(error: Exception) -> str:
 
 def contenders(name: str, dtypes: DTypes) -> list[Contender]:
     """PyTorch's or Triton's contenders for these types."""
-    if name == "torch":
-        return [Torch()] if dtypes.name != "i32" else []
-    # Integers wider than a byte have no tl.dot.
-    return [Triton()] if dtypes.name not in ("i32", "f64") else []
+    if multiplied(dtypes) not in _PRODUCTS[name]:
+        return [Lacking(name, dtypes)]
+    return [Torch() if name == "torch" else Triton()]

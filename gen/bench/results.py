@@ -55,8 +55,9 @@ class Row:
     `ms_median` is the median over rounds of the interleaved measurement, `ms_spread` half the
     distance between the rounds' quartiles, `noise` that spread as a fraction of the median.
     `cold_ms`, `cold_noise` and `batch_ms` are NVBench's, where it is installed. `method` says how
-    `ms_median` was taken: "events" or "graph". None is what was not measured or does not apply;
-    `check` and `note` say why.
+    `ms_median` was taken: "events" or "graph". `ceiling` names the instruction of `gen ceiling`
+    that `share_of_ceiling` is a share of. None is what was not measured or does not apply; `check`
+    and `note` say why.
     """
 
     contender: str
@@ -78,6 +79,7 @@ class Row:
     gbps: float | None = None
     share_of_bandwidth: float | None = None
     share_of_ceiling: float | None = None
+    ceiling: str = ""
     workspace: int = 0
     method: str = ""
     check: str = OK

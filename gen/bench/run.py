@@ -8,27 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gen.bench import contenders, nvbench, timing
+from gen.bench.admission import admit_all, compile_ahead
 from gen.bench.ceiling import COPY
-from gen.bench.check import check
-from gen.bench.contenders import Contender, Ours, Prepared, Unsupported
-from gen.bench.device import ClockWatch, Gpu, GpuLost, OutOfMemory, versions
-from gen.bench.results import (
-    FAILED,
-    NO_MEMORY,
-    OURS,
-    SKIPPED,
-    WRONG,
-    Header,
-    Results,
-    Row,
-)
+from gen.bench.contenders import Contender, Ours, Prepared, launcher
+from gen.bench.device import ClockWatch, Gpu, OutOfMemory, versions
+from gen.bench.results import NO_MEMORY, Header, Results, Row
 from gen.bench.work import Work
-from gen.errors import CheckError, GenError, UsageError
+from gen.errors import UsageError
 from gen.spec import DTypes, GemmShape, KernelSpec, Layouts
-
-# A problem of more operations is first tried with a short sum, to see whether it takes too long.
-_PROBE_ABOVE = 2**33
-_PROBE_K = 128
 
 
 @dataclass(frozen=True)
@@ -160,23 +147,11 @@ def measure(
             yield replace(problem.row(contender), check=NO_MEMORY, note=str(error))
         return
     try:
-        _compile_ahead(problem, work, say)
+        compile_ahead(problem, work, say)
         ready: dict[str, tuple[Row, Prepared]] = {}
         try:
-            for contender in problem.contenders:
-                say(f"{problem}: checking {contender.name}")
-                try:
-                    row, prepared = admit(contender, problem, work, options)
-                except GpuLost as error:
-                    yield replace(problem.row(contender), check=FAILED, note=str(error))
-                    raise GpuLost(
-                        f"{contender.name} on {problem}: {error}; no more can be measured in this "
-                        "process, the same command with --resume measures the rest"
-                    ) from None
-                if prepared is None:
-                    yield row
-                else:
-                    ready[contender.name] = (row, prepared)
+            with work.provable():
+                yield from admit_all(problem, work, options.limit_s, ready, say)
             say(f"{problem}: measuring {len(ready)} contenders in turns")
             yield from _time(gpu, work, ready, options, watch)
         finally:
@@ -184,62 +159,6 @@ def measure(
                 prepared.close()
     finally:
         work.close()
-
-
-def _compile_ahead(problem: Problem, work: Work, say: Callable[[str], object]) -> None:
-    from gen.bench.cutlass import Cutlass, compile_all
-
-    found = [c for c in problem.contenders if isinstance(c, Cutlass)]
-    if found:
-        say(f"{problem}: compiling {len(found)} CUTLASS kernels")
-        compile_all(found, work)
-
-
-def admit(
-    contender: Contender, problem: Problem, work: Work, options: Options
-) -> tuple[Row, Prepared | None]:
-    """A contender that may be measured, or the row that says why not."""
-    row = problem.row(contender)
-    try:
-        too_slow = _too_slow(contender, work, options.limit_s)
-        if too_slow:
-            return replace(row, check=SKIPPED, note=too_slow), None
-        prepared = contender.prepare(work)
-    except Unsupported as error:
-        return replace(row, check=SKIPPED, note=str(error)), None
-    except OutOfMemory as error:
-        return replace(row, check=NO_MEMORY, note=str(error)), None
-    except GpuLost:
-        raise
-    except GenError as error:
-        return replace(row, check=FAILED, note=str(error)), None
-    try:
-        message = check(work, prepared)
-    except GpuLost:
-        prepared.close()
-        raise
-    except CheckError as error:
-        prepared.close()
-        return replace(row, check=FAILED, note=str(error)), None
-    if message:
-        prepared.close()
-        return replace(row, check=WRONG, note=message), None
-    return replace(row, workspace=prepared.workspace, note=prepared.note), prepared
-
-
-def _too_slow(contender: Contender, work: Work, limit_s: float) -> str:
-    """Why a kernel of ours is not even started, if so: nothing can stop it once it runs."""
-    k = work.shape.k
-    if contender.kind != OURS or work.flops < _PROBE_ABOVE or k <= _PROBE_K:
-        return ""
-    short = work.shortened(_PROBE_K)
-    prepared = contender.prepare(short)
-    ms = work.gpu.elapsed(lambda: prepared.queue(work.gpu.stream, *work.pointers(0)))
-    prepared.close()
-    seconds = ms * k / _PROBE_K / 1e3
-    if seconds <= limit_s:
-        return ""
-    return f"would take about {seconds:.0f} s, more than the limit of {limit_s:g} s"
 
 
 def _time(
@@ -251,10 +170,7 @@ def _time(
 ) -> Iterator[Row]:
     plans, samplers = {}, {}
     for name, (_, prepared) in ready.items():
-
-        def launch(i: int, prepared: Prepared = prepared) -> None:
-            prepared.queue(gpu.stream, *work.pointers(i))
-
+        launch = launcher(work, prepared.queue)
         ms = timing.estimate(gpu, launch)
         plans[name] = timing.plan(ms, work.sets, options.rounds, options.limit_s)
         samplers[name] = timing.launch_sampler(gpu, launch, plans[name])
@@ -280,9 +196,11 @@ def _with_shares(row: Row, problem: Problem, ceilings: Mapping[str, float]) -> R
     shares: dict[str, float] = {}
     if row.gbps is not None and COPY in ceilings:
         shares["share_of_bandwidth"] = row.gbps / ceilings[COPY]
-    under = {c.name: ceilings.get(c.ceiling(problem.dtypes)) for c in problem.contenders}
-    if row.tflops is not None and (ceiling := under[row.contender]):
-        shares["share_of_ceiling"] = row.tflops / ceiling
+    contender = next(c for c in problem.contenders if c.name == row.contender)
+    ceiling = contender.ceiling(problem.dtypes, ceilings) if row.tflops is not None else ""
+    if row.tflops is not None and ceiling in ceilings:
+        shares["share_of_ceiling"] = row.tflops / ceilings[ceiling]
+        row = replace(row, ceiling=ceiling)
     return replace(row, **shares)  # type: ignore[arg-type]
 
 

@@ -22,9 +22,14 @@ GRAPH_BELOW_MS = 0.05
 # Above, the gap before a launch does not count, and an untimed launch ahead would cost more.
 ALONE_ABOVE_MS = 20.0
 
+# Above, a first launch says how long the next ones take; nothing that happens once takes so long.
+_CERTAIN_MS = 200.0
+
 _SAMPLE_MS = 5.0
 _GRAPH_SAMPLE_MS = 1.0
 _GRAPH_MOST = 2048
+
+_TRIALS, _TRIAL_SECONDS = 3, 1.0
 
 
 @dataclass(frozen=True)
@@ -95,15 +100,15 @@ class Summary(NamedTuple):
     """Median, half the distance between the quartiles, and that as a fraction of the median."""
 
     median: float
-    spread: float
-    noise: float
+    spread: float | None
+    noise: float | None
 
 
 def summarize(samples: Sequence[float]) -> Summary:
-    """What is reported of samples; one alone has no spread."""
+    """What is reported of samples; the spread of one alone is not known."""
     median = statistics.median(samples)
     if len(samples) < 2:
-        return Summary(median, 0.0, 0.0)
+        return Summary(median, None, None)
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
     spread = (high - low) / 2
     return Summary(median, spread, spread / median if median else 0.0)
@@ -111,8 +116,9 @@ def summarize(samples: Sequence[float]) -> Summary:
 
 def estimate(gpu: Gpu, launch: Callable[[int], None]) -> float:
     """About how many milliseconds a launch takes: the least of a few, after one to warm up."""
-    launch(0)
-    gpu.sync()
+    first = gpu.elapsed(lambda: launch(0))
+    if first > _CERTAIN_MS:
+        return first
     best, stop = float("inf"), time.perf_counter() + 0.05
     for i in range(5):
         best = min(best, gpu.elapsed(lambda i=i: launch(i), before=lambda i=i: launch(i + 1)))  # type: ignore[misc]
@@ -149,3 +155,10 @@ def launch_sampler(gpu: Gpu, launch: Callable[[int], None], chosen: Plan) -> Sam
         return gpu.elapsed(queue, before if chosen.ahead else None) / chosen.launches
 
     return Sampler(sample, chosen.rounds)
+
+
+def quick(gpu: Gpu, launch: Callable[[int], None]) -> float:
+    """Milliseconds of one candidate among several, by the method of the later measurement."""
+    chosen = plan(estimate(gpu, launch), 1, _TRIALS, _TRIAL_SECONDS)
+    sampler = launch_sampler(gpu, launch, chosen)
+    return min(sampler.sample() for _ in range(chosen.rounds))

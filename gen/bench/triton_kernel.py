@@ -46,13 +46,14 @@ _NARROW = _configs(
 
 
 def _fitting(configs: list[Any], arguments: dict[str, Any], **_: Any) -> list[Any]:
-    chosen = _NARROW if arguments["a_ptr"].dtype == torch.float32 else _WIDE
+    narrow = arguments["a_ptr"].dtype == torch.float32 and arguments["PRECISION"] == "ieee"
+    chosen = _NARROW if narrow else _WIDE
     return [config for config in configs if config in chosen]
 
 
 @triton.autotune(
     configs=[*_WIDE, *_NARROW],
-    key=["M", "N", "K", "stride_ak", "stride_bk", "stride_dn"],
+    key=["M", "N", "K", "stride_ak", "stride_bk", "stride_dn", "PRECISION"],
     prune_configs_by={"early_config_prune": _fitting},
 )
 @triton.jit
@@ -70,6 +71,7 @@ def _gemm(
     stride_dm,
     stride_dn,
     INTEGER: tl.constexpr,
+    PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -92,21 +94,22 @@ def _gemm(
     for start in range(0, K, BLOCK_K):
         left = tl.load(a, mask=(m[:, None] < M) & (k[None, :] + start < K), other=0)
         right = tl.load(b, mask=(k[:, None] + start < K) & (n[None, :] < N), other=0)
-        total = tl.dot(left, right, total, input_precision="ieee", out_dtype=total.dtype)
+        total = tl.dot(left, right, total, input_precision=PRECISION, out_dtype=total.dtype)
         a += BLOCK_K * stride_ak
         b += BLOCK_K * stride_bk
     d = d_ptr + m[:, None] * stride_dm + n[None, :] * stride_dn
     tl.store(d, total.to(d_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-def multiply(a: Any, b: Any, d: Any) -> None:
-    """Queues d = a @ b in PyTorch's current stream."""
+def multiply(a: Any, b: Any, d: Any, precision: str) -> None:
+    """Queues d = a @ b in PyTorch's current stream; `precision`, ieee or tf32, is f32's."""
     (m, k), n = a.shape, b.shape[1]
 
     def grid(meta: dict[str, int]) -> tuple[int]:
         return (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
 
-    _gemm[grid](a, b, d, m, n, k, *a.stride(), *b.stride(), *d.stride(), d.dtype == torch.int32)
+    strides = (*a.stride(), *b.stride(), *d.stride())
+    _gemm[grid](a, b, d, m, n, k, *strides, d.dtype == torch.int32, precision)
 
 
 def best_config() -> str:

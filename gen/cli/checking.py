@@ -12,6 +12,7 @@ from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, select
 from gen.errors import UsageError
 from gen.render import Source, read_source, render
 from gen.spec import GemmShape, parse_shape
+from gen.tunables import Value
 
 if TYPE_CHECKING:
     from gen.check import CheckReport, Occurrence
@@ -45,13 +46,11 @@ def check(
         ),
     ] = None,
     json: Annotated[bool, JSON] = False,
-    **tunables: int | None,
+    **tunables: Value | None,
 ) -> None:
     """Find races, bad accesses and wrong results, on the emulator."""
     if file is None:
-        specs = select(
-            variant or [], dtype or ["f32"], layout or ["rrr"], arch or "sm_80", tunables
-        )
+        specs = select(variant or [], dtype, layout or ["rrr"], arch, tunables)
         sources = [render(spec) for spec in specs]
     elif variant or dtype or layout or arch or any(v is not None for v in tunables.values()):
         raise UsageError(f"{file} says itself what it is; leave out what chooses a kernel")
@@ -109,6 +108,7 @@ def _fields(report: CheckReport) -> dict[str, object]:
             {"shape": str(shape), "message": message} for shape, message in report.mismatches
         ],
         "error": report.error or None,
+        "skipped": report.skipped or None,
         "seconds": report.seconds,
     }
 
@@ -118,13 +118,17 @@ def _print(reports: Sequence[CheckReport]) -> None:
         if not report.ok:
             _print_one(report)
     good = [report for report in reports if report.ok]
-    launches = f"{sum(len(report.shapes) for report in good)} shapes"
     for report in good if len(reports) > 1 else []:
-        print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes")
+        print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes{_skipped(report)}")
     if len(reports) > 1:
         print(f"{len(good)} of {len(reports)} kernels are clean")
     elif good:
-        print(f"{good[0].spec.name}: nothing found on {launches}")
+        (report,) = good
+        print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes{_skipped(report)}")
+
+
+def _skipped(report: CheckReport) -> str:
+    return f"; {report.skipped}" if report.skipped else ""
 
 
 def _print_one(report: CheckReport) -> None:
@@ -141,6 +145,8 @@ def _print_one(report: CheckReport) -> None:
         print(f"mismatch on {shape}: {message}")
     if report.error:
         print(f"stopped {report.error}")
+    if report.skipped:
+        print(report.skipped)
     counts = [f"{len(report.findings)} findings", f"{len(report.mismatches)} mismatches"]
     if report.suppressed:
         counts.append(f"{report.suppressed} repeats or beyond --max-findings")

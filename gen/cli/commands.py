@@ -5,17 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gen import __version__
 from gen.cli import checking, measuring, output, profiling, showing
 from gen.cli.options import ALL, ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
-from gen.errors import UsageError, unknown
-from gen.registry import VARIANTS
+from gen.errors import SpecError, UsageError, unknown
+from gen.registry import VARIANTS, retarget
 from gen.render import Source, read_source, render
 from gen.spec import GemmShape, KernelSpec, parse_shape
+from gen.tunables import Value
+
+if TYPE_CHECKING:
+    from gen.runner import Runner
 
 FORMATS = ("ptx", "cubin")
 
@@ -83,17 +87,17 @@ def list_(json: Annotated[bool, JSON] = False) -> None:
 @tunable_options
 def emit(
     variant: Annotated[list[str] | None, VARIANT] = None,
-    dtype: Annotated[str, DTYPE] = "f32",
+    dtype: Annotated[str | None, DTYPE] = None,
     layout: Annotated[str, LAYOUT] = "rrr",
-    arch: Annotated[str, ARCH] = "sm_80",
+    arch: Annotated[str | None, ARCH] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="SYMBOL", help="C symbol of the kernel.")
     ] = None,
     output_: Annotated[str, OUTPUT] = output.DEFAULT_FOLDER,
-    **tunables: int | None,
+    **tunables: Value | None,
 ) -> None:
     """Write kernels as CUDA source; print the paths."""
-    specs = select(variant or [], [dtype], [layout], arch, tunables, name)
+    specs = select(variant or [], [dtype] if dtype else None, [layout], arch, tunables, name)
     sources = [render(spec) for spec in specs]
     files = [(source.filename, source.text.encode()) for source in sources]
     for path in output.write_all(files, output_):
@@ -115,15 +119,14 @@ def compile_(
     ] = "ptx",
     output_: Annotated[str | None, OUTPUT] = None,
     json: Annotated[bool, JSON] = False,
-    **tunables: int | None,
+    **tunables: Value | None,
 ) -> None:
     """Compile kernels with NVRTC; report their resources."""
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     if file is None:
-        specs = select(
-            variant or [], [dtype or "f32"], [layout or "rrr"], arch or "sm_80", tunables
-        )
+        dtypes = [dtype] if dtype else None
+        specs = select(variant or [], dtypes, [layout or "rrr"], arch, tunables)
         sources = [render(spec) for spec in specs]
     elif variant or dtype or layout or any(value is not None for value in tunables.values()):
         raise UsageError(f"{file} is compiled as it is; leave out what chooses a kernel")
@@ -166,7 +169,7 @@ def verify(
         list[str] | None, typer.Option("--dtype", metavar="TYPE", help="Default: every one.")
     ] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
-    arch: Annotated[str, ARCH] = "sm_80",
+    arch: Annotated[str | None, ARCH] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -178,7 +181,7 @@ def verify(
     ] = "auto",
     each: Annotated[bool, typer.Option("--each", help="A row for each shape.")] = False,
     json: Annotated[bool, JSON] = False,
-    **tunables: int | None,
+    **tunables: Value | None,
 ) -> None:
     """Run kernels and prove their results against CUTLASS."""
     specs = select(variant or [ALL], dtype or [], layout or ["rrr"], arch, tunables)
@@ -202,6 +205,7 @@ def _verify(
     runner = choose_runner(device)
     reason = why_no_gpu() if device == "auto" else None
     print(f"device: {runner.name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
+    specs = _runnable(specs, runner)
     found = []
     with show.progress("verifying", sum(len(shapes or default_shapes(s)) for s in specs)) as step:
         for spec in specs:
@@ -215,6 +219,25 @@ def _verify(
     else:
         show.results(found, runner.name, each)
     return all(result.ok for results in found for result in results)
+
+
+def _runnable(specs: Sequence[KernelSpec], runner: Runner) -> list[KernelSpec]:
+    """The kernels that the device has the instructions and the memory for; notes on the others.
+
+    Raises SpecError where there are none.
+    """
+    found, why = [], {}
+    for spec in specs:
+        try:
+            retarget(spec, runner.target(spec.arch))
+            found.append(spec)
+        except SpecError as error:
+            why[spec.variant, spec.dtypes.name] = error
+    if why and not found:
+        raise next(iter(why.values()))
+    for (variant, dtype), reason in why.items():
+        print(f"note: {variant} {dtype} is left out on {runner.name}: {reason}", file=sys.stderr)
+    return found
 
 
 app.command("check")(tunable_options(checking.check))

@@ -13,6 +13,7 @@ import typer
 
 from gen.cli.options import ALL, ARCH, JSON, LAYOUT, VARIANT, select
 from gen.errors import UsageError
+from gen.registry import spec_from_json
 from gen.spec import DTYPES, GemmShape, KernelSpec, parse_shape
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ _DEFAULT_PEERS = "cublas,torch"
 
 def bench(
     variant: Annotated[list[str] | None, VARIANT] = None,
+    spec: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--spec",
+            metavar="JSON",
+            help="A kernel as the gen-spec line of an emitted file has it; repeatable.",
+        ),
+    ] = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,7 +62,7 @@ def bench(
         typer.Option(
             "--peers",
             metavar="NAMES",
-            help="Of cublas, cutlass, torch, triton; all; none.",
+            help="Of cublas, cutlass, cutlass3, torch, triton; all; none.",
         ),
     ] = _DEFAULT_PEERS,
     json: Annotated[
@@ -85,8 +94,11 @@ def bench(
 
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
+    # Kernels that are named one by one stand alone, unless others are named, too.
+    named = variant or ([] if spec else [ALL])
+    selected = select(named, dtype or ["f32"], layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
-        specs=select(variant or [ALL], dtype or ["f32"], layout or ["rrr"], arch, tunables),
+        specs=[*map(spec_from_json, spec or []), *selected],
         shapes=_shapes(suite or [], shape or [], largest),
         peers=parse_peers(peers),
         rounds=_QUICK_ROUNDS if quick else _ROUNDS,
@@ -175,7 +187,6 @@ _RIGHT = ("time", "+-", "TFLOP/s", "of ceiling", "GB/s", "of copy", "workspace",
 
 
 def _print(results: Results, options: Options) -> None:
-    from gen.bench.results import OK
     from gen.cli import show
 
     asked = {str(shape) for shape in options.shapes}
@@ -183,12 +194,23 @@ def _print(results: Results, options: Options) -> None:
     order = {problem: i for i, problem in enumerate(dict.fromkeys(row.problem for row in rows))}
     rows.sort(key=lambda row: (order[row.problem], _milliseconds(row)))
     show.table(_HEADERS, [_cells(row, options.specs) for row in rows], right=_RIGHT)
-    for row in rows:
-        if row.note and (row.check != OK or "slow" in row.note):
-            print(f"{row.contender} on {row.shape}: {row.check}: {row.note}")
+    for (contender, check, note), where in _notes(rows).items():
+        shapes = where[0] if len(where) == 1 else f"{len(where)} shapes"
+        print(f"{contender} on {shapes}: {check}: {note}")
     header = results.header
     clocks = ", ".join(f"{name} {_mhz(value)} MHz" for name, value in header.clocks.items())
     print(f"{header.gpu}, driver {header.driver}; clocks seen: {clocks or 'unknown'}")
+
+
+def _notes(rows: Sequence[Row]) -> dict[tuple[str, str, str], list[str]]:
+    """What is to be said of rows beside the table, with the shapes that it is said of."""
+    from gen.bench.results import OK
+
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        if row.note and (row.check != OK or "slow" in row.note):
+            found.setdefault((row.contender, row.check, row.note), []).append(row.shape)
+    return found
 
 
 def _milliseconds(row: Row) -> float:

@@ -9,8 +9,17 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from gen.errors import SpecError, UsageError
-from gen.registry import VARIANTS, Tunable, Variant, get_variant, make_spec
-from gen.spec import ALL_LAYOUTS, DTYPES, KernelSpec, parse_dtype, parse_layout
+from gen.registry import VARIANTS, get_variant, make_spec
+from gen.spec import (
+    ALL_LAYOUTS,
+    DTYPES,
+    KernelSpec,
+    compute_capability,
+    parse_dtype,
+    parse_layout,
+)
+from gen.tunables import Tunable, Value
+from gen.variant import Variant
 
 ALL = "all"
 
@@ -24,15 +33,19 @@ DTYPE = typer.Option("--dtype", metavar="TYPE", help=f"Element type: {', '.join(
 LAYOUT = typer.Option(
     "--layout", metavar="ABC", help="r (row-major) or c (column-major) for each of A, B, C."
 )
-ARCH = typer.Option("--arch", metavar="SM", help="Architecture, such as sm_80.")
+ARCH = typer.Option("--arch", metavar="SM", help="Architecture, such as sm_80; default: see list.")
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
 
 
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"'{text}' is not an integer") from None
+def _parser(tunable: Tunable) -> Callable[[str], Value]:
+    def parse(text: str) -> Value:
+        try:
+            return tunable.parse(text)
+        except UsageError as error:
+            # typer names the option itself.
+            raise typer.BadParameter(str(error).removeprefix(f"{tunable.name}: ")) from None
+
+    return parse
 
 
 def tunable_options(command: Command) -> Command:
@@ -51,10 +64,11 @@ def tunable_options(command: Command) -> Command:
         everywhere = len(owners[name]) == len(VARIANTS)
         where = "every kernel" if everywhere else ", ".join(owners[name])
         text = f"{first[name].help[0].upper()}{first[name].help[1:]} ({where})."
-        info = typer.Option(f"--{name}", metavar="N", help=text, parser=_integer)
+        flag, metavar = f"--{name.replace('_', '-')}", first[name].metavar
+        info = typer.Option(flag, metavar=metavar, help=text, parser=_parser(first[name]))
         keyword = inspect.Parameter.KEYWORD_ONLY
         return inspect.Parameter(
-            name, keyword, default=None, annotation=Annotated[int | None, info]
+            name, keyword, default=None, annotation=Annotated[str | None, info]
         )
 
     signature = inspect.signature(command, eval_str=True)
@@ -66,22 +80,26 @@ def tunable_options(command: Command) -> Command:
 
 def select(
     variants: Sequence[str],
-    dtypes: Sequence[str],
+    dtypes: Sequence[str] | None,
     layouts: Sequence[str],
-    arch: str,
-    tunables: Mapping[str, int | None],
+    arch: str | None,
+    tunables: Mapping[str, Value | None],
     name: str | None = None,
 ) -> list[KernelSpec]:
-    """Every combination, checked. No dtypes means all that a variant has.
+    """Every combination, checked. No dtypes means all that a variant has, None its first.
 
-    With several variants, a tunable or a dtype goes to those that have it: to one at least.
+    Without an architecture, each variant has its own. With several variants, an architecture, a
+    tunable or a dtype goes to those that have it: to one at least.
     """
     rows = _rows(variants)
     given = {key: value for key, value in tunables.items() if value is not None}
     layouts = ALL_LAYOUTS if ALL in layouts else layouts
-    dtypes = () if ALL in dtypes else dtypes
-    for dtype in dtypes:
+    dtypes = () if dtypes and ALL in dtypes else dtypes
+    for dtype in dtypes or ():
         parse_dtype(dtype)
+    if arch and len(rows) > 1:
+        cc = compute_capability(arch)
+        rows = [row for row in rows if row.runs_on(cc)] or rows
     for layout in layouts:
         parse_layout(layout)
     if len(rows) > 1:
@@ -91,12 +109,12 @@ def select(
             row.name, dtype=dtype, layout=layout, arch=arch, name=name, **_own(rows, row, given)
         )
         for row in rows
-        for dtype in dtypes or row.dtypes
+        for dtype in (row.dtypes[:1] if dtypes is None else dtypes or row.dtypes)
         if len(rows) == 1 or dtype in row.dtypes
         for layout in layouts
     ]
     if not specs:
-        raise SpecError(f"none of these kernels has the dtype {' or '.join(dtypes)}")
+        raise SpecError(f"none of these kernels has the dtype {' or '.join(dtypes or ())}")
     if name and len(specs) > 1:
         raise UsageError(f"--name {name} cannot be the name of {len(specs)} kernels; choose one")
     return specs
@@ -113,7 +131,7 @@ def _named(name: str) -> list[Variant]:
     return list(VARIANTS.values()) if name == ALL else [get_variant(name)]
 
 
-def _require_owner(rows: Sequence[Variant], given: Mapping[str, int]) -> None:
+def _require_owner(rows: Sequence[Variant], given: Mapping[str, Value]) -> None:
     owned = {tunable.name for row in rows for tunable in row.tunables}
     for key in given:
         if key not in owned:
@@ -121,7 +139,7 @@ def _require_owner(rows: Sequence[Variant], given: Mapping[str, int]) -> None:
             raise SpecError(f"none of these kernels has the tunable '{key}'; they have {known}")
 
 
-def _own(rows: Sequence[Variant], row: Variant, given: Mapping[str, int]) -> dict[str, Any]:
+def _own(rows: Sequence[Variant], row: Variant, given: Mapping[str, Value]) -> dict[str, Any]:
     # A variant chosen alone gets all that was given, and refuses what it does not have.
     names = given if len(rows) == 1 else {tunable.name for tunable in row.tunables}
     return {key: value for key, value in given.items() if key in names}

@@ -14,6 +14,7 @@ from gen.errors import UsageError
 from gen.gpus import GPUS, Gpu, find_gpu
 from gen.render import Source, read_source, render
 from gen.spec import GemmShape, parse_shape
+from gen.tunables import Value
 
 if TYPE_CHECKING:
     from gen.profile import LineAccess, Profile
@@ -33,12 +34,12 @@ def profile(
         str, typer.Option("--gpu", metavar="NAME", help=f"One of {', '.join(GPUS)}.")
     ] = "h200",
     json: Annotated[bool, JSON] = False,
-    **tunables: int | None,
+    **tunables: Value | None,
 ) -> None:
     """Count what kernels do to memory, line by line, without a GPU."""
     target = find_gpu(gpu)
     if file is None:
-        specs = select(variant or [], dtype or ["f32"], layout or ["rrr"], target.arch, tunables)
+        specs = select(variant or [], dtype, layout or ["rrr"], target.arch, tunables)
         sources = [render(spec) for spec in specs]
     elif variant or dtype or layout or any(v is not None for v in tunables.values()):
         raise UsageError(f"{file} says itself what it is; leave out what chooses a kernel")

@@ -15,7 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gen.registry import Variant, geometry, make_spec
+from gen.registry import geometry, make_spec
+from gen.variant import Variant
 
 if TYPE_CHECKING:
     from gen.doctor import Check
@@ -90,7 +91,7 @@ def seconds(value: float) -> str:
 
 def variant_fields(variant: Variant) -> dict[str, object]:
     """A row of the registry, as `gen list --json` has it."""
-    defaults = make_spec(variant.name, dtype=variant.dtypes[0]).tunables
+    defaults = make_spec(variant.name).tunables
     return {
         "name": variant.name,
         "summary": variant.summary,
@@ -99,8 +100,7 @@ def variant_fields(variant: Variant) -> dict[str, object]:
         "tunables": [
             {
                 "name": t.name,
-                "low": t.low,
-                "high": t.high,
+                **t.limits(),
                 "default": defaults[t.name],
                 "help": t.help,
             }
@@ -125,18 +125,11 @@ def variants(rows: Sequence[Variant]) -> None:
     """The table of `gen list`."""
     lines = []
     for row in rows:
-        defaults = make_spec(row.name, dtype=row.dtypes[0]).tunables
-        tunables = [
-            f"{t.name} {t.low}..{_limit(t.high)} [{defaults[t.name]}]" for t in row.tunables
-        ]
-        lines.append(
-            (row.name, row.summary, " ".join(row.dtypes), f"sm_{row.min_arch}", ", ".join(tunables))
-        )
+        defaults = make_spec(row.name).tunables
+        tunables = [f"{t.name} {t.values} [{t.show(defaults[t.name])}]" for t in row.tunables]
+        since = row.default_arch if row.max_arch else f"sm_{row.min_arch}"
+        lines.append((row.name, row.summary, " ".join(row.dtypes), since, ", ".join(tunables)))
     table(("variant", "what it is", "dtypes", "from", "tunables [default]"), lines)
-
-
-def _limit(value: int) -> str:
-    return "2^31-1" if value == 2**31 - 1 else str(value)
 
 
 def resources(compiled: Sequence[tuple[Source, Module]], paths: Sequence[Path], json: bool) -> None:
@@ -146,8 +139,7 @@ def resources(compiled: Sequence[tuple[Source, Module]], paths: Sequence[Path], 
             "kernel": kernel,
             "arch": cubin.arch,
             **asdict(used),
-            # The launch decides on dynamic shared memory; the compiler does not see it.
-            "dynamic_shared_bytes": geometry(source.spec).dynamic_shared if source.spec else None,
+            "dynamic_shared_bytes": _dynamic_shared(source, kernel),
             "seconds": cubin.seconds,
             "cached": cubin.cached,
         }
@@ -161,6 +153,13 @@ def resources(compiled: Sequence[tuple[Source, Module]], paths: Sequence[Path], 
     table(headers, [_resource_row(fields) for fields in kernels], right=headers[2:])
     for path in paths:
         print(path)
+
+
+def _dynamic_shared(source: Source, kernel: str) -> int | None:
+    """The launch decides on it; the compiler does not see it. None where nothing is known."""
+    if source.spec is None:
+        return None
+    return geometry(source.spec).dynamic_shared if kernel == source.spec.name else 0
 
 
 def _resource_row(fields: dict[str, Any]) -> Row:

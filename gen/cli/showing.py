@@ -16,6 +16,7 @@ from gen.cli.options import ALL, ARCH, LAYOUT, VARIANT
 from gen.errors import MissingError, UsageError, unknown
 from gen.registry import VARIANTS
 from gen.spec import DTYPES, GemmShape, parse_dtype, parse_layout, parse_shape
+from gen.tunables import Value
 
 if TYPE_CHECKING:
     from gen.sweep.meters import Meter
@@ -32,8 +33,8 @@ def sweep(
         list[str] | None,
         typer.Option(
             "--axis",
-            metavar="NAME=N,N,...",
-            help="A tunable and its values, or side: threads along a square block; repeatable.",
+            metavar="NAME=VALUES",
+            help="A tunable (tile=8,16), or side: threads along a square block; repeatable.",
         ),
     ] = None,
     shape: Annotated[
@@ -45,7 +46,7 @@ def sweep(
         typer.Option("--dtype", metavar="TYPE", help=f"{', '.join(DTYPES)} [i32]; repeatable."),
     ] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
-    arch: Annotated[str, ARCH] = "sm_80",
+    arch: Annotated[str | None, ARCH] = None,
     device: Annotated[
         str,
         typer.Option("--device", metavar="DEVICE", help="auto, gpu, or cpu: counters, no times."),
@@ -69,7 +70,7 @@ def sweep(
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="Of plots: svg or png.")
     ] = "svg",
-    **tunables: int | None,
+    **tunables: Value | None,
 ) -> None:
     """Measure kernels over their tunables: tables, plots."""
     from gen.sweep.plan import DEFAULT_AXES, DEFAULT_DTYPE, DEFAULT_SIZES, DEFAULT_VARIANTS, Plan
@@ -106,11 +107,11 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _axes(texts: Sequence[str]) -> dict[str, Sequence[int]]:
+def _axes(texts: Sequence[str]) -> dict[str, Sequence[Value]]:
     from gen.sweep.plan import SIDE, parse_axis
 
     known = [SIDE, *dict.fromkeys(t.name for v in VARIANTS.values() for t in v.tunables)]
-    axes: dict[str, Sequence[int]] = {}
+    axes: dict[str, Sequence[Value]] = {}
     for text in texts:
         name, values = parse_axis(text, known)
         if name in axes:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gen.bench import results as bench
+from gen.bench.instructions import multiplies
 from gen.bench.results import Row
 from gen.report import plots, theme
 from gen.report.model import Report, by_problem, family, intensity
 from gen.report.plots import Ceiling, Chart, Curve
-from gen.spec import GemmShape, parse_shape
+from gen.spec import DTYPES, GemmShape, parse_shape
 from gen.sweep.results import Entry, Sweep
 from gen.sweep.tables import Group, Matrix, Metric, groups, metrics, pivot, short, speedup
 
@@ -217,7 +218,7 @@ def _roofline(report: Report, dtype: str, rows: Sequence[Row]) -> Picture:
     ceilings = [
         Ceiling(_readable(name), value)
         for name, value in report.ceilings.items()
-        if _concerns(name, dtype)
+        if dtype in DTYPES and multiplies(name, DTYPES[dtype])
     ]
     memory = report.ceilings.get("copy")
     figure = plots.roofline(
@@ -231,24 +232,9 @@ def _roofline(report: Report, dtype: str, rows: Sequence[Row]) -> Picture:
     return Picture(_name("roofline", dtype), caption, figure, wide=True)
 
 
-# Ceilings of gen.bench.ceiling that kernels of an element type may work under.
-_CEILINGS = {
-    "f32": r"fma_f32|mma_\w+_tf32_",
-    "f64": r"fma_f64|mma_\w+_f64_",
-    "i32": r"mad_i32",
-    "f16": r"fma_f32|w?g?mma_\w+_f16_",
-    "bf16": r"fma_f32|w?g?mma_\w+_bf16_",
-    "i8": r"dp4a|mma_\w+_i8_",
-}
-
-
-def _concerns(ceiling: str, dtype: str) -> bool:
-    return re.match(_CEILINGS.get(dtype, "$"), ceiling) is not None
-
-
 def _readable(ceiling: str) -> str:
     match = re.fullmatch(r"(\w*mma)_(m\w+)_(\w+)_(\w+)", ceiling)
-    return f"mma {match[2]} {match[3]}" if match else ceiling.replace("_", " ")
+    return f"{match[1]} {match[2]} {match[3]}" if match else ceiling.replace("_", " ")
 
 
 def _throughput(dtype: str, layout: str, rows: Sequence[Row]) -> Iterator[Picture]:

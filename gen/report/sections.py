@@ -99,7 +99,7 @@ def measurements(rows: Sequence[Row]) -> Table | None:
     timed = [row for solved in by_problem(rows).values() for row in solved]
     columns = [
         "contender", "type", "layout", "shape", "ms", "noise", "TFLOP/s", "FLOP/byte", "GB/s",
-        "of bandwidth", "of ceiling", "workspace", "by",
+        "of bandwidth", "of ceiling", "ceiling", "workspace", "by",
     ]  # fmt: skip
     body = [
         [
@@ -112,6 +112,7 @@ def measurements(rows: Sequence[Row]) -> Table | None:
             number(row.gbps),
             percent(row.share_of_bandwidth),
             percent(row.share_of_ceiling),
+            Cell(row.ceiling or NOTHING),
             Cell(f"{row.workspace:,}", row.workspace),
             Cell(row.method or NOTHING),
         ]

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gen.errors import SpecError, UsageError, unknown
-from gen.registry import Variant, get_variant, make_spec
+from gen.registry import VARIANTS, get_variant, make_spec
 from gen.spec import GemmShape, KernelSpec
+from gen.tunables import Tunable, Value
+from gen.variant import Variant
 
 SIDE = "side"  # threads along each side of a square block
 DEFAULT_VARIANTS = ("naive", "tiles")
@@ -35,7 +37,7 @@ class Cell:
     dtype: str
     layout: str
     shape: GemmShape
-    values: Mapping[str, int]
+    values: Mapping[str, Value]
     spec: KernelSpec | None
     why: str = ""
 
@@ -46,11 +48,11 @@ class Plan:
 
     variants: Sequence[str]
     shapes: Sequence[GemmShape]
-    axes: Mapping[str, Sequence[int]]
+    axes: Mapping[str, Sequence[Value]]
     dtypes: Sequence[str] = (DEFAULT_DTYPE,)
     layouts: Sequence[str] = ("rrr",)
-    arch: str = "sm_80"
-    fixed: Mapping[str, int] = field(default_factory=dict)
+    arch: str | None = None
+    fixed: Mapping[str, Value] = field(default_factory=dict)
 
     def cells(self) -> list[Cell]:
         """Every cell, the smallest shape first, so that something is known early.
@@ -76,7 +78,7 @@ class Plan:
         return cells
 
     def _cell(
-        self, row: Variant, dtype: str, layout: str, shape: GemmShape, values: Mapping[str, int]
+        self, row: Variant, dtype: str, layout: str, shape: GemmShape, values: Mapping[str, Value]
     ) -> Cell:
         tunables: dict[str, Any] = {
             name: value for name, value in self.fixed.items() if _has(row, name)
@@ -100,10 +102,11 @@ def _has(row: Variant, axis: str) -> bool:
     return axis in names or (axis == SIDE and ("tile" in names or "threads" in names))
 
 
-def _tunable(row: Variant, axis: str, value: int) -> dict[str, int]:
+def _tunable(row: Variant, axis: str, value: Value) -> dict[str, Value]:
     if axis != SIDE:
         return {axis: value}
-    return {"tile": value} if "tile" in _names(row) else {"threads": value * value}
+    side = int(value)
+    return {"tile": side} if "tile" in _names(row) else {"threads": side * side}
 
 
 def _no_axis(name: str, rows: Sequence[Variant]) -> str:
@@ -111,23 +114,32 @@ def _no_axis(name: str, rows: Sequence[Variant]) -> str:
     return f"{' and '.join(r.name for r in rows)} cannot vary '{name}'; use {', '.join(known)}"
 
 
-def _combinations(axes: Mapping[str, Sequence[int]], row: Variant) -> Iterator[dict[str, int]]:
+def _combinations(axes: Mapping[str, Sequence[Value]], row: Variant) -> Iterator[dict[str, Value]]:
     own = [(name, list(dict.fromkeys(values))) for name, values in axes.items() if _has(row, name)]
-    combinations: list[dict[str, int]] = [{}]
+    combinations: list[dict[str, Value]] = [{}]
     for name, values in own:
         combinations = [{**known, name: value} for known in combinations for value in values]
     return iter(combinations)
 
 
-def parse_axis(text: str, known: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+def parse_axis(text: str, known: Sequence[str]) -> tuple[str, tuple[Value, ...]]:
     """`tile=8,16,32` -> ("tile", (8, 16, 32)). Raises UsageError."""
     name, equals, values = text.partition("=")
-    try:
-        numbers = tuple(int(value) for value in values.split(","))
-    except ValueError:
-        equals = ""
-    if not equals:
-        raise UsageError(f"axis '{text}' is not NAME=N,N,..., such as tile=8,16,32")
-    if name not in known:
+    if equals and name not in known:
         raise unknown("axis", name, known)
-    return name, numbers
+    try:
+        return name, tuple(axis_value(name, value) for value in values.split(","))
+    except (UsageError, ValueError):
+        tunable = _tunables().get(name)
+        example = f"{name}={tunable.example}" if tunable else "tile=8,16,32"
+        raise UsageError(f"axis '{text}' is not NAME=VALUE,VALUE,..., such as {example}") from None
+
+
+def axis_value(name: str, value: object) -> Value:
+    """A value of an axis as it is kept. Raises UsageError, ValueError."""
+    tunable = _tunables().get(name)
+    return tunable.parse(value) if tunable else int(str(value))
+
+
+def _tunables() -> dict[str, Tunable]:
+    return {t.name: t for row in VARIANTS.values() for t in row.tunables}

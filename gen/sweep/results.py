@@ -14,7 +14,8 @@ from typing import Any
 
 from gen.bench import results as bench
 from gen.errors import UsageError
-from gen.sweep.plan import Cell, Plan
+from gen.sweep.plan import Cell, Plan, axis_value
+from gen.tunables import Value, rank
 
 EMULATOR = "emulator"  # a header's `gpu` where counters are the measure
 
@@ -26,7 +27,7 @@ class Entry:
     """A cell's row, its place along the axes, and its counters, if they were what was measured."""
 
     row: bench.Row
-    values: Mapping[str, int]
+    values: Mapping[str, Value]
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -35,7 +36,7 @@ class Sweep:
     """All of a sweep so far, in the order in which it is shown."""
 
     header: bench.Header
-    axes: Mapping[str, Sequence[int]]
+    axes: Mapping[str, Sequence[Value]]
     entries: tuple[Entry, ...] = ()
 
     def with_entry(self, entry: Entry) -> Sweep:
@@ -68,10 +69,13 @@ def parse(text: str, where: str = "this text") -> Sweep | None:
     if extra is None:
         return None
     try:
-        axes = {str(name): [int(v) for v in values] for name, values in extra["axes"].items()}
+        axes = {
+            str(name): [axis_value(name, v) for v in values]
+            for name, values in extra["axes"].items()
+        }
         pairs = zip(results.rows, extra["cells"], strict=True)
         entries = tuple(Entry(row, cell["values"], cell["counters"]) for row, cell in pairs)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise UsageError(f"{where} is not a complete sweep: {error}") from None
     return Sweep(results.header, axes, entries)
 
@@ -85,7 +89,7 @@ def load(path: Path) -> Sweep:
     return sweep
 
 
-def resumed(path: Path, header: bench.Header, axes: Mapping[str, Sequence[int]]) -> Sweep:
+def resumed(path: Path, header: bench.Header, axes: Mapping[str, Sequence[Value]]) -> Sweep:
     """An empty sweep, or what an earlier run left in the file, whose axes may have other values.
 
     Raises UsageError where the file has something else: another GPU, other axes.
@@ -102,13 +106,13 @@ def resumed(path: Path, header: bench.Header, axes: Mapping[str, Sequence[int]])
     return Sweep(old.header, merge_axes([old.axes, axes]), old.entries)
 
 
-def merge_axes(several: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
+def merge_axes(several: Iterable[Mapping[str, Sequence[Value]]]) -> dict[str, list[Value]]:
     """Each axis with all of its values, in rising order."""
-    merged: dict[str, set[int]] = {}
+    merged: dict[str, set[Value]] = {}
     for axes in several:
         for name, values in axes.items():
             merged.setdefault(name, set()).update(values)
-    return {name: sorted(values) for name, values in merged.items()}
+    return {name: sorted(values, key=rank) for name, values in merged.items()}
 
 
 def row_of(cell: Cell, **fields: Any) -> bench.Row:

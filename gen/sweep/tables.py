@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gen.spec import GemmShape, parse_shape
 from gen.sweep.results import Entry, Sweep
 from gen.tables import NOTHING, Cell, Table, count, number, ratio
+from gen.tunables import Value
 
 
 class Metric(NamedTuple):
@@ -99,10 +100,10 @@ def groups(sweep: Sweep) -> list[Group]:
     return [Group(dtype, layout, entries) for (dtype, layout), entries in found.items()]
 
 
-Place = tuple[tuple[str, int], ...]
+Place = tuple[tuple[str, Value], ...]
 
 
-def place(values: Mapping[str, int]) -> str:
+def place(values: Mapping[str, Value]) -> str:
     """Where in the sweep, in words; the value alone where there is one axis."""
     if len(values) == 1:
         return str(*values.values())

@@ -440,7 +440,8 @@ def choose_jobs(options: argparse.Namespace) -> list[Job]:
         return tensor_jobs()
     shapes = [parse_shape(text) for text in options.shape or SHAPES]
     specs = []
-    for name in options.variant or VARIANTS:
+    # Those that are one launch.
+    for name in options.variant or [v for v, row in VARIANTS.items() if not row.planner]:
         for dtype in options.dtype or VARIANTS[name].dtypes[:1]:
             try:
                 specs.append(make_spec(name, dtype=dtype, arch=options.arch))

@@ -20,7 +20,7 @@ from gen.inputs import Operands, draw_operands
 from gen.registry import VARIANTS, make_spec
 from gen.render import render
 from gen.runner import EmulatorRunner, Runner, choose_runner
-from gen.spec import DTYPES, GemmProblem, GemmShape
+from gen.spec import GemmProblem, GemmShape
 from gen.verify import run_kernel
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "emulator"))
@@ -95,7 +95,7 @@ def main() -> int:
     jobs = [
         (f"{v} {d}", d, lambda r, kind, v=v, d=d: gemm_results(r, v, d, kind))
         for v in VARIANTS
-        for d in DTYPES
+        for d in VARIANTS[v].dtypes
     ]
     jobs += [
         (f"CUTLASS {k}", k.output, lambda r, kind, k=k: cutlass_results(r, k, kind))

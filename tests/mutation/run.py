@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from gen import check
 from gen.errors import CompileError, GenError
 from gen.nvrtc import compile_cuda
-from gen.registry import VARIANTS, make_spec
+from gen.registry import make_spec
 from gen.render import Source, render
 from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants
-from tests.test_verify import SMALL
+from tests.test_verify import SCALAR, SMALL
 
 # Several rows and columns per thread; more columns than threads, fewer than a chunk.
-SPECS = SMALL | {
+SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "tiles": {"tile": 6, "threads": 12},
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
@@ -67,7 +67,7 @@ def _code(source: Source) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the suite; prints a table and the survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("variants", nargs="*", default=list(SPECS))
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
     start = time.perf_counter()

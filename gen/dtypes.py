@@ -1,0 +1,82 @@
+"""Element types, and which of them go together in a GEMM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gen.errors import unknown
+
+
+class ElementType(NamedTuple):
+    """A scalar type: its name here, in CUDA C++, its size in bytes, the header that declares it."""
+
+    name: str
+    cuda: str
+    size: int
+    header: str | None = None
+    is_float: bool = True
+
+
+ELEMENT_TYPES = {
+    t.name: t
+    for t in (
+        ElementType("f32", "float", 4),
+        ElementType("f64", "double", 8),
+        ElementType("i32", "int", 4, is_float=False),
+        ElementType("f16", "__half", 2, "cuda_fp16.h"),
+        ElementType("bf16", "__nv_bfloat16", 2, "cuda_bf16.h"),
+        # A float of which tensor cores use 11 of the significand's 24 bits.
+        ElementType("tf32", "float", 4),
+        ElementType("i8", "signed char", 1, is_float=False),
+    )
+}
+
+
+@dataclass(frozen=True)
+class DTypes:
+    """Element types of a GEMM: A and B; the sums; C, D and the bias."""
+
+    name: str
+    input: ElementType
+    accumulator: ElementType
+    output: ElementType
+
+    @property
+    def scalar(self) -> ElementType:
+        """The type of alpha, of beta and of the epilogue's arithmetic: the sums', at least f32."""
+        return self.accumulator if self.accumulator.size >= 4 else ELEMENT_TYPES["f32"]
+
+
+def _dtypes(name: str, accumulator: str, output: str) -> DTypes:
+    t = ELEMENT_TYPES
+    return DTypes(name, t[name.partition("_")[0]], t[accumulator], t[output])
+
+
+DTYPES: Mapping[str, DTypes] = {
+    d.name: d
+    for d in (
+        _dtypes("f32", "f32", "f32"),
+        _dtypes("f64", "f64", "f64"),
+        _dtypes("i32", "i32", "i32"),
+        _dtypes("f16", "f32", "f16"),
+        _dtypes("f16_f16", "f16", "f16"),
+        _dtypes("f16_f32", "f32", "f32"),
+        _dtypes("bf16", "f32", "bf16"),
+        _dtypes("bf16_f32", "f32", "f32"),
+        _dtypes("tf32", "f32", "f32"),
+        _dtypes("i8", "i32", "i32"),
+    )
+}
+
+# What the kernels on CUDA cores have, and those on tensor cores.
+SCALAR_DTYPES = ("f32", "f64", "i32", "f16", "bf16", "i8")
+TENSOR_DTYPES = ("f16", "f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")
+
+
+def parse_dtype(name: str) -> DTypes:
+    """The element types called `name` (see `DTYPES`). Raises UsageError."""
+    if name not in DTYPES:
+        raise unknown("dtype", name, DTYPES)
+    return DTYPES[name]

@@ -1,0 +1,122 @@
+"""How a problem is run: the launches, in order, with their arguments, and the memory they need.
+
+A plan names its buffers ("A", "B", "C", "D", "bias", "workspace") and knows no addresses, so that
+it can be printed, tested and carried out by any runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gen.dtypes import DTypes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gen.spec import GemmProblem, KernelSpec
+
+Dim3 = tuple[int, int, int]
+
+WORKSPACE, BIAS = "workspace", "bias"
+MAP_BYTES = 128  # of a tensor map as a kernel's parameter
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """`offset` bytes into a buffer."""
+
+    buffer: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A matrix in memory and the boxes that TMA copies of it (CUtensorMap).
+
+    `dims` and `box` are elements, the contiguous dimension first; `pitch` is the bytes from one
+    line to the next. `swizzle` is how many bytes of shared memory its pattern spans (128 or 64).
+    With a size of 0 in `dims` the map describes nothing, and is never used.
+    """
+
+    source: Pointer
+    element: str
+    dims: tuple[int, int]
+    pitch: int
+    box: tuple[int, int]
+    swizzle: int
+
+
+Argument = Any  # a Pointer, a TensorMap, or a numpy scalar of the parameter's size
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of one kernel; `args` are its parameters by name, in order."""
+
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    args: Mapping[str, Argument]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All launches that a problem needs, one after another, and the bytes of their workspace."""
+
+    launches: tuple[Launch, ...]
+    workspace_bytes: int = 0
+
+    def launch(self, kernel: str) -> Launch:
+        """The launch of this kernel."""
+        return next(launch for launch in self.launches if launch.kernel == kernel)
+
+
+class Alignment(NamedTuple):
+    """Whether the addresses of A, B and D are multiples of 16 bytes."""
+
+    a: bool = True
+    b: bool = True
+    d: bool = True
+
+
+ALIGNED = Alignment()
+# Of the GPU that is planned for where there is none: an H100's, H200's.
+MULTIPROCESSORS = 132
+
+
+def i64(value: int) -> np.int64:
+    """An index, as kernels take it."""
+    import numpy as np
+
+    return np.int64(value)
+
+
+def scalar(value: float, dtypes: DTypes) -> np.generic:
+    """alpha or beta, as kernels take it."""
+    from gen.numerics import storage_dtype
+
+    converted: np.generic = storage_dtype(dtypes.scalar.name).type(value)
+    return converted
+
+
+def matrices(problem: GemmProblem, dtypes: DTypes) -> dict[str, Argument]:
+    """The parameters of every kernel that computes a whole GEMM.
+
+    M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd.
+    """
+    s, p = problem.shape, problem
+    return {
+        "M": i64(s.m), "N": i64(s.n), "K": i64(s.k), "alpha": scalar(p.alpha, dtypes),
+        "A": Pointer("A"), "lda": i64(p.lda), "B": Pointer("B"), "ldb": i64(p.ldb),
+        "beta": scalar(p.beta, dtypes), "C": Pointer("C"), "ldc": i64(p.ldc),
+        "D": Pointer("D"), "ldd": i64(p.ldd),
+    }  # fmt: skip
+
+
+def one_launch(spec: KernelSpec, problem: GemmProblem, grid: Dim3, shared_bytes: int) -> Plan:
+    """The plan of a kernel that does everything in one launch, without a workspace."""
+    args = matrices(problem, spec.dtypes)
+    return Plan((Launch(spec.name, grid, (*spec.threads, 1), shared_bytes, args),))

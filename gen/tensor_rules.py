@@ -1,0 +1,159 @@
+"""The rules among a tensor-core kernel's tunables: each names itself, the values, the way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from gen.dtypes import DTypes
+from gen.errors import SpecError
+from gen.spec import EPILOGUES, SHARED_KIB, Tile
+from gen.tensor_geometry import WARP, SharedBytes, mma_shared, tiles, tma_shared, warps
+from gen.tunables import Choice
+
+MOST_WARPS = 16
+MOST_SUMS = 128  # registers of a thread that hold sums; a thread has 255 for everything
+LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
+CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
+TURING_DTYPES = ("f16", "f16_f16", "f16_f32")
+
+# The instructions by the type of A and B, and from which compute capability on there are.
+INSTRUCTIONS: Mapping[str, Mapping[str, int]] = {
+    "f16": {"m16n8k8": 75, "m16n8k16": 80},
+    "bf16": {"m16n8k8": 80, "m16n8k16": 80},
+    "tf32": {"m16n8k8": 80},
+    "i8": {"m16n8k32": 80},
+}
+
+
+def mma_rules(chosen: Choice) -> None:
+    """Raises SpecError for tunables of `mma` that do not go together."""
+    _turing(chosen)
+    _common_rules(chosen, tuple(range(1, MOST_WARPS + 1)))
+    _shared_rule(chosen, mma_shared, 1)
+    _even_copies(chosen)
+
+
+def mma_tma_rules(chosen: Choice) -> None:
+    """Raises SpecError for tunables of `mma_tma` that do not go together."""
+    _common_rules(chosen, CONSUMERS)
+    _shared_rule(chosen, tma_shared, 2)
+
+
+def _turing(chosen: Choice) -> None:
+    if chosen.cc >= 80:
+        return
+    name, stages = chosen.dtypes.name, chosen.values["stages"]
+    if name not in TURING_DTYPES:
+        raise SpecError(
+            f"tensor cores of {chosen.arch} have no {name}; use {', '.join(TURING_DTYPES)}, "
+            "or --arch sm_80"
+        )
+    if stages > 2:
+        raise SpecError(
+            f"stages={stages} needs cp.async, which {chosen.arch} lacks; use stages=2, "
+            "or --arch sm_80"
+        )
+
+
+def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
+    block, warp, _ = tiles(chosen.values)
+    _instruction_rule(chosen)
+    for axis, size in (("m", warp.m), ("n", warp.n)):
+        _multiple(f"warp.{axis}", size, 16, "16")
+    for axis, size, part in (("m", block.m, warp.m), ("n", block.n, warp.n)):
+        _multiple(f"threadblock.{axis}", size, part, f"warp.{axis}={part}")
+        _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
+    _line_rule(block, chosen.dtypes)
+    _warps_rule(block, warp, allowed)
+    _sums_rule(warp, chosen.dtypes)
+    if chosen.values["epilogue"].endswith("gelu") and not chosen.dtypes.scalar.is_float:
+        raise SpecError(
+            f"epilogue={chosen.values['epilogue']} needs sums in floating point, not "
+            f"{chosen.dtypes.name}; use {', '.join(EPILOGUES[:3])}"
+        )
+
+
+def _instruction_rule(chosen: Choice) -> None:
+    name, known = chosen.values["instruction"], INSTRUCTIONS[chosen.dtypes.input.name]
+    have = [i for i, since in known.items() if since <= chosen.cc]
+    if name not in have:
+        raise SpecError(
+            f"instruction={name} does not exist for {chosen.dtypes.name} on {chosen.arch}; "
+            f"use {' or '.join(have)}"
+        )
+
+
+def _multiple(name: str, value: int, step: int, of: str) -> None:
+    if value % step == 0 and value > 0:
+        return
+    near = [n for n in (value // step * step, value // step * step + step) if n > 0]
+    raise SpecError(f"{name}={value} is not a multiple of {of}; use {' or '.join(map(str, near))}")
+
+
+def _line_rule(block: Tile, dtypes: DTypes) -> None:
+    size = dtypes.input.size
+    if block.k * size not in LINES:
+        raise SpecError(
+            f"threadblock.k={block.k} is {block.k * size} bytes of {dtypes.input.name}, not "
+            f"{' or '.join(map(str, LINES))}; use {' or '.join(str(n // size) for n in LINES)}"
+        )
+
+
+def _warps_rule(block: Tile, warp: Tile, allowed: tuple[int, ...]) -> None:
+    count = warps(block, warp)
+    if count in allowed:
+        return
+    near = min(allowed, key=lambda n: (abs(n - count), n))
+    some = ", ".join(map(str, allowed)) if len(allowed) < 5 else f"at most {allowed[-1]}"
+    raise SpecError(
+        f"threadblock={block} has {count} warps of {warp.m}x{warp.n}, not {some}; "
+        f"use {near}, for example by a {'larger' if near < count else 'smaller'} warp"
+    )
+
+
+def _sums_rule(warp: Tile, dtypes: DTypes) -> None:
+    each = 2 if dtypes.accumulator.size == 2 else 1
+    registers = warp.m * warp.n // WARP // each
+    if registers > MOST_SUMS:
+        most = MOST_SUMS * WARP * each // warp.m // 16 * 16
+        raise SpecError(
+            f"warp={warp.m}x{warp.n} keeps {registers} registers of sums in each thread, more than "
+            f"{MOST_SUMS}; use {f'{warp.m}x{most}' if most else '64x64'}"
+        )
+
+
+def _shared_rule(chosen: Choice, shared_bytes: SharedBytes, least_stages: int) -> None:
+    t, stages = chosen.values, chosen.values["stages"]
+    limit = SHARED_KIB[chosen.cc] * 1024
+    wanted = shared_bytes(t, chosen.dtypes, stages)
+    if wanted <= limit:
+        return
+    fit = range(stages - 1, least_stages - 1, -1)
+    near = next((n for n in fit if shared_bytes(t, chosen.dtypes, n) <= limit), 0)
+    raise SpecError(
+        f"stages={stages} of threadblock={t['threadblock']} want {wanted} bytes of shared memory, "
+        f"more than the {limit} that a block may have on {chosen.arch}; "
+        f"use {f'stages={near}' if near else 'a smaller threadblock'}"
+    )
+
+
+def _even_copies(chosen: Choice) -> None:
+    """All threads copy the same number of 16-byte chunks, whole lines of them at a time."""
+    block, warp, _ = tiles(chosen.values)
+    size, threads = chosen.dtypes.input.size, WARP * warps(block, warp)
+    chunks = block.k * size // 16  # of a line along K
+    for axis, lines, along_k in zip("mn", (block.m, block.n), _along_k(chosen), strict=True):
+        line = chunks if along_k or size != 2 else lines // 8
+        if (lines * chunks) % threads or threads % line:
+            raise SpecError(
+                f"{threads} threads cannot share out evenly the {lines * chunks} 16-byte chunks of "
+                f"a tile with threadblock.{axis}={lines}, {line} in a line; use a larger warp, or "
+                f"powers of two"
+            )
+
+
+def _along_k(chosen: Choice) -> tuple[bool, bool]:
+    """Whether the left and the right operand are contiguous along K."""
+    layouts = chosen.layouts
+    return (layouts.a, not layouts.b) if layouts.c else (not layouts.b, layouts.a)

@@ -1,0 +1,285 @@
+"""What can go wrong while measuring, tried on a GPU: is nothing measured lost, nothing wrong timed?
+
+    PYTHONPATH=. python tests/hardware/try_bench.py [TRY...]
+
+A line for each try, PASS or FAIL with the reason; about five minutes in all. Exits with 1 where one
+fails. Files go to build/out/try_bench/.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gen.bench.results import OURS, Results, Row, find, load
+from gen.report.model import load as load_report
+
+FOLDER = Path("build/out/try_bench")
+SPOIL = "--spoil"
+
+STORE = "D[c_at(row, col, ldd)] = epilogue("
+WRONG = STORE + "accumulator_t(1) + "
+OUTSIDE = STORE.replace("ldd)]", "ldd) + (index_t(1) << 45)]")
+
+
+def gen(*args: str, code: int = 0, env: dict[str, str] | None = None) -> str:
+    """Runs `gen` in a process of its own; both of its outputs. It has to end with `code`."""
+    return _finish([sys.executable, "-m", "gen", *args], code, env)
+
+
+def spoiled_gen(new: str, *args: str, code: int) -> str:
+    """The same, with a kernel `naive` that stores something else."""
+    return _finish([sys.executable, __file__, SPOIL, new, *args], code)
+
+
+def _finish(command: Sequence[str], code: int, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **(env or {})}, check=False
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == code, f"exit code {done.returncode}, not {code}: {said[-1500:]}"
+    assert "Traceback" not in said, said[-1500:]
+    return said
+
+
+def spoil(new: str, args: Sequence[str]) -> int:
+    """`gen` in this process, with the spoiled kernel."""
+    from gen.bench import contenders
+    from gen.cli import main as gen_main
+
+    render = contenders.render
+
+    def other(spec: object) -> object:
+        source = render(spec)  # type: ignore[arg-type]
+        assert STORE in source.text
+        return replace(source, text=source.text.replace(STORE, new))
+
+    contenders.render = other  # type: ignore[assignment]
+    return gen_main(args)
+
+
+def file(name: str) -> Path:
+    """A result file that is not there yet."""
+    path = FOLDER / f"{name}.json"
+    path.unlink(missing_ok=True)
+    return path
+
+
+def one(results: Results, **wanted: object) -> Row:
+    """The only row that has these values."""
+    (row,) = find(results.rows, **wanted)
+    return row
+
+
+# --- the tries
+
+
+def ceilings() -> str:
+    """Every ceiling is measured, and in the order that the hardware has."""
+    from gen.bench.ceiling import ceilings as measure
+    from gen.bench.device import Gpu
+
+    gen("ceiling", "--fresh")
+    found = measure(Gpu())
+    assert found["mma_m16n8k16_f16_f32"] > found["mma_m16n8k8_f16_f32"] > found["fma_f32"]
+    if "wgmma_m64n256k16_f16_f32" in found:
+        assert 1 < found["wgmma_m64n256k16_f16_f32"] / found["mma_m16n8k16_f16_f32"] < 1.7
+        assert found["wgmma_m64n256k32_i8_i32"] > found["wgmma_m64n256k16_bf16_f32"]
+        assert found["wgmma_m64n256k16_bf16_f32"] > found["wgmma_m64n256k8_tf32_f32"]
+    return ", ".join(f"{name} {value:.0f}" for name, value in found.items() if "mma" in name)
+
+
+def slow() -> str:
+    """A slow kernel is measured less often; one beyond the limit is not started."""
+    path = file("slow")
+    command = ("bench", "--variant", "naive", "--threads", "1", "--shape", "4096", "--dtype", "i32")
+    rest = ("--peers", "none", "--json", str(path))
+    said = gen(*command, *rest, "--limit", "3")
+    row = one(load(path), kind=OURS)
+    assert row.ms_median, row
+    assert row.rounds < 11, row
+    assert "slow: measured" in row.note, row
+    assert row.note in said
+    path.unlink()
+    gen(*command, *rest, "--limit", "0.1")
+    beyond = one(load(path), kind=OURS)
+    assert (beyond.check, beyond.ms_median) == ("skipped", None)
+    assert "would take about" in beyond.note
+    return f"{row.ms_median:.0f} ms, {row.note}, noise {row.noise}; {beyond.note}"
+
+
+def large() -> str:
+    """The largest squares stay feasible with the slowest kernel."""
+    path, start = file("large"), time.perf_counter()
+    gen(
+        *("bench", "--variant", "naive", "--shape", "16384", "--peers", "cublas", "--quick"),
+        *("--json", str(path)),
+    )
+    row = one(load(path), kind=OURS)
+    assert row.check == "ok", row
+    assert row.ms_median, row
+    return f"naive {row.ms_median:.0f} ms, {row.note}; {time.perf_counter() - start:.0f} s in all"
+
+
+def wrong() -> str:
+    """A wrong kernel gets no time, and its peers get theirs."""
+    path = file("wrong")
+    said = spoiled_gen(
+        WRONG,
+        *("bench", "--variant", "naive", "--shape", "512", "--shape", "4096", "--quick"),
+        *("--json", str(path)),
+        code=1,
+    )
+    results = load(path)
+    for row in find(results.rows, kind=OURS):
+        assert (row.check, row.ms_median, row.tflops) == ("wrong", None, None), row
+        assert row.note in said
+    right = [row for row in results.rows if row.kind != OURS]
+    assert all(row.ms_median for row in right), right
+    return one(results, kind=OURS, shape="512x512x512").note
+
+
+def broken() -> str:
+    """A kernel that breaks the GPU's context ends the run, keeps its row, and --resume goes on."""
+    path = file("broken")
+    args = ("bench", "--variant", "naive", "--quick", "--json", str(path), "--resume")
+    gen(*args, "--shape", "256")
+    before = load(path).rows
+    said = spoiled_gen(OUTSIDE, *args, "--shape", "256", "--shape", "512", code=1)
+    assert "the same command with --resume measures the rest" in said
+    broken_off = load(path)
+    assert broken_off.rows[: len(before)] == before
+    assert one(broken_off, kind=OURS, shape="512x512x512").check == "failed"
+    gen(*args, "--shape", "256", "--shape", "512", code=1)  # that row stays
+    after = load(path)
+    assert all(r.ms_median for r in find(after.rows, shape="512x512x512") if r.kind != OURS)
+    return said.strip().splitlines()[-1][:200]
+
+
+def out_of_memory() -> str:
+    """A shape that does not fit is a row that says so, and the others are measured."""
+    path = file("memory")
+    shapes = ("--shape", "1048576x1048576x64", "--shape", "256")
+    gen("bench", "--variant", "naive", "--quick", *shapes, "--json", str(path))
+    results = load(path)
+    too_large = find(results.rows, shape="1048576x1048576x64")
+    assert too_large
+    assert {row.check for row in too_large} == {"out of memory"}, too_large
+    assert all(row.ms_median for row in find(results.rows, shape="256x256x256"))
+    return too_large[0].note
+
+
+def _interrupted(name: str, number: signal.Signals) -> tuple[int, Results, Results]:
+    """(exit code, what was there, what --resume made of it) of a run that a signal ended."""
+    path = file(name)
+    args = ("bench", "--variant", "tiles", "--suite", "squares", "--largest", "4096", "--quick")
+    command = [sys.executable, "-m", "gen", *args, "--json", str(path), "--resume"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while not (path.exists() and len({row.shape for row in load(path).rows}) >= 2):
+            assert process.poll() is None, "it ended before two shapes were measured"
+            assert time.monotonic() < deadline, "two shapes took more than 120 s"
+            time.sleep(0.02)
+        process.send_signal(number)
+        code = process.wait(60)
+    left = load(path)
+    gen(*command[3:])
+    return code, left, load(path)
+
+
+def killed() -> str:
+    """A killed run leaves what it had measured; the same command goes on."""
+    _, left, after = _interrupted("killed", signal.SIGKILL)
+    assert after.rows[: len(left.rows)] == left.rows
+    assert len({row.shape for row in after.rows}) == 6
+    return f"{len(left.rows)} rows at the kill, {len(after.rows)} in the end"
+
+
+def interrupted() -> str:
+    """So does one that Ctrl-C ends, with exit code 130."""
+    code, left, after = _interrupted("interrupted", signal.SIGINT)
+    assert code == 130, code
+    assert after.rows[: len(left.rows)] == left.rows
+    return f"{len(left.rows)} rows at Ctrl-C, {len(after.rows)} in the end"
+
+
+def twice() -> str:
+    """The same command twice gives the same medians within the noise."""
+    paths = [file(name) for name in ("first", "second")]
+    for path in paths:
+        args = ("--variant", "all", "--shape", "1024", "--shape", "2048", "--json", str(path))
+        gen("bench", *args, "--peers", "cublas")
+    pairs = load_report(paths).pairs
+    apart = [f"{p.after.contender} {p.ratio:.3f}" for p in pairs if not p.in_noise]
+    assert all(abs(p.ratio - 1) < 0.05 for p in pairs), apart
+    assert len(apart) <= 0.2 * len(pairs), apart
+    return f"{len(pairs) - len(apart)} of {len(pairs)} within the noise; apart: {apart or 'none'}"
+
+
+def peers() -> str:
+    """Every peer that is installed is right, in every type that it has."""
+    path = file("peers")
+    types = [word for name in ("f32", "f16", "bf16", "i8") for word in ("--dtype", name)]
+    shapes = ("--shape", "1024", "--shape", "128x4096x1024", "--shape", "63x65x67")
+    gen("bench", "--variant", "tiles", *types, *shapes, *("--peers", "all", "--quick"),
+        "--json", str(path))  # fmt: skip
+    rows = load(path).rows
+    assert {row.check for row in rows} <= {"ok", "skipped"}
+    best: dict[str, float] = {}
+    for row in find(rows, dtype="f16", shape="1024x1024x1024"):
+        family = row.contender.split(" ")[0]
+        best[family] = max(best.get(family, 0.0), row.tflops or 0.0)
+    if "cutlass3" in best:
+        assert best["cutlass3"] > 0, [r.note for r in rows if r.contender.startswith("cutlass3")]
+        used = [r for r in rows if r.contender.endswith("stream-k") and r.ms_median]
+        assert any(row.workspace for row in used), used
+    return ", ".join(f"{name} {tflops:.0f}" for name, tflops in best.items()) + " TFLOP/s in f16"
+
+
+def no_gpu() -> str:
+    """Without a GPU gen says so, and does what it can."""
+    nothing = {"CUDA_VISIBLE_DEVICES": ""}
+    said = gen("bench", code=3, env=nothing)
+    assert "gen profile counts" in said
+    gen("ceiling", code=3, env=nothing)
+    sweep = ("sweep", "--device", "cpu", "--shape", "64", "--axis", "side=4,8")
+    path = file("cpu")
+    gen(*sweep, "--json", str(path), env=nothing)
+    gen("report", str(path), "--format", "md", "-o", str(FOLDER / "cpu.md"), env=nothing)
+    return said.strip()
+
+
+TRIES: tuple[Callable[[], str], ...] = (
+    *(no_gpu, ceilings, slow, large, wrong, broken, out_of_memory),
+    *(killed, interrupted, twice, peers),
+)
+
+
+def main(names: Sequence[str]) -> int:
+    """Runs the tries; the exit code."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for attempt in TRIES:
+        if names and attempt.__name__ not in names:
+            continue
+        start = time.perf_counter()
+        try:
+            verdict, words = "PASS", attempt()
+        except (AssertionError, ValueError, subprocess.TimeoutExpired) as error:
+            verdict, words = "FAIL", str(error) or repr(error)
+            failed += 1
+        print(f"{verdict} {attempt.__name__} ({time.perf_counter() - start:.0f} s): {words}")
+        sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [SPOIL]:
+        sys.exit(spoil(sys.argv[2], sys.argv[3:]))
+    sys.exit(main(sys.argv[1:]))

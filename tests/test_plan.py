@@ -1,0 +1,253 @@
+"""Plans: what is launched, with what, and where in the workspace; no kernel runs here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.errors import SpecError
+from gen.plan import ALIGNED, Alignment, Plan, Pointer, TensorMap
+from gen.registry import VARIANTS, make_spec, plan
+from gen.spec import GemmProblem, GemmShape, KernelSpec, parse_layout
+from tests.test_spec import specs
+
+NULL = np.uint64(0)
+NAMES = ["M", "N", "K", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "D", "ldd"]
+
+
+def made(
+    spec: KernelSpec,
+    m: int,
+    n: int,
+    k: int,
+    alignment: Alignment = ALIGNED,
+    multiprocessors: int = 132,
+    **problem: Any,
+) -> Plan:
+    shape = GemmShape(m, n, k)
+    packed = GemmProblem.packed(shape, spec.layouts, **problem)
+    return plan(spec, packed, alignment, multiprocessors)
+
+
+def main(steps: Plan, spec: KernelSpec) -> dict[str, Any]:
+    return dict(steps.launch(spec.name).args)
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if not VARIANTS[v].planner])
+def test_scalar_kernels_are_launched_once(variant: str) -> None:
+    spec = make_spec(variant, dtype="f16")
+    steps = made(spec, 5, 7, 3, Alignment(False, False, False), alpha=2, beta=0.5)
+    (launch,) = steps.launches
+    assert (launch.kernel, steps.workspace_bytes) == (spec.name, 0)
+    assert list(launch.args) == NAMES
+    assert [launch.args[x] for x in ("M", "N", "K", "A", "D")] == [
+        5, 7, 3, Pointer("A"), Pointer("D"),
+    ]  # fmt: skip
+    assert launch.args["alpha"] == 2
+    assert isinstance(launch.args["beta"], np.float32)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_empty_result_is_one_block(variant: str) -> None:
+    spec = make_spec(variant)
+    for m, n, k in ((0, 5, 7), (5, 0, 7), (0, 0, 0)):
+        steps = made(spec, m, n, k, Alignment(False, False, False))
+        (launch,) = steps.launches
+        assert (launch.kernel, launch.grid, steps.workspace_bytes) == (spec.name, (1, 1, 1), 0)
+
+
+def test_aligned_operands_are_used_where_they_are() -> None:
+    spec = make_spec("mma", layout="crr", split_k=2, epilogue="linear_bias")
+    steps = made(spec, 128, 264, 64)
+    assert [s.kernel for s in steps.launches] == [spec.name, f"{spec.name}_reduce"]
+    args = main(steps, spec)
+    assert list(args) == [*NAMES, "bias", "slices", "partials"]
+    assert (args["A"], args["lda"], args["B"], args["ldb"]) == (
+        Pointer("A"), 128, Pointer("B"), 264,
+    )  # fmt: skip
+    assert args["bias"] == Pointer("bias")
+    # Two tiles of 128 x 256, two steps along K.
+    assert steps.launch(spec.name).grid == (2, 2, 1)
+    assert steps.launch(spec.name).block == (256, 1, 1)
+    assert (args["slices"], args["partials"]) == (2, Pointer("workspace", 0))
+    assert steps.workspace_bytes == 2 * 128 * 264 * 4
+    reduce = steps.launches[-1]
+    assert list(reduce.args) == [
+        "M", "N", "alpha", "beta", "C", "ldc", "D", "ldd", "bias", "slices", "partials",
+    ]  # fmt: skip
+    assert reduce.grid == (128 * 66 // 32, 1, 1)
+
+
+def test_an_operand_out_of_line_is_packed() -> None:
+    spec = make_spec("mma", layout="ccr")
+    # A is stored as 33 lines of 100 elements, B as 200 of 33, none in whole units of 16 bytes;
+    # packed lines start at multiples of 128 bytes.
+    steps = made(spec, 100, 200, 33)
+    pack, kernel = steps.launches
+    assert pack.kernel == f"{spec.name}_pack"
+    assert dict(pack.args) == {
+        "left_lines": 33, "left_length": 100, "left": Pointer("A"), "left_ld": 100,
+        "left_packed": Pointer("workspace", 0), "left_packed_ld": 128,
+        "right_lines": 200, "right_length": 33, "right": Pointer("B"), "right_ld": 33,
+        "right_packed": Pointer("workspace", 33 * 256), "right_packed_ld": 64,
+    }  # fmt: skip
+    assert pack.grid == (25, 1, 2)
+    assert (kernel.args["A"], kernel.args["lda"]) == (Pointer("workspace", 0), 128)
+    assert (kernel.args["B"], kernel.args["ldb"]) == (Pointer("workspace", 33 * 256), 64)
+    assert steps.workspace_bytes == 33 * 256 + 200 * 128
+
+
+def test_only_the_operand_that_needs_it_is_packed() -> None:
+    spec = make_spec("mma")
+    steps = made(spec, 64, 64, 64, Alignment(True, False, True))
+    pack = steps.launch(f"{spec.name}_pack")
+    assert (pack.args["left_lines"], pack.args["right_lines"]) == (0, 64)
+    assert pack.args["left_packed"] == NULL
+    assert pack.args["left"] == Pointer("A")
+    args = main(steps, spec)
+    assert (args["A"], args["B"]) == (Pointer("A"), Pointer("workspace", 0))
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("tf32", 32), ("i8", 128)])
+def test_other_sizes_than_2_bytes_are_transposed_by_packing(dtype: str, unit: int) -> None:
+    spec = make_spec("mma", dtype=dtype, layout="rrr")
+    steps = made(spec, 32, 48, 80)
+    pack = steps.launch(f"{spec.name}_pack")
+    assert pack.args["left_lines"] == 0
+    assert (pack.args["right_lines"], pack.args["right_length"]) == (48, 80)
+    assert pack.args["right_packed_ld"] == -(-80 // unit) * unit
+    (only,) = made(make_spec("mma", dtype=dtype, layout="rcr"), 32, 48, 80).launches
+    assert only.kernel != pack.kernel
+
+
+def test_a_column_major_result_is_its_transpose() -> None:
+    """The left operand is B', of N rows."""
+    spec = make_spec("mma", layout="rrc", threadblock="128x64x32", warp="32x32")
+    steps = made(spec, 64, 1280, 33)
+    pack = steps.launch(f"{spec.name}_pack")
+    assert (pack.args["left"], pack.args["right"]) == (Pointer("B"), Pointer("A"))
+    assert pack.args["left_lines"] == 0  # B: 33 lines of 1280 elements, in whole units
+    assert (pack.args["right_lines"], pack.args["right_length"]) == (64, 33)
+    assert steps.launch(spec.name).grid == (10, 1, 1)
+    args = main(steps, spec)
+    assert (args["A"], args["lda"]) == (Pointer("workspace", 0), 64)
+
+
+def test_an_empty_sum_needs_no_packing() -> None:
+    for variant in ("mma", "mma_tma"):
+        spec = make_spec(variant, split_k=0)
+        steps = made(spec, 5, 7, 0, Alignment(False, False, False))
+        (launch,) = steps.launches
+        assert (launch.args["slices"], launch.args["partials"]) == (1, NULL)
+
+
+@pytest.mark.parametrize(
+    ("split_k", "shape", "multiprocessors", "slices"),
+    [
+        (1, (128, 256, 4096), 132, None),
+        (3, (128, 256, 4096), 132, 3),
+        (300, (128, 256, 4096), 132, 128),  # no more than steps along K
+        (0, (128, 256, 4096), 132, 32),  # at least four steps each
+        (0, (128, 256, 65536), 132, 132),
+        (0, (256, 256, 65536), 132, 66),
+        (0, (128 * 8, 256 * 8, 65536), 132, 2),
+        (0, (128 * 9, 256 * 8, 65536), 132, 1),  # more than half of the GPU has a tile
+        (0, (128, 256, 32), 132, 1),
+        (0, (128, 256, 4096), 4, 4),
+    ],
+)
+def test_slices(
+    split_k: int, shape: tuple[int, int, int], multiprocessors: int, slices: int | None
+) -> None:
+    spec = make_spec("mma", split_k=split_k)
+    steps = made(spec, *shape, multiprocessors=multiprocessors)
+    tiles = (shape[0] // 128) * (shape[1] // 256)
+    assert steps.launch(spec.name).grid == (tiles, slices or 1, 1)
+    assert main(steps, spec).get("slices") == slices
+    kernels = [s.kernel for s in steps.launches]
+    assert kernels == [spec.name, *([f"{spec.name}_reduce"] if (slices or 1) > 1 else [])]
+
+
+def test_tensor_maps_describe_the_operands() -> None:
+    spec = make_spec("mma_tma", layout="rrr", threadblock="128x256x32")
+    args = main(made(spec, 1000, 504, 64), spec)
+    assert list(args) == [
+        "M", "N", "K", "alpha", "map_left", "map_right", "beta", "C", "ldc", "D", "ldd",
+    ]  # fmt: skip
+    assert args["map_left"] == TensorMap(Pointer("A"), "f16", (64, 1000), 128, (32, 128), 64)
+    assert args["map_right"] == TensorMap(Pointer("B"), "f16", (504, 64), 1008, (64, 32), 128)
+    other = make_spec("mma_tma", dtype="i8", layout="rcc")
+    maps = main(made(other, 1001, 504, 64), other)
+    assert maps["map_left"] == TensorMap(Pointer("B"), "i8", (64, 504), 64, (128, 128), 128)
+    assert maps["map_right"] == TensorMap(Pointer("A"), "i8", (64, 1001), 64, (128, 256), 128)
+
+
+def test_tensor_maps_of_nothing_are_empty() -> None:
+    spec = make_spec("mma_tma")
+    for shape in ((5, 7, 0), (0, 7, 5), (5, 0, 7)):
+        args = main(made(spec, *shape), spec)
+        assert args["map_left"].dims == args["map_right"].dims == (0, 0)
+
+
+def test_blocks_that_stay_are_no_more_than_multiprocessors() -> None:
+    spec = make_spec("mma_tma", split_k=2)
+    assert made(spec, 128, 256, 640).launch(spec.name).grid == (2, 1, 1)
+    assert made(spec, 1280, 2560, 640).launch(spec.name).grid == (132, 1, 1)
+    assert made(spec, 1280, 2560, 640, multiprocessors=4).launch(spec.name).grid == (4, 1, 1)
+
+
+def test_what_is_too_large_is_refused() -> None:
+    for size in ((2**31, 1, 1), (1, 2**31, 1), (1, 1, 2**31)):
+        with pytest.raises(SpecError, match=r"[MNK]=2147483648 is more than mma takes"):
+            made(make_spec("mma"), *size)
+    with pytest.raises(SpecError, match="blocks along x, more than 2147483647"):
+        made(make_spec("mma"), 2**31 - 1, 2**31 - 1, 1)
+    with pytest.raises(SpecError, match="blocks along x"):
+        made(make_spec("naive"), 1, 2**40, 1)
+
+
+@given(
+    specs(("mma", "mma_tma")),
+    st.tuples(st.integers(1, 700), st.integers(1, 700), st.integers(1, 700)),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    st.integers(0, 9),
+)
+def test_the_workspace_has_room_for_everything(
+    spec: KernelSpec, size: tuple[int, int, int], aligned: tuple[bool, bool, bool], padding: int
+) -> None:
+    steps = made(spec, *size, Alignment(*aligned), 7, padding=padding)
+    parts = []
+    for launch in steps.launches:
+        values = dict(launch.args)
+        for side in ("left", "right"):
+            at = values.get(f"{side}_packed", NULL)
+            if isinstance(at, Pointer):
+                ld = int(values[f"{side}_packed_ld"])
+                assert ld * spec.dtypes.input.size % 16 == 0
+                assert ld >= values[f"{side}_length"]
+                parts.append((at, int(values[f"{side}_lines"]) * ld * spec.dtypes.input.size))
+    args = main(steps, spec)
+    if isinstance(args.get("partials"), Pointer):
+        rows, cols = size[:2] if spec.layouts.c else size[1::-1]
+        parts.append((args["partials"], int(args["slices"]) * rows * -(-cols // 8) * 8 * 4))
+    end = 0
+    for pointer, nbytes in parts:
+        assert pointer.buffer == "workspace"
+        assert pointer.offset % 256 == 0
+        assert pointer.offset >= end
+        end = pointer.offset + nbytes
+    assert end <= steps.workspace_bytes <= end + 255
+
+
+def test_layouts_with_one_line_each() -> None:
+    """Every layout and alignment gives the launches that its operands need."""
+    for layout in ("rrr", "rcr", "ccr", "crc", "rcc"):
+        order = parse_layout(layout)
+        spec = make_spec("mma", dtype="tf32", layout=layout)
+        kernels = {s.kernel for s in made(spec, 64, 64, 64).launches}
+        along_k = (order.a, not order.b)
+        assert (f"{spec.name}_pack" in kernels) == (not all(along_k))
