@@ -120,6 +120,14 @@ def gamma(n: int, u: float) -> float:
     return n * u / (1 - n * u) if n * u < 1 else float("inf")
 
 
+def tensor_core_steps(k: int, u: float, more: int) -> tuple[int, float]:
+    """Steps of a sum on tensor cores in f32, and the relative error of each: see `sums_of`.
+
+    more: additions of partial sums.
+    """
+    return k + -(-k // _BLOCK) + more, 2 * u
+
+
 def sums_of(spec: KernelSpec) -> Sums:
     """How a kernel sums, for `error_bound`.
 
@@ -146,7 +154,7 @@ def sums_of(spec: KernelSpec) -> Sums:
         slices = max(-(-k // spec.threadblock.k), 1)
         more = min(spec.split_k or slices, slices) - 1
         if dtypes.accumulator.size >= 4:
-            return k + blocks + more, 2 * u
+            return tensor_core_steps(k, u, more)
         half = numerics.unit_roundoff(dtypes.accumulator.name)
         return blocks, half + (_BLOCK + 1) * 2 * u * 2 + more * u
 

@@ -11,6 +11,7 @@ import numpy as np
 from gen import numerics, reference
 from gen.bench.contenders import Prepared
 from gen.bench.work import exact_in_check, poison
+from gen.oracle import Sums, tensor_core_steps
 
 if TYPE_CHECKING:
     from gen.bench.work import Work
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _ALL_PRODUCTS = 2**26
 _SAMPLE_PRODUCTS = 2**28
 _SAMPLED = (64, 256)
+
+_SLICES = 1024  # of K, that a contender may sum apart
 
 # An integer kernel may compute the poison by chance: once in 2^32 elements.
 _CHANCE = 4
@@ -50,8 +53,17 @@ def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes) -> Expected:
     if exact_in_check(dtypes):
         bound = np.zeros(exact.shape)
     else:
-        bound = reference.error_bound(part_a, part_b, nothing, 1, 0, dtypes.name)
+        bound = reference.error_bound(
+            part_a, part_b, nothing, 1, 0, dtypes.name, sums=_sums(dtypes)
+        )
     return Expected(rows, columns, exact, bound)
+
+
+def _sums(dtypes: DTypes) -> Sums | None:
+    """Sums as any contender may make them: those of narrow types on tensor cores, and in slices."""
+    u = numerics.unit_roundoff(dtypes.scalar.name)
+    narrow = dtypes.input.size < dtypes.accumulator.size or dtypes.input.name == "tf32"
+    return (lambda k: tensor_core_steps(k, u, _SLICES)) if narrow else None
 
 
 def _sample(size: int, k: int, dtypes: DTypes) -> np.ndarray:

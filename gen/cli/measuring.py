@@ -53,10 +53,10 @@ def bench(
     ] = None,
     dtype: Annotated[
         list[str] | None,
-        typer.Option("--dtype", metavar="TYPE", help=f"{', '.join(DTYPES)} [f32]; repeatable."),
+        typer.Option("--dtype", metavar="TYPE", help=f"{', '.join(DTYPES)}; repeatable."),
     ] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
-    arch: Annotated[str, ARCH] = "sm_80",
+    arch: Annotated[str | None, ARCH] = None,
     peers: Annotated[
         str,
         typer.Option(
@@ -96,7 +96,9 @@ def bench(
         raise UsageError("--resume needs --json FILE, which has what was measured before")
     # Kernels that are named one by one stand alone, unless others are named, too.
     named = variant or ([] if spec else [ALL])
-    selected = select(named, dtype or ["f32"], layout or ["rrr"], arch, tunables) if named else []
+    # f32 where all kernels are meant; its own first type for one that is named.
+    dtypes = dtype or (["f32"] if ALL in named else None)
+    selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
         specs=[*map(spec_from_json, spec or []), *selected],
         shapes=_shapes(suite or [], shape or [], largest),

@@ -280,12 +280,16 @@ class MBarriers:
         )
         offset = (address & ((1 << 56) - 1)) + poll.site.offset
         where = chunk.describe_shared(offset)
-        state = State.of(int(self.peek(offset)[bz, 0, by, 0, bx, 0]))
         message = (
             f"deadlock: {count} threads wait at the mbarrier at {where} for its phase of parity "
-            f"{parity}, which lacks {state.pending} of {state.expected} arrivals and "
-            f"{state.bytes} bytes of copies, and nothing is under way"
+            f"{parity}, "
         )
+        if 0 <= offset <= chunk.launch.shared_bytes - 8:
+            state = State.of(int(self.peek(offset)[bz, 0, by, 0, bx, 0]))
+            message += f"which lacks {state.pending} of {state.expected} arrivals and "
+            message += f"{state.bytes} bytes of copies, and nothing is under way"
+        else:
+            message += "but there is no shared memory"
         chunk.launch.findings.add("synccheck", poll.site.item, message, block, threads, where)
 
 

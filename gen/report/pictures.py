@@ -100,6 +100,8 @@ def _curves(group: Group, metric: Metric, axis: str) -> Iterator[Picture]:
         return float(entry.values.get(axis, 0))
 
     variants, shapes = group.variants(), group.shapes()
+    if any(isinstance(e.values.get(axis), str) for v in variants for e in group.of(v)):
+        return  # a word has no place on an axis: the tables have it
     if not any(_points(group.of(v), metric, along) for v in variants):
         return
     words = (metric.name, group.dtype, group.layout)
