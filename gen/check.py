@@ -65,17 +65,20 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     """Few and small shapes that reach every corner of a kernel, derived from its tile.
 
     First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
-    stages, and more; the last step full and ragged; one element; empty sums and an empty D.
+    stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
+    is summed in slices, some have more steps than there are stages, too.
     """
     m, n, k = spec.threadblock
+    slices = [(3, n + 2, 2 * spec.stages * k * max(spec.split_k, 4))] * (spec.split_k != 1)
     sizes = [
         (1, 1, 1),
         (m, n, k),
         (m + 1, n + 1, k + 1),
-        (2 * m + 1, 2 * n + 1, (spec.stages + 1) * k + 1),
+        (2 * m + 1, 2 * n + 1, max(2 * spec.stages - 1, 2) * k + 1),
         (2 * m, max(n - 1, 1), 2 * k),
         (max(m - 1, 1), 2 * n, max(k - 1, 1)),
         (1, 2, 3 * k + 1),
+        *slices,
         (m, n + 1, 0),
         (0, n, k),
     ]

@@ -79,6 +79,23 @@ def render_template(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 
+def template_files(*names: str) -> list[Path]:
+    """The files of these templates and of those that they extend or import, each once."""
+    from jinja2 import meta
+
+    environment, folder = _environment(), template_dir()
+    found: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = None
+        tree = environment.parse((folder / name).read_text(encoding="utf-8"))
+        waiting += [other for other in meta.find_referenced_templates(tree) if other]
+    return [folder / name for name in found]
+
+
 def _check_symbol(spec: KernelSpec) -> None:
     """Refuses a symbol that the file itself uses for something else, or that C++ reserves."""
     code = re.sub(r'//.*|"[^"\n]*"', "", _render(replace(spec, symbol=None)))
@@ -97,21 +114,31 @@ def render(spec: KernelSpec) -> Source:
 
 
 def _render(spec: KernelSpec) -> str:
+    return render_template(get_variant(spec.variant).template, **_values(spec))
+
+
+def render_block(spec: KernelSpec, block: str) -> str:
+    """One block of a kernel's template, as the emitted file has it."""
+    template = _environment().get_template(get_variant(spec.variant).template)
+    return "".join(template.blocks[block](template.new_context(_values(spec))))
+
+
+def _values(spec: KernelSpec) -> dict[str, object]:
     variant, g = get_variant(spec.variant), geometry(spec)
-    return render_template(
-        variant.template,
-        spec=spec,
-        version=__version__,
-        name=spec.name,
-        dtypes=spec.dtypes,
-        layouts=spec.layouts,
-        threads_x=spec.threads[0],
-        threads_y=spec.threads[1],
-        min_arch=variant.min_arch,
-        cc=compute_capability(spec.arch),
-        has_bias=spec.has_bias,
-        **{**spec.tunables, **g.values},
-    )
+    return {
+        "spec": spec,
+        "version": __version__,
+        "name": spec.name,
+        "dtypes": spec.dtypes,
+        "layouts": spec.layouts,
+        "threads_x": spec.threads[0],
+        "threads_y": spec.threads[1],
+        "min_arch": variant.min_arch,
+        "cc": compute_capability(spec.arch),
+        "has_bias": spec.has_bias,
+        **spec.tunables,
+        **g.values,
+    }
 
 
 def read_source(path: Path) -> Source:

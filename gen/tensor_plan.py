@@ -31,7 +31,7 @@ PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 SECTION = 256  # bytes: what the parts of the workspace start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
 PACK_LINES, PACK_UNITS, MOST_PACKING = 8, 512, (4096, 64)
-REDUCE_FOURS, MOST_REDUCING = 32, 65_536  # groups of four columns
+REDUCE_FOURS = 32  # groups of four columns that a block adds up
 MOST_BOX = 256  # lines that TMA copies at a time
 STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
 
@@ -181,7 +181,7 @@ def _reduce(spec: KernelSpec, problem: GemmProblem, layout: _Layout) -> list[Lau
     names = ("M", "N", "alpha", "beta", "C", "ldc", "D", "ldd")
     args = {name: whole[name] for name in names} | _extra(spec, layout)
     fours = layout.rows * _ceil(layout.cols, 4)
-    grid = (min(_ceil(fours, REDUCE_FOURS), MOST_REDUCING), 1, 1)
+    grid = (_ceil(fours, REDUCE_FOURS), 1, 1)
     return [Launch(f"{spec.name}_reduce", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 

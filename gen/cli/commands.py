@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen import __version__
-from gen.cli import checking, measuring, output, profiling, showing
+from gen.cli import checking, emitting, measuring, output, profiling, showing
 from gen.cli.options import ALL, ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
 from gen.errors import SpecError, UsageError, unknown
 from gen.registry import VARIANTS, retarget
@@ -41,8 +41,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -")
-
 
 def run(args: Sequence[str]) -> int:
     """Runs one command and returns its exit code. Raises GenError for what went wrong."""
@@ -62,9 +60,17 @@ def run(args: Sequence[str]) -> int:
 def top(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    cmake_dir: Annotated[
+        bool, typer.Option("--cmake-dir", help="Print the folder for CMake's gemmgen_DIR.")
+    ] = False,
 ) -> None:
     if version:
         print(f"gen {__version__}")
+        raise typer.Exit
+    if cmake_dir:
+        from gen.cpp import cmake
+
+        print(cmake.cmake_dir())
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -83,25 +89,7 @@ def list_(json: Annotated[bool, JSON] = False) -> None:
         show.variants(rows)
 
 
-@app.command()
-@tunable_options
-def emit(
-    variant: Annotated[list[str] | None, VARIANT] = None,
-    dtype: Annotated[str | None, DTYPE] = None,
-    layout: Annotated[str, LAYOUT] = "rrr",
-    arch: Annotated[str | None, ARCH] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="SYMBOL", help="C symbol of the kernel.")
-    ] = None,
-    output_: Annotated[str, OUTPUT] = output.DEFAULT_FOLDER,
-    **tunables: Value | None,
-) -> None:
-    """Write kernels as CUDA source; print the paths."""
-    specs = select(variant or [], [dtype] if dtype else None, [layout], arch, tunables, name)
-    sources = [render(spec) for spec in specs]
-    files = [(source.filename, source.text.encode()) for source in sources]
-    for path in output.write_all(files, output_):
-        print(path)
+app.command("emit")(tunable_options(emitting.emit))
 
 
 @app.command("compile")
@@ -117,7 +105,7 @@ def compile_(
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="What -o gets: ptx or cubin.")
     ] = "ptx",
-    output_: Annotated[str | None, OUTPUT] = None,
+    output_: Annotated[str | None, emitting.OUTPUT] = None,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
 ) -> None:

@@ -517,7 +517,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         const __grid_constant__ tensor_map_t left_map,
         const __grid_constant__ tensor_map_t right_map, scalar_t beta, const output_t* C,
         index_t ldc, output_t* D, index_t ldd) {
-  extern __shared__ unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   // kStages times: left tile, right tile, at a multiple of the 1024 bytes after which swizzles
   // repeat; then the consumers' staging; then the barriers.
   const uint32_t begin = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

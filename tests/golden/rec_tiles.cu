@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t lda, const input_t* __restrict__ B, index_t ldb, accumulator_t beta,
         const output_t* C, index_t ldc, output_t* D, index_t ldd) {
   // One tile of A and kCoarsen of B: kSharedBytes, dynamic since they may be more than 48 KiB.
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   auto tile_a = reinterpret_cast<accumulator_t(*)[kTile]>(shared);
   auto tile_b = reinterpret_cast<accumulator_t(*)[kWidth]>(tile_a + kTile);
 

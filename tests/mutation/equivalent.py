@@ -8,8 +8,18 @@ _ROOM = "an array that is larger than needed"
 _SAME = "the two sides differ only where they have the same value"
 _RELOAD = "the row is loaded again, with the same elements"
 _BARRIER = "all threads of the block still meet at the barrier, between the same accesses"
+_EMPTY = "nothing is left either way"
+_FEWER = "producer and consumers use one stage less, all of them"
+_STAGED = "with slices of K, D is staged only where K is one step; found in the kernel without them"
+_PADDING = "what overlaps the barriers is the padding after the last row, which nobody writes"
+_ZERO = "registers without a value are 0 on the emulator; the compiler need not make them so"
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
+    (_EMPTY, "left < 1 ? 0 :"),
+    (_FEWER, "-> stage = stage + 1 < kStages - 1 ?"),
+    (_STAGED, "kStages * Left::kBytes);"),
+    (_PADDING, "kStages * kStageBytes + 16);"),
+    (_ZERO, "drop: tile.clear();"),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),
     (_ROWS, "int(blockIdx.y) * kTile"),
     (_ROWS, "int(gridDim.y) * kThreadsY"),

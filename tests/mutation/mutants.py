@@ -3,6 +3,9 @@
 A mistake is one that people make: a barrier dropped or moved by a line, a comparison or a bound off
 by one, a wrong operator, index, leading dimension or matrix, a product formed in 32 bits, shared
 memory too small. Comments, assertions and the host launcher are left alone.
+
+Kernels on tensor cores have ten times as many lines. Theirs are mistakes in what the others lack:
+stages, waits, phases of barriers, fragments, slices of K, packing.
 """
 
 from __future__ import annotations
@@ -70,14 +73,67 @@ _REPLACEMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
+_TENSOR_CORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("wait count", r"kStages - 2", ("kStages - 1",)),
+    ("stage count", r"kStages - 1", ("kStages",)),
+    ("stage count", r"(?<=< )kStages(?= \?)", ("kStages - 1", "kStages + 1")),
+    ("stage count", r"< kStages - 1(?=;)", ("< kStages - 2",)),
+    ("stage", r"1 - reading", ("reading",)),
+    ("stage", r"\(next - reading\)", ("(reading - next)",)),
+    ("stage", r"\(stage - finished\)", ("(finished - stage)",)),
+    ("phase", r"phase \^ 1", ("phase",)),
+    ("phase", r"phase \^= 1", ("phase ^= 0",)),
+    ("arrivals", r"(?<=empty\(stage\), )kWarps", ("kWarps - 1", "kWarps + 1")),
+    ("bytes", r"kStageBytes(?=\);)", ("Left::kBytes", "kStageBytes + 16")),
+    (
+        "drop",
+        r"^ *(wait_for_groups|end_of_group|barrier_(wait|arrive|expect)|copy_box)\b.*;",
+        ("",),
+    ),
+    ("drop", r"if \(n \+ 1 < last\) barrier_wait\(.*;", ("",)),
+    ("drop", r"if \(lane == 0\) barrier_arrive\(.*;", ("",)),
+    ("drop", r"__sync(?:warp|threads)\(\);", ("",)),
+    ("drop", r"tile\.(?:clear|move_up)\(\);", ("",)),
+    ("fragment", r'"r"\(left\[0\]\)', ('"r"(left[1])',)),
+    ("fragment", r'"r"\(left\[2\]\)', ('"r"(left[1])',)),
+    ("fragment", r"right\[2 \* column \+ 1\]", ("right[2 * column]",)),
+    ("fragment", r"right\[2 \* column\]", ("right[column]",)),
+    ("fragment", r"lane / 8 % 2 : lane / 16", ("lane / 16 : lane / 8 % 2",)),
+    ("fragment", r"lane / 16 : lane / 8 % 2", ("lane / 8 % 2 : lane / 16",)),
+    ("fragment", r"2 \* s \+ half", ("s + half",)),
+    ("fragment", r"sum\[i\]\[j\]\[2 \* h \+ column\]", ("sum[i][j][2 * column + h]",)),
+    ("fragment", r"(?<=\[)step % 2|(?<== )step % 2", ("0",)),
+    ("warp", r"warp % kWarpsM \* kWarpM", ("warp / kWarpsN * kWarpM",)),
+    ("warp", r"warp / kWarpsM \* kWarpN", ("warp % kWarpsM * kWarpN",)),
+    ("edge", r"i \* kPass < lines_left", ("i * kPass <= lines_left", "true")),
+    ("edge", r"left < 0 \? 0 :", ("left < 1 ? 0 :",)),
+    ("edge", r"left < kChunk \? left", ("left < kChunk - 1 ? left",)),
+    ("edge", r"row0 \+ r >= out\.rows \|\| ", ("",)),
+    ("edge", r"if \(col >= cols\) continue;", ("",)),
+    ("edge", r"r < rows(?=;)", ("r < Staging::kRows",)),
+    ("edge", r" && rows == Staging::kRows", ("",)),
+    ("edge", r" && col0 \+ kWarpN <= out\.cols", ("",)),
+    ("edge", r"at < length \?", ("at <= length ?",)),
+    ("slices", r"\(slice \* rows \+ row\)", ("(slice + row)",)),
+    ("slices", r"slice \+= 8", ("slice += 7",)),
+    ("slices", r"\(blockIdx\.y \+ 1\)|\(slice \+ 1\)(?= / slices)", ("(0)",)),
+    ("staging", r"8 \* j \+ lane % 4 \* 2", ("8 * j + lane % 4",)),
+    ("staging", r"8 \* h(?=, col0)", ("4 * h",)),
+    ("epilogue", r"alpha \* sum", ("sum",)),
+    ("epilogue", r"x \+= beta \* static_cast", ("x = beta * static_cast",)),
+)
+
+
 def mutants(source: Source) -> Iterator[Mutant]:
     """Every mutant of an emitted file, in the order of its lines."""
     lines = source.text.splitlines()
+    tensor_cores = source.spec is not None and source.spec.instruction is not None
+    operators = _TENSOR_CORES if tensor_cores else _REPLACEMENTS
     for at in _code_lines(lines):
         code = lines[at].partition("//")[0]
-        if "__syncthreads();" in code:
+        if "__syncthreads();" in code and not tensor_cores:
             yield from _barriers(source, lines, at)
-        for name, pattern, replacements in _REPLACEMENTS:
+        for name, pattern, replacements in operators:
             for match in re.finditer(pattern, code):
                 for replacement in replacements:
                     new = code[: match.start()] + match.expand(replacement) + code[match.end() :]
@@ -86,8 +142,10 @@ def mutants(source: Source) -> Iterator[Mutant]:
 
 def _code_lines(lines: list[str]) -> Iterator[int]:
     """Indices of the lines that a GPU runs: shared arrays, helpers and the kernel's body."""
-    first = next(i for i, line in enumerate(lines) if line.startswith("// Where an element"))
-    last = next(i for i, line in enumerate(lines) if line.startswith("#ifndef __CUDACC_RTC__"))
+    marks = ("// Where an element", "// Byte offset of 16 bytes")
+    first = next(i for i, line in enumerate(lines) if line.startswith(marks))
+    host = "#ifndef __CUDACC_RTC__"
+    last = next(i for i, line in enumerate(lines) if i > first and line.startswith(host))
     signature = False
     for at in range(first, last):
         line = lines[at].strip()

@@ -25,11 +25,16 @@ from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants
 from tests.test_verify import SCALAR, SMALL
 
-# Several rows and columns per thread; more columns than threads, fewer than a chunk.
+# Several rows and columns per thread; more columns than threads, fewer than a chunk. A variant, and
+# what else distinguishes it.
 SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "tiles": {"tile": 6, "threads": 12},
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
+    "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
+    "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
+    "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
+    "mma_tma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
 }
 
 
@@ -73,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.perf_counter()
     found = []
     for name in options.variants:
-        found += list(mutants(render(make_spec(name, **SPECS[name]))))
+        found += list(mutants(render(make_spec(name.split()[0], **SPECS[name]))))
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         verdicts = []
         for one in pool.imap(verdict, found, chunksize=4):

@@ -1,0 +1,25 @@
+# The version is the generator's own: that of gen/__init__.py, beside this folder in a checkout and
+# above it in an installed package.
+foreach(package IN ITEMS "${CMAKE_CURRENT_LIST_DIR}/../gen" "${CMAKE_CURRENT_LIST_DIR}/..")
+  if(EXISTS "${package}/__init__.py")
+    file(STRINGS "${package}/__init__.py" line REGEX "^__version__ = ")
+    string(REGEX REPLACE ".*\"(.*)\".*" "\\1" PACKAGE_VERSION "${line}")
+    break()
+  endif()
+endforeach()
+
+# As in Semantic Versioning: the same major version, or while that is 0, the same minor version.
+set(pattern "^([0-9]+).*")
+if(PACKAGE_VERSION MATCHES "^0\\.")
+  set(pattern "^(0\\.[0-9]+).*")
+endif()
+string(REGEX REPLACE "${pattern}" "\\1" series "${PACKAGE_VERSION}")
+string(REGEX REPLACE "${pattern}" "\\1" wanted "${PACKAGE_FIND_VERSION}")
+set(PACKAGE_VERSION_COMPATIBLE FALSE)
+if(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION AND wanted STREQUAL series)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()

@@ -1,0 +1,38 @@
+// gemm_f32: D = alpha * A * B + beta * C
+//
+// What gemm_f32.cu has for C and C++ programs.
+// Made by gemmgen 0.1.0; the command is in that file.
+// SPDX-License-Identifier: 0BSD
+
+#ifndef GEMM_F32_H
+#define GEMM_F32_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Puts the kernel on a stream of the current device, and returns without waiting. Never prints,
+// exits or allocates; may be called by several threads at once, and while a CUDA graph is captured.
+//
+// M, N and K may be 0. Where it returns one of these, D is as it was:
+//   cudaErrorInvalidValue            a negative size, a null matrix, a leading dimension too short
+//   cudaErrorInvalidResourceHandle   a stream of another device
+//   cudaErrorNoKernelImageForDevice  a GPU that the file was not compiled for
+cudaError_t  // cudaSuccess once the kernel is on its way
+gemm_f32_launch(
+    long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N
+    float alpha,  // a value, not a pointer
+    const float* A, long long lda,  // in device memory, row-major; leading dimension >= K
+    const float* B, long long ldb,  // row-major; leading dimensions >= N, in elements
+    float beta,  // if it is 0, C is not read, and may be null
+    const float* C, long long ldc,  // row-major; leading dimension >= N
+    float* D, long long ldd,  // as C; may be C, must not overlap A or B
+    cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // GEMM_F32_H

@@ -1,0 +1,60 @@
+"""The product of arrays from Python: `gen.matmul` and `gen.Kernel`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gen.api.kernel import Kernel
+
+__all__ = ["Kernel", "matmul"]
+
+_kernels: dict[tuple[Any, ...], Kernel] = {}
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    alpha: Any = 1,
+    beta: Any = 0,
+    out: Any = None,
+    bias: Any = None,
+    epilogue: str = "linear",
+    variant: str = "auto",
+    dtype: str | None = None,
+    stream: Any = None,
+    device: str = "auto",
+    **tunables: Any,
+) -> Any:
+    """D = epilogue(alpha * A @ B + beta * C), on the GPU that the arrays are on.
+
+    a (M x K), b (K x N) and c (M x N): matrices of PyTorch, CuPy or NumPy, or anything with DLPack
+    or `__cuda_array_interface__`, row-major or column-major, with any distance between lines; a
+    vector as `a` is a row, as `b` a column, and the result then a vector. c is read unless beta
+    is 0.
+
+    out: an array for the result, row-major or column-major; may be c. If left out, a new array of
+    the framework of `a`, in the order of c, or else row-major. The result's element type is that of
+    out, c or bias where there is one, else that of `a` (i32 for i8).
+
+    bias: N elements, added to each row of D. epilogue: see `gen.spec.EPILOGUES`; a bias alone means
+    `linear_bias`. variant, tunables: see `gen list`. dtype: a row of `gen.spec.DTYPES`, where the
+    arrays leave a choice: `tf32` for f32, `f16_f16` for sums in f16.
+
+    stream: of cuda.core, PyTorch or CuPy, or a handle; if left out, the framework's current one, on
+    which the call returns without waiting. device: "gpu", "cpu" (the emulator) or "auto", for NumPy
+    arrays, which are copied to the device and back.
+
+    Raises UsageError and SpecError for arrays that do not fit together or that no kernel takes,
+    MissingError where device="gpu" and there is none, CheckError where the driver refuses.
+    """
+    if bias is not None and epilogue == "linear":
+        epilogue = "linear_bias"
+    key = (variant, epilogue, dtype, device, *sorted(tunables.items()))
+    kernel = _kernels.get(key)
+    if kernel is None:
+        if epilogue != "linear":
+            tunables["epilogue"] = epilogue
+        kernel = _kernels[key] = Kernel(variant, dtype=dtype, device=device, **tunables)
+    return kernel(a, b, c, alpha=alpha, beta=beta, out=out, bias=bias, stream=stream)

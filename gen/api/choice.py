@@ -1,0 +1,81 @@
+"""variant="auto": the kernel for a problem, by rules that fit on a page.
+
+Tensor cores where the element types and the GPU have them, else `rec_tiles`. On tensor cores, the
+largest tile of D that still gives most multiprocessors one; where even the smallest does not,
+slices of K are summed apart as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gen.api.problem import Call
+from gen.errors import SpecError
+from gen.registry import VARIANTS
+from gen.spec import compute_capability
+from gen.tensor_rules import TURING_DTYPES
+from gen.variant import Variant, ceil_div
+
+BEST_SCALAR = "rec_tiles"
+BEST_TENSOR = ("mma_tma", "mma")  # the first that the GPU has
+
+# Rows and columns of D that a block and a warp compute, the largest first; bytes along K.
+TILES = ((128, 256, "64x64"), (128, 128, "64x64"), (64, 128, "32x64"), (64, 64, "32x32"))
+LINE = {"mma_tma": 128, "mma": 64}
+TURING_TILES = TILES[1:]  # larger ones take too many registers beside their loads
+
+# A wave of blocks that leaves a quarter of the multiprocessors idle is no worse than smaller tiles.
+BUSY = 0.75
+
+
+def choose(
+    call: Call, arch: str, multiprocessors: int, tunables: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The variant and its tunables; those that the caller has set stay.
+
+    Raises SpecError for an epilogue that only tensor cores have, with types that they lack.
+    """
+    row = _tensor_variant(call, compute_capability(arch))
+    if row is None:
+        _check_epilogue(call, tunables, arch)
+        return BEST_SCALAR, {k: v for k, v in tunables.items() if k != "epilogue"}
+    chosen = _tile(call, row, compute_capability(arch), multiprocessors)
+    if tunables.keys() & chosen.keys():
+        return row.name, tunables  # tiles go together: one by hand, all by hand
+    return row.name, {**chosen, **tunables}
+
+
+def _tensor_variant(call: Call, cc: int) -> Variant | None:
+    s, dtype = call.problem.shape, call.dtypes.name
+    for row in (VARIANTS[name] for name in BEST_TENSOR):
+        has_dtype = dtype in (row.dtypes if cc >= 80 else TURING_DTYPES)
+        if row.runs_on(cc) and has_dtype and max(s.m, s.n, s.k) <= row.most:
+            return row
+    return None
+
+
+def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, Any]:
+    s, size = call.problem.shape, call.dtypes.input.size
+    # With a column-major D the kernel computes its transpose.
+    rows, cols = (s.m, s.n) if call.layouts.c else (s.n, s.m)
+    tiles = TILES if cc >= 80 else TURING_TILES
+    m, n, warp = next(
+        (t for t in tiles if ceil_div(rows, t[0]) * ceil_div(cols, t[1]) >= BUSY * multiprocessors),
+        tiles[-1],
+    )
+    busy = ceil_div(rows, m) * ceil_div(cols, n) >= BUSY * multiprocessors
+    return {
+        "threadblock": f"{m}x{n}x{LINE[row.name] // size}",
+        "warp": warp,
+        "split_k": 1 if busy else 0,
+    }
+
+
+def _check_epilogue(call: Call, tunables: dict[str, Any], arch: str) -> None:
+    epilogue = tunables.get("epilogue", "linear")
+    if epilogue != "linear":
+        way = "use dtype='tf32', or" if call.dtypes.name == "f32" else "use f16, or"
+        raise SpecError(
+            f"epilogue={epilogue} needs tensor cores, and {arch} has none for "
+            f"{call.dtypes.name}; {way} add what follows the product yourself"
+        )

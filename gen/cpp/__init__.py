@@ -1,0 +1,1 @@
+"""What C and C++ projects get: headers, bundles of kernels, embedded machine code, CMake files."""

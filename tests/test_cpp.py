@@ -1,0 +1,528 @@
+"""What C and C++ projects get: headers, bundles, embedded machine code, CMake, the examples."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gen.cpp.bundle import read_bundle, render_bundle
+from gen.cpp.depfile import rule
+from gen.cpp.embed import embedded_specs, render_embedded
+from gen.cpp.header import render_header
+from gen.errors import GenError, SpecError, UsageError
+from gen.nvrtc import include_paths
+from gen.registry import VARIANTS, make_spec
+from gen.render import read_source, render, template_files
+from gen.spec import MAX_SYMBOL
+from tests.conftest import Gen
+from tests.test_packaging import ROOT, build, install
+from tests.test_packaging import run as run_alone
+from tests.test_render import STYLE
+
+EXAMPLES = ROOT / "examples"
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+SCALAR = [name for name, row in VARIANTS.items() if not row.planner]
+
+
+def run(*command: object, cwd: Path, **env: str) -> str:
+    """Runs a command with this checkout on Python's path; returns what it prints."""
+    full = {**os.environ, "PYTHONPATH": str(ROOT), **env}
+    words = list(map(str, command))
+    done = subprocess.run(words, cwd=cwd, env=full, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def need(*tools: str) -> None:
+    """Skips the test where a tool is missing."""
+    for tool in tools:
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not on the PATH")
+
+
+def assert_formatted(folder: Path) -> None:
+    need("clang-format")
+    files = [path for path in folder.iterdir() if path.suffix in (".h", ".cu", ".cpp")]
+    run("clang-format", f"--style=file:{STYLE}", "--dry-run", "-Werror", *files, cwd=folder)
+
+
+def cuda_includes() -> list[str]:
+    """As system headers: what they do is not ours."""
+    return [word for folder in include_paths() for word in ("-isystem", folder)]
+
+
+def check_c_and_cpp(header: Path, *options: str) -> None:
+    """A header by itself is C11 and C++17 without warnings."""
+    for compiler, standard in (("gcc", "-std=c11"), ("g++", "-std=c++17")):
+        need(compiler)
+        source = header.with_suffix(".c" if compiler == "gcc" else ".cc")
+        source.write_text(f'#include "{header.name}"\n#include "{header.name}"\n')
+        run(compiler, standard, *STRICT, *options, "-fsyntax-only", source, cwd=header.parent)
+
+
+# --- headers
+
+
+def headers() -> list[tuple[str, str, str]]:
+    return [
+        (variant, dtype, layout)
+        for variant in ("tiles", "mma")
+        for dtype in VARIANTS[variant].dtypes
+        for layout in ("rrr", "ccc")
+    ]
+
+
+def test_headers_are_c_and_cpp_and_formatted(tmp_path: Path) -> None:
+    for i, (variant, dtype, layout) in enumerate(headers()):
+        epilogue = {"epilogue": "linear_bias"} if variant == "mma" and i % 2 else {}
+        name = (None, "f", "n" * MAX_SYMBOL)[i % 3]
+        spec = make_spec(variant, dtype=dtype, layout=layout, name=name, **epilogue)
+        header = tmp_path / f"header_{i}.h"
+        header.write_text(render_header(spec))
+        check_c_and_cpp(header, *cuda_includes())
+    assert_formatted(tmp_path)
+
+
+def test_a_header_says_what_the_launcher_takes() -> None:
+    plain = render_header(make_spec("tiles", dtype="f16", name="half"))
+    assert "const gemmgen_f16* A" in plain
+    assert "workspace" not in plain
+    assert "bias" not in plain
+    spec = make_spec("mma", dtype="f16_f32", epilogue="linear_bias", layout="crc")
+    full = render_header(spec)
+    assert f"{spec.name}_workspace(" in full
+    assert "const float* bias," in full
+    assert "A, long long lda,  // in device memory, column-major; leading dimension >= M" in full
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(("variant", "dtype"), [("tiles", "bf16"), ("mma", "f16"), ("mma", "i8")])
+def test_a_header_declares_what_the_source_defines(
+    variant: str, dtype: str, tmp_path: Path
+) -> None:
+    """Both in one file: the compiler refuses a declaration that is another function's."""
+    spec = make_spec(variant, dtype=dtype, name="kernel_a")
+    (tmp_path / "kernel_a.h").write_text(render_header(spec))
+    both = '#ifndef __CUDACC_RTC__\n#include "kernel_a.h"\n#endif\n' + render(spec).text
+    (tmp_path / "both.cu").write_text(both)
+    run("nvcc", "-std=c++17", "-arch=sm_80", "-Xcompiler=-Wall", "-c", "both.cu", cwd=tmp_path)
+
+
+def test_emit_writes_a_header_and_a_rule(gen: Gen, tmp_path: Path) -> None:
+    out = gen("emit", "--variant", "tiles", "--name", "f", "--header", "-o", "o/", "--dry-run")
+    assert (out.code, out.out) == (0, "o/f.cu\no/f.h\n")
+    assert not Path("o").exists()
+    command = ("emit", "--variant", "tiles", "--name", "f", "--header", "--depfile", "f.d")
+    assert gen(*command, "-o", "o/g.cu").out == "o/g.cu\no/g.h\n"
+    target, *files = Path("f.d").read_text().replace("\\\n", "").split()
+    assert target == f"{Path.cwd()}/o/g.cu:"
+    names = {Path(file).name for file in files}
+    assert {"tiles.cu.j2", "_base.cu.j2", "header.h.j2", "render.py", "registry.py"} <= names
+    assert all(Path(file).is_file() for file in files)
+
+
+def test_a_rule_escapes_what_make_would_read_otherwise() -> None:
+    assert rule(Path("/a b/$x"), [Path("/#1")]) == "/a\\ b/$$x: \\\n  /\\#1\n"
+
+
+def test_a_template_depends_on_those_it_extends_and_imports() -> None:
+    names = {path.name for path in template_files("mma.cu.j2")}
+    assert names == {"mma.cu.j2", "_mma.cu.j2", "_base.cu.j2", "_macros.cu.j2", "_epilogues.cu.j2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--header -o x.h", "would be the kernel and its header"),
+        ("--header -o -", "standard output takes one file, not 2"),
+        ("--depfile x.d -o -", "a --depfile is about files"),
+        ("--embed ptx", "unknown format 'ptx'; use one of cubin"),
+        ("--embed cubin --bundle x", "--bundle and --embed do not go together"),
+        ("--bundle x", "leave out what chooses a kernel"),
+    ],
+)
+def test_emit_refuses(options: str, message: str, gen: Gen) -> None:
+    code, _, err = gen("emit", "--variant", "naive", *options.split())
+    assert code == 2
+    assert message in err
+
+
+# --- bundles
+
+LIST = """
+--variant mma --dtype f16,bf16 --layout rrr,rcr --from 512x512x64 --aligned  # large
+--variant mma --dtype f16 --epilogue linear_bias
+--variant rec_tiles --dtype i8
+--variant naive --dtype f64
+"""
+
+
+def bundle_files(folder: Path, text: str = LIST, name: str = "gemm") -> tuple[Path, Path]:
+    """The header and the source of a bundle."""
+    listing = folder / "kernels.txt"
+    listing.write_text(text)
+    header, source = render_bundle(read_bundle(listing, name))
+    paths = folder / f"{name}.h", folder / f"{name}.cu"
+    for path, content in zip(paths, (header, source), strict=True):
+        path.write_text(content)
+    return paths
+
+
+@pytest.mark.parametrize("name", ["gemm", "abcdefghijklmnopqrstuvwx", "f"])
+def test_a_bundle_is_c_and_cpp_and_formatted(name: str, tmp_path: Path) -> None:
+    header, _ = bundle_files(tmp_path, name=name)
+    check_c_and_cpp(header, *cuda_includes())
+    assert_formatted(tmp_path)
+
+
+def test_a_bundle_lists_its_kernels_in_order(tmp_path: Path) -> None:
+    header, source = bundle_files(tmp_path)
+    table = re.findall(r"gemm_\w+_\w+_\d$", header.read_text(), re.MULTILINE)
+    assert table == [
+        *("gemm_mma_f16_rrr_1", "gemm_mma_f16_rcr_2", "gemm_mma_bf16_rrr_3"),
+        *("gemm_mma_bf16_rcr_4", "gemm_mma_f16_rrr_5", "gemm_rec_tiles_i8_rrr_6"),
+        "gemm_naive_f64_rrr_7",
+    ]
+    rows = re.findall(r"^    \{(GEMM_.*)\},$", source.read_text(), re.MULTILINE)
+    assert re.match(r"GEMM_F16, +GEMM_RRR, GEMM_LINEAR, +512, 512, 64, 8, ", rows[0])
+    assert [row.split('"')[1] for row in rows] == table
+    assert read_source(source).spec is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "lists no kernel"),
+        ("--variant tile", "kernels.txt:1: unknown variant 'tile'"),
+        ("# a\n--variant tiles --tile 33", "kernels.txt:2: tile=33 is out of range"),
+        ("--dtype f32", "no kernel is named; use --variant"),
+        ("--variant tiles --arch sm_90", "--arch is the whole bundle's"),
+        ("--variant tiles --from 1x2", "shape '1x2' is not MxNxK"),
+        ("--variant tiles f32", "'f32' is not an option"),
+        ("--variant tiles --dtype", "--dtype has no value"),
+        ("--variant mma_tma", "mma_tma needs sm_90a, not sm_80"),
+        ("--variant 'tiles", "kernels.txt:1: No closing quotation"),
+    ],
+)
+def test_a_bad_list_is_refused_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(GenError, match=re.escape(message)):
+        bundle_files(tmp_path, text)
+
+
+def test_a_bundles_name_is_a_short_identifier(tmp_path: Path) -> None:
+    for name in ("1st", "a-b", "a" * 25):
+        with pytest.raises(UsageError, match="cannot be a bundle's name"):
+            bundle_files(tmp_path, name=name)
+
+
+CHOICES = """
+#include "gemm.h"
+#include <stdio.h>
+
+static const char* chosen(gemm_type type, long long M, long long K, const void* A, long long lda) {
+  gemm_problem p = {0};
+  p.type = type;
+  p.layout = GEMM_RRR;
+  p.M = p.N = M;
+  p.K = K;
+  p.A = A;
+  p.lda = lda;
+  p.ldb = M;
+  const char* name = gemm_kernel(&p);
+  return name ? name : "none";
+}
+
+int main(void) {
+  size_t bytes = 1;
+  gemm_problem bad = {0};
+  bad.M = -1;
+  printf("%s\\n", chosen(GEMM_F16, 512, 64, 0, 64));
+  printf("%s\\n", chosen(GEMM_F16, 511, 64, 0, 64));
+  printf("%s\\n", chosen(GEMM_F16, 512, 64, (const void*)8, 64));
+  printf("%s\\n", chosen(GEMM_F16, 512, 64, 0, 65));
+  printf("%s\\n", chosen(GEMM_F64, 1, 1, 0, 1));
+  printf("%s\\n", chosen((gemm_type)99, 1, 1, 0, 1));
+  printf("%d %d %d\\n", gemm_launch(NULL, NULL, 0, NULL), gemm_workspace(&bad, &bytes),
+         gemm_workspace(&bad, NULL));
+  bad.M = 0;
+  bad.type = (gemm_type)99;
+  printf("%d %d\\n", gemm_launch(&bad, NULL, 0, NULL), (int)bytes);
+  return 0;
+}
+"""
+
+
+@pytest.mark.nvcc
+def test_a_bundle_takes_the_first_kernel_that_fits(tmp_path: Path) -> None:
+    """From C, without a GPU: the choice needs none."""
+    text = (
+        "--variant mma --dtype f16 --from 512 --aligned\n--variant mma --dtype f16\n"
+        "--variant rec_tiles --dtype f16,f32\n--variant naive --dtype f64\n"
+    )
+    bundle_files(tmp_path, text)
+    (tmp_path / "main.c").write_text(CHOICES)
+    warn = "-Xcompiler=-Wall,-Wextra"
+    out = run("nvcc", "-std=c++17", "-arch=sm_80", warn, "-c", "gemm.cu", cwd=tmp_path)
+    assert out == ""
+    run("nvcc", "-c", "main.c", cwd=tmp_path)
+    run("nvcc", "main.o", "gemm.o", "-o", "main", cwd=tmp_path)
+    assert run("./main", cwd=tmp_path).splitlines() == [
+        "gemm_mma_f16_rrr_2",  # K is too small
+        *["gemm_mma_f16_rrr_2"] * 3,
+        "gemm_naive_f64_rrr_5",
+        "none",
+        "1 1 1",  # cudaErrorInvalidValue
+        "801 0",  # cudaErrorNotSupported; the size is 0
+    ]
+
+
+# --- embedded machine code
+
+
+def embedded(
+    folder: Path, variant: str = "rec_tiles", archs: Sequence[str] = (), **choice: str
+) -> Path:
+    """The C++ source of an embedded kernel called `gemm`, with its header beside it."""
+    spec = make_spec(variant, name="gemm", **choice)
+    source, header = render_embedded(embedded_specs(spec, archs or ["sm_80", "sm_86", "sm_90a"]))
+    (folder / "gemm.h").write_text(header)
+    (folder / "gemm.cpp").write_text(source)
+    return folder / "gemm.cpp"
+
+
+@pytest.mark.parametrize("variant", SCALAR)
+@pytest.mark.parametrize("dtype", ["f16", "f64", "i8"])
+def test_embedded_kernels_are_plain_cpp(variant: str, dtype: str, tmp_path: Path) -> None:
+    source = embedded(tmp_path, variant, ["sm_80"], dtype=dtype, layout="rcc")
+    assert_formatted(tmp_path)
+    check_c_and_cpp(tmp_path / "gemm.h")
+    run("g++", "-std=c++17", *STRICT, "-c", source, cwd=tmp_path)
+    assert "cuda" not in re.sub(r"//.*|\bcudaStream_t\b|libcuda", "", source.read_text())
+
+
+def test_an_embedded_name_has_no_architecture() -> None:
+    (a, b) = embedded_specs(make_spec("tiles"), ["sm_90", "sm_80"])
+    assert a.name == b.name == "gemm_tiles_f32_rrr_tb32x32x32_t1024_s1"
+    assert (a.arch, b.arch) == ("sm_80", "sm_90")
+
+
+def test_kernels_of_several_launches_are_not_embedded() -> None:
+    with pytest.raises(SpecError, match="mma may need several launches and a workspace"):
+        embedded_specs(make_spec("mma"), ["sm_80"])
+
+
+STUB = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int number(const char* name, int other) {
+  const char* text = getenv(name);
+  return text ? atoi(text) : other;
+}
+int cuCtxGetDevice(int* device) {
+  *device = 0;
+  return number("CONTEXT", 0);
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  const int cc = number("CC", 80);
+  *value = (attribute == 75 ? cc / 10 : cc % 10) + device;
+  return 0;
+}
+int cuLibraryLoadData(
+    void** library, const void* code, int* a, void** b, unsigned c, int* d, void** e, unsigned f) {
+  unsigned flags;
+  if (a || b || c || d || e || f || memcmp(code, "\177ELF", 4) != 0) return 1;
+  memcpy(&flags, (const char*)code + 48, 4);
+  printf("load sm_%d\n", flags >> 8 & 255);
+  *library = (void*)code;
+  return 0;
+}
+int cuLibraryUnload(void* library) {
+  return library ? 0 : 1;
+}
+int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
+  *kernel = library;
+  return strcmp(name, "gemm") == 0 ? 0 : 500;
+}
+int cuKernelSetAttribute(int attribute, int value, void* kernel, int device) {
+  return attribute == 8 && value == 12288 && kernel && !device ? 0 : 1;
+}
+int cuLaunchKernel(
+    void* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+    unsigned shared, void* stream, void** arguments, void** extra) {
+  printf(
+      "launch %u %u %u, %u %u %u, %u: M=%lld alpha=%g ldd=%lld\n", gx, gy, gz, bx, by, bz, shared,
+      *(long long*)arguments[0], *(float*)arguments[3], *(long long*)arguments[12]);
+  return kernel && !stream && !extra ? 0 : 1;
+}
+"""
+
+USER = """
+#include <stdio.h>
+#include "gemm.h"
+int main(void) {
+  float x[4];
+  printf("%d\\n", gemm_load());
+  printf("%d\\n", gemm_launch(100, 70, 30, 2.5f, x, 30, x, 70, 0, NULL, 0, x, 70, NULL));
+  printf("%d\\n", gemm_launch(100, 70, 30, 2.5f, NULL, 30, x, 70, 0, NULL, 0, x, 70, NULL));
+  printf("%d\\n", gemm_launch(0, 70, 30, 2.5f, NULL, 30, x, 70, 0, NULL, 0, x, 70, NULL));
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A C program with an embedded kernel, beside a driver that writes down what it is asked."""
+    need("gcc", "g++")
+    folder = tmp_path_factory.mktemp("user")
+    source = embedded(folder)
+    (folder / "driver").mkdir()
+    (folder / "stub.c").write_text(STUB)
+    (folder / "user.c").write_text(USER)
+    soname = ("-Wl,-soname,libcuda.so.1", "-o", "driver/libcuda.so.1")
+    run("gcc", "-shared", "-fPIC", "stub.c", *soname, cwd=folder)
+    run("gcc", *STRICT, "-c", "user.c", cwd=folder)
+    run("g++", "-std=c++17", "user.o", source, "-ldl", "-o", "user", cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("cc", "image"), [("80", 80), ("86", 86), ("89", 86), ("90", 90), ("75", 0), ("100", 0)]
+)
+def test_an_embedded_kernel_is_chosen_by_the_device(cc: str, image: int, user: Path) -> None:
+    lines = run("./user", cwd=user, LD_LIBRARY_PATH=str(user / "driver"), CC=cc).splitlines()
+    if image:
+        launch = "launch 2 4 1, 32 32 1, 12288: M=100 alpha=2.5 ldd=70"
+        assert lines == [f"load sm_{image}", "0", launch, "0", "1", "0"]
+    else:
+        assert lines == ["209", "209", "1", "0"]
+
+
+def test_an_embedded_kernel_needs_a_context_and_a_driver(user: Path) -> None:
+    driver = str(user / "driver")
+    assert run("./user", cwd=user, LD_LIBRARY_PATH=driver, CONTEXT="201").split()[0] == "201"
+    broken = user / "broken"
+    broken.mkdir(exist_ok=True)
+    (broken / "libcuda.so.1").write_text("no library")
+    assert run("./user", cwd=user, LD_LIBRARY_PATH=str(broken)).split()[0] == "303"
+
+
+# --- CMake
+
+
+def configure(source: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Configures a project with this checkout's generator."""
+    need("cmake")
+    program = folder.parent / "gen"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gen "$@"\n')
+    program.chmod(0o755)
+    command = ["cmake", "-S", str(source), "-B", str(folder), f"-Dgemmgen_DIR={ROOT / 'build'}"]
+    command += [f"-DGEMMGEN_EXECUTABLE={program}", *options]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+WARN = "-DCMAKE_CUDA_FLAGS=-Xcompiler=-Wall,-Wextra"
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param("cmake_project", marks=pytest.mark.nvcc),
+        pytest.param("vendored", marks=pytest.mark.nvcc),
+        "driver_api",
+    ],
+)
+def test_an_example_builds_without_a_warning_and_runs(example: str, tmp_path: Path) -> None:
+    done = configure(EXAMPLES / example, tmp_path / "build", WARN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = run("cmake", "--build", tmp_path / "build", cwd=tmp_path)
+    assert "warning" not in out.lower()
+    out = run("ctest", "--test-dir", tmp_path / "build", cwd=tmp_path)  # skipped without a GPU
+    assert "100% tests passed" in out
+
+
+def test_the_committed_kernel_is_as_emitted(update_goldens: bool) -> None:
+    spec = make_spec("rec_tiles", tile=16, name="gemm_f32")
+    for name, text in (("gemm_f32.cu", render(spec).text), ("gemm_f32.h", render_header(spec))):
+        path = EXAMPLES / "vendored" / name
+        if update_goldens:
+            path.write_text(text)
+        assert text == path.read_text(), "see the difference, then: pytest --update-goldens"
+
+
+@pytest.mark.parametrize("example", ["cmake_project", "vendored", "driver_api"])
+def test_examples_are_formatted(example: str) -> None:
+    assert_formatted(EXAMPLES / example)
+
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.24)
+project(user LANGUAGES CXX)
+find_package(gemmgen {version} REQUIRED)
+add_library(user STATIC)
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "version", "message"),
+    [
+        ("gen_add_embedded_kernel(user VARIANT tiles TILE 33)", "", "tile=33 is out of range"),
+        ("gen_add_embedded_kernel(user VARIANT mma)", "", "mma may need several launches"),
+        ("gen_add_embedded_kernel(user VARIANT)", "", "is not a word in capitals and its"),
+        ("gen_add_embedded_kernel(other VARIANT tiles)", "", "there is no target 'other'"),
+        ("gen_add_kernel(user VARIANT tiles)", "", "needs the language CUDA"),
+        ("", "99.0", 'compatible with requested version "99.0"'),
+    ],
+)
+def test_cmake_says_what_is_wrong(call: str, version: str, message: str, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(PROJECT.format(call=call, version=version))
+    done = configure(project, tmp_path / "build")
+    assert done.returncode != 0
+    assert message in re.sub(r"\s+", " ", done.stderr)
+
+
+@pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
+def test_cmake_emits_again_when_something_changes(generator: str, tmp_path: Path) -> None:
+    need("make" if generator == "Unix Makefiles" else "ninja")
+    project = tmp_path / "project"
+    project.mkdir()
+    listing = project / "CMakeLists.txt"
+    call = "gen_add_embedded_kernel(user VARIANT tiles TILE {} NAME f ARCH sm_80)"
+    listing.write_text(PROJECT.format(version="", call=call.format(8)))
+    done = configure(project, tmp_path / "build", "-G", generator)
+    assert done.returncode == 0, done.stderr
+
+    def emits() -> bool:
+        return "Emitting f" in run("cmake", "--build", tmp_path / "build", cwd=tmp_path)
+
+    assert emits()
+    assert not emits()
+    listing.write_text(PROJECT.format(version="", call=call.format(16)))
+    assert emits()
+    assert "kTile = 16;" in (tmp_path / "build/gemmgen/user/f.cpp").read_text()
+    assert not emits()
+
+
+def test_an_installed_wheel_has_what_cmake_finds(tmp_path: Path) -> None:
+    need("cmake")
+    site = tmp_path / "site"
+    install(build("wheel", ROOT, tmp_path / "dist"), site)
+    folder = run_alone(site / "bin" / "gen", "--cmake-dir", cwd=tmp_path, path=site).strip()
+    assert folder == str(site / "gen" / "cmake")
+    project = tmp_path / "project"
+    project.mkdir()
+    call = "gen_add_embedded_kernel(user VARIANT naive NAME f ARCH sm_80)"
+    (project / "CMakeLists.txt").write_text(PROJECT.format(version="0.1", call=call))
+    command = ("cmake", "-S", project, "-B", tmp_path / "build")
+    run_alone(*command, f"-DCMAKE_PREFIX_PATH={folder}", cwd=tmp_path, path=site)
+    assert f"{site}/bin/gen" in (tmp_path / "build" / "CMakeCache.txt").read_text()
