@@ -1,0 +1,337 @@
+// The CUDA runtime, the generated kernels and those of step_kernels.cuh as plain C++, for tests
+// without a GPU: linked instead of them, they make the whole program run on a CPU, slowly, with
+// every launch, event and graph as the program asks for them. What the real kernels compute is
+// tested elsewhere, on the emulator.
+//
+// Device memory is host memory. Streams are carried out at once, or recorded during a capture; then
+// a replay of the graph does the same again.
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "../src/step.h"
+
+namespace {
+
+using Work = std::function<void()>;
+
+// What the program has made and not yet given back.
+std::set<void*> alive;
+
+bool capturing = false;
+std::vector<Work> recorded;
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "stand-in: %s\n", what);
+  std::abort();
+}
+
+template <class Handle>
+Handle make(void* memory) {
+  alive.insert(memory);
+  return reinterpret_cast<Handle>(memory);
+}
+
+void end(void* handle) {
+  if (alive.erase(handle) != 1) fail("given back twice, or never made");
+}
+
+cudaError_t enqueue(cudaStream_t stream, Work work) {
+  if (alive.count(stream) != 1) fail("a launch on a stream that does not exist");
+  if (capturing) {
+    recorded.push_back(std::move(work));
+  } else {
+    work();
+  }
+  return cudaSuccess;
+}
+
+struct AtExit {
+  ~AtExit() {
+    if (!alive.empty()) fail("something was not given back");
+  }
+} at_exit;
+
+// What a GEMM reads: element (i, j) is at i * row + j * col.
+struct Strided {
+  const __half* at;
+  long long row, col;
+};
+
+// The sums are those of f32 kernels.
+template <class Out>
+void multiply(
+    long long M, long long N, long long K, float alpha, Strided a, Strided b, float beta,
+    const Out* C, long long ldc, Out* D, long long ldd, const Out* bias, bool relu) {
+  for (long long i = 0; i < M; ++i) {
+    for (long long j = 0; j < N; ++j) {
+      float sum = 0;
+      for (long long k = 0; k < K; ++k) {
+        sum +=
+            __half2float(a.at[i * a.row + k * a.col]) * __half2float(b.at[k * b.row + j * b.col]);
+      }
+      float x = alpha * sum;
+      if (beta != 0) x += beta * static_cast<float>(C[i * ldc + j]);
+      if (bias) x += static_cast<float>(bias[j]);
+      D[i * ldd + j] = static_cast<Out>(relu && x < 0 ? 0.0f : x);
+    }
+  }
+}
+
+struct Graph {
+  std::vector<Work> work;
+};
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- generated kernels
+
+#define STAND_IN(name, Out, a_col_major, b_col_major, relu, BIAS_PARAMETER, BIAS)                \
+  extern "C" cudaError_t name##_workspace(                                                       \
+      long long, long long, long long, const __half*, long long, const __half*, long long,       \
+      size_t* bytes) {                                                                           \
+    *bytes = 64;                                                                                 \
+    return cudaSuccess;                                                                          \
+  }                                                                                              \
+  extern "C" cudaError_t name##_launch(                                                          \
+      long long M, long long N, long long K, float alpha, const __half* A, long long lda,        \
+      const __half* B, long long ldb, float beta, const Out* C, long long ldc, Out* D,           \
+      long long ldd, BIAS_PARAMETER void* workspace, size_t bytes, cudaStream_t stream) {        \
+    if (workspace == nullptr || bytes < 64 || lda % 8 != 0 || ldb % 8 != 0) fail(#name);         \
+    const Strided a{A, a_col_major ? 1 : lda, a_col_major ? lda : 1};                            \
+    const Strided b{B, b_col_major ? 1 : ldb, b_col_major ? ldb : 1};                            \
+    return enqueue(                                                                              \
+        stream, [=] { multiply<Out>(M, N, K, alpha, a, b, beta, C, ldc, D, ldd, BIAS, relu); }); \
+  }
+#define COMMA ,
+#define FORWARD(name) STAND_IN(name, __half, false, false, true, const __half* bias COMMA, bias)
+#define INPUT_GRADIENT(name) STAND_IN(name, __half, false, true, false, , nullptr)
+#define WEIGHT_UPDATE(name) STAND_IN(name, float, true, false, false, , nullptr)
+
+FORWARD(mnist_forward_small)
+FORWARD(mnist_forward_split)
+FORWARD(mnist_forward_large)
+FORWARD(mnist_forward_small_f16)
+FORWARD(mnist_forward_large_f16)
+STAND_IN(mnist_logits_split, float, false, false, false, const float* bias COMMA, bias)
+INPUT_GRADIENT(mnist_input_gradient_small)
+INPUT_GRADIENT(mnist_input_gradient_split)
+INPUT_GRADIENT(mnist_input_gradient_large)
+INPUT_GRADIENT(mnist_input_gradient_small_f16)
+INPUT_GRADIENT(mnist_input_gradient_large_f16)
+WEIGHT_UPDATE(mnist_weight_update_small)
+WEIGHT_UPDATE(mnist_weight_update_large)
+
+// ---------------------------------------------------------------------------- the step's kernels
+
+void launch_softmax_gradient(
+    int rows, const float* logits, const unsigned char* labels, __half* gradient, float* losses,
+    float* bias_sums, int* step, cudaStream_t stream) {
+  enqueue(stream, [=] {
+    std::memset(bias_sums, 0, sizeof(float) * softmax_blocks(rows) * kClassesLd);
+    for (int row = 0; row < rows; ++row) {
+      const float* const x = logits + row * kClassesLd;
+      float top = x[0], total = 0;
+      for (int c = 1; c < kClasses; ++c) top = std::fmax(top, x[c]);
+      for (int c = 0; c < kClasses; ++c) total += std::exp(x[c] - top);
+      losses[row] = std::log(total) - (x[labels[row]] - top);
+      for (int c = 0; c < kClassesLd; ++c) {
+        const float g =
+            c < kClasses ? std::exp(x[c] - top) / total - float(c == labels[row]) : 0.0f;
+        gradient[row * kClassesLd + c] = __float2half(g);
+        bias_sums[row / kSoftmaxRows * kClassesLd + c] += g;
+      }
+    }
+    ++*step;
+  });
+}
+
+void launch_relu_gradient(
+    int rows, int cols, const __half* activation, __half* gradient, float* bias_sums,
+    cudaStream_t stream) {
+  enqueue(stream, [=] {
+    std::memset(bias_sums, 0, sizeof(float) * relu_blocks(rows) * cols);
+    for (int row = 0; row < rows; ++row) {
+      for (int col = 0; col < cols; ++col) {
+        __half& g = gradient[row * cols + col];
+        if (!(__half2float(activation[row * cols + col]) > 0)) g = __float2half(0.0f);
+        bias_sums[row / kReluRows * cols + col] += __half2float(g);
+      }
+    }
+  });
+}
+
+void launch_widen_images(
+    int images, const unsigned char* pixels, __half* halves, cudaStream_t stream) {
+  enqueue(stream, [=] {
+    for (int i = 0; i < images * kPixels; ++i)
+      halves[i] = __float2half(pixels[i] * (1.0f / 255.0f));
+  });
+}
+
+void launch_advance(Advance a, cudaStream_t stream) {
+  enqueue(stream, [=] {
+    for (int row = 0; row < a.batch; ++row) {
+      const int image = a.order[*a.step * a.batch + row];
+      a.batch_labels[row] = a.labels[image];
+      for (int p = 0; p < kPixels; ++p) {
+        a.batch_images[row * kPixels + p] =
+            __float2half(a.images[image * kPixels + p] * (1.0f / 255.0f));
+      }
+    }
+    for (int i = 0; i < 2 * a.hidden + kClasses; ++i) {
+      const int layer = i / a.hidden < 2 ? i / a.hidden : 2;
+      const float* const sums = layer < 2 ? a.relu_sums[layer] : a.softmax_sums;
+      const int pitch = layer < 2 ? a.hidden : kClassesLd;
+      const int blocks = layer < 2 ? relu_blocks(a.batch) : softmax_blocks(a.batch);
+      float sum = 0;
+      for (int b = 0; b < blocks; ++b) sum += sums[b * pitch + i - layer * a.hidden];
+      a.masters[a.weights + i] -= a.rate * sum;
+    }
+    for (long long i = 0; i < a.weights + 2 * a.hidden; ++i) {
+      a.copies[i] = __float2half(a.masters[i]);
+    }
+    if (*a.step == 0) return;
+    float sum = 0;
+    for (int row = 0; row < a.batch; ++row) sum += a.row_losses[row];
+    a.losses[*a.step - 1] = sum / a.batch;
+  });
+}
+
+void launch_count_correct(
+    int rows, const float* logits, const unsigned char* labels, int* correct, cudaStream_t stream) {
+  enqueue(stream, [=] {
+    for (int row = 0; row < rows; ++row) {
+      int best = 0;
+      for (int c = 1; c < kClasses; ++c) {
+        if (logits[row * kClassesLd + c] > logits[row * kClassesLd + best]) best = c;
+      }
+      *correct += best == labels[row];
+    }
+  });
+}
+
+// ---------------------------------------------------------------------------- the runtime
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "stand-in");
+  properties->multiProcessorCount = 4;
+  properties->major = 8;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  return cudaSuccess;
+}
+const char* cudaGetErrorString(cudaError_t) {
+  return "error";
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  *memory = make<void*>(std::malloc(bytes));
+  std::memset(*memory, 0xFF, bytes);  // NaN, in any format
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  end(memory);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  std::memset(memory, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  return enqueue(stream, [=] { std::memset(memory, value, bytes); });
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
+  *stream = make<cudaStream_t>(new char);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  end(stream);
+  delete reinterpret_cast<char*>(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  if (capturing) fail("a synchronisation during a capture");
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned int) {
+  if (alive.count(event) != 1) fail("a wait for no event");
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
+  *event = make<cudaEvent_t>(new char);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  end(event);
+  delete reinterpret_cast<char*>(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  if (alive.count(event) != 1) fail("no event to record");
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
+  *milliseconds = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  capturing = true;
+  recorded.clear();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  capturing = false;
+  *graph = make<cudaGraph_t>(new Graph{recorded});
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = make<cudaGraphExec_t>(new Graph{*reinterpret_cast<Graph*>(graph)});
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  end(graph);
+  delete reinterpret_cast<Graph*>(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  end(exec);
+  delete reinterpret_cast<Graph*>(exec);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  for (const Work& work : reinterpret_cast<Graph*>(exec)->work) enqueue(stream, work);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,289 @@
+"""Trains the network by the CUDA program and by PyTorch, compares, and writes tables and plots.
+
+    python compare.py --data DIR --program build/out/mnist/mnist
+
+It writes results.json, losses.svg and times.svg, and fills the table in README.md. Both sides start
+from the same weights and see the same batches, so that their losses must agree:
+
+- each of the first 100 steps within 0.02 + 2 %,
+- means over 50 steps of the first epoch within 3 %,
+- at the end, the parts of the test set that are recognised within 1 %.
+
+Rounding in f16 moves single losses of the first epoch by some thousandths; a wrong gradient moves
+them by tenths. Exits with 1 where they do not agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mnist_data import FILES, initial_parameters, read_file, write_parameters
+
+HERE = Path(__file__).resolve().parent
+BEGIN, END = "<!-- results: written by compare.py -->", "<!-- end of results -->"
+IMAGES = 60_000
+EARLY, WINDOW = 100, 50
+SIZES = (32, 64, 128, 256, 512, 1024, 2048)
+MODES = {
+    "eager": "PyTorch, eager",
+    "compile": "torch.compile, CUDA graphs",
+    "graph": "whole step in a CUDA graph",
+    "eager-half": "eager, all in f16",
+}
+# At least so many times faster, by hidden size and by what it is compared with.
+TARGETS = {(128, "eager"): 6.0, (128, "compile"): 1.5, (2048, "eager"): 1.3}
+
+Result = dict[str, Any]
+
+
+def means(losses: np.ndarray) -> np.ndarray:
+    """Means over windows of steps."""
+    return np.convolve(losses, np.ones(WINDOW) / WINDOW, "valid")
+
+
+def disagreement(ours: np.ndarray, theirs: np.ndarray, per_epoch: int) -> str:
+    """What is wrong with two curves that should be the same, or nothing."""
+    count = min(len(ours), len(theirs), per_epoch)
+    ours, theirs = ours[:count], theirs[:count]
+    early = np.abs(ours - theirs)[:EARLY] / (0.02 + 0.02 * theirs[:EARLY])
+    if not early.max(initial=0) <= 1:  # so that NaN is a disagreement
+        step = int(np.argmax(~(early <= 1)))
+        return f"step {step}: loss {ours[step]:.4f} instead of {theirs[step]:.4f}"
+    if count < WINDOW:
+        return ""
+    apart = np.abs(means(ours) / means(theirs) - 1)
+    if not apart.max() <= 0.03:
+        return f"means over {WINDOW} steps are up to {100 * apart.max():.1f} % apart"
+    return ""
+
+
+def run_program(options: argparse.Namespace, hidden: int, data: Path, folder: Path) -> Result:
+    """Trains and measures with the CUDA program."""
+    files = {name: folder / f"{name}-{hidden}" for name in ("weights", "losses", "json")}
+    write_parameters(files["weights"], initial_parameters(hidden, options.seed))
+    command = [
+        options.program, "--data", data, "--hidden", hidden, "--batch", options.batch,
+        "--epochs", options.epochs, "--lr", options.lr, "--seed", options.seed, "--bench",
+        "--accumulate", options.accumulate, "--weights-in", files["weights"],
+        "--losses", files["losses"], "--json", files["json"],
+    ]  # fmt: skip
+    subprocess.run([str(part) for part in command], check=True)
+    losses = np.loadtxt(files["losses"], delimiter=",", skiprows=1, ndmin=2)[:, 1]
+    result: Result = json.loads(files["json"].read_text(encoding="utf-8"))
+    return {**result, "losses": losses.tolist()}
+
+
+def run_torch(options: argparse.Namespace, data: Path, folder: Path) -> Result:
+    """Trains and measures with PyTorch, all sizes in one process."""
+    steps = options.epochs * (IMAGES // options.batch)
+    command = [
+        sys.executable, HERE / "train_torch.py", "--data", data, "--batch", options.batch,
+        "--steps", steps, "--lr", options.lr, "--seed", options.seed, "--json", folder / "torch",
+        "--hidden", *options.hidden, "--mode", *options.mode,
+    ]  # fmt: skip
+    subprocess.run([str(part) for part in command], check=True)
+    result: Result = json.loads((folder / "torch").read_text(encoding="utf-8"))
+    return result
+
+
+def rows(everything: Result) -> list[Result]:
+    """For each size: times, how many times faster, whether the losses agree."""
+    per_epoch = IMAGES // everything["options"]["batch"]
+    table = []
+    for ours in everything["ours"]:
+        theirs = {
+            r["mode"]: r for r in everything["torch"]["results"] if r["hidden"] == ours["hidden"]
+        }
+        row: Result = {"hidden": ours["hidden"], "ours": ours["step_us"]}
+        row["accuracy"] = ours["accuracy"]
+        for mode, result in theirs.items():
+            row[mode] = result.get("step_us")
+        eager = theirs.get("eager", {})
+        row["torch accuracy"] = eager.get("accuracy")
+        row["problem"] = "" if "losses" in eager else "there are no losses to compare with"
+        if "losses" in eager:
+            row["problem"] = disagreement(
+                np.array(ours["losses"]), np.array(eager["losses"]), per_epoch
+            )
+            if not row["problem"] and not abs(ours["accuracy"] - eager["accuracy"]) <= 0.01:
+                row["problem"] = "the final accuracies are too far apart"
+        table.append(row)
+    return table
+
+
+def markdown(table: list[Result], everything: Result) -> str:
+    """The table of README.md."""
+    o, torch = everything["options"], everything["torch"]
+    modes = [mode for mode in MODES if any(row.get(mode) for row in table)]
+    heads = ["hidden", "this program", *(MODES[mode] for mode in modes), "accuracy", "PyTorch's"]
+    lines = [
+        f"{torch['gpu']}, PyTorch {torch['torch']}, batch {o['batch']}, sums in {o['accumulate']}; "
+        f"microseconds a step, and how many times faster this program is; accuracy on the test set "
+        f"after {o['epochs']} epochs:",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "|---" * len(heads) + "|",
+    ]
+    for row in table:
+        cells = [str(row["hidden"]), f"{row['ours']:.1f}"]
+        for mode in modes:
+            time = row.get(mode)
+            cells.append(f"{time:.1f} ({time / row['ours']:.1f}x)" if time else "-")
+        for name in ("accuracy", "torch accuracy"):
+            cells.append(f"{100 * row[name]:.2f} %" if row[name] is not None else "-")
+        lines.append("| " + " | ".join(cells) + " |")
+    agree = [row for row in table if not row["problem"]]
+    lines += ["", f"The losses agree at {len(agree)} of {len(table)} sizes."]
+    return "\n".join(lines)
+
+
+def plot_losses(everything: Result, path: Path) -> None:
+    """Both curves of the first epoch, for each size."""
+    from matplotlib import pyplot
+
+    per_epoch = IMAGES // everything["options"]["batch"]
+    count = len(everything["ours"])
+    columns = min(4, count)
+    lines = -(-count // columns)
+    figure, grid = pyplot.subplots(
+        lines, columns, figsize=(3 * columns, 2.4 * lines), squeeze=False, sharex=True, sharey=True
+    )
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    for axes, ours in zip(grid.flat, everything["ours"], strict=False):
+        theirs = [
+            r["losses"]
+            for r in everything["torch"]["results"]
+            if r["mode"] == "eager" and r["hidden"] == ours["hidden"] and "losses" in r
+        ]
+        for losses in theirs:
+            axes.plot(losses[:per_epoch], color="#de2d26", linewidth=2.2, label="PyTorch")
+        axes.plot(ours["losses"][:per_epoch], color="#08519c", linewidth=0.8, label="this program")
+        axes.set(title=f"hidden {ours['hidden']}", ylim=(0, 2.5))
+        axes.grid(alpha=0.3)
+    grid.flat[0].legend()
+    figure.supxlabel("step of the first epoch")
+    figure.supylabel("loss")
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def plot_times(table: list[Result], path: Path) -> None:
+    """Microseconds a step over the hidden size."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    colours = {"ours": "#08519c", "eager": "#de2d26", "compile": "#e6550d", "graph": "#756bb1"}
+    for name, colour in colours.items():
+        points = [(row["hidden"], row[name]) for row in table if row.get(name)]
+        if points:
+            label = MODES.get(name, "this program")
+            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=label)
+    axes.set(xlabel="hidden size", ylabel="microseconds a step", xscale="log", yscale="log")
+    axes.set_xticks([row["hidden"] for row in table], [str(row["hidden"]) for row in table])
+    axes.minorticks_off()
+    ticks = [t for t in (10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if _near(t, table)]
+    axes.set_yticks(ticks, [str(t) for t in ticks])
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def _near(tick: float, table: list[Result]) -> bool:
+    times = [row[name] for row in table for name in ("ours", *MODES) if row.get(name)]
+    return bool(min(times) / 2 <= tick <= max(times) * 2)
+
+
+def fill(readme: Path, text: str) -> None:
+    """Puts the text between the two marks."""
+    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    readme.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder with the IDX files")
+    parser.add_argument("--program", type=Path, help="the CUDA program")
+    parser.add_argument("--hidden", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--mode", choices=list(MODES), nargs="+", default=list(MODES))
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--lr", type=float, default=0.2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--accumulate", choices=("f16", "f32"), default="f32")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder for results and plots")
+    parser.add_argument("--from", dest="saved", type=Path, help="a results.json instead of runs")
+    options = parser.parse_args(arguments)
+    if not options.saved and not (options.data and options.program):
+        parser.error("--data and --program are needed, or --from")
+    return options
+
+
+def measure(options: argparse.Namespace) -> Result:
+    """Runs both sides. The data is unpacked first: the program may have been built without zlib."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file in FILES:
+            (folder / file).write_bytes(read_file(options.data / file))
+        ours = [run_program(options, hidden, folder, folder) for hidden in options.hidden]
+        torch = run_torch(options, folder, folder)
+    per_epoch = IMAGES // options.batch
+    for result in (*ours, *torch["results"]):  # what comes later is not compared
+        if "losses" in result:
+            result["losses"] = [round(x, 5) for x in result["losses"][:per_epoch]]
+    kept = ("batch", "epochs", "lr", "seed", "accumulate")
+    return {
+        "options": {key: getattr(options, key) for key in kept},
+        "ours": ours,
+        "torch": torch,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code."""
+    options = options_of(arguments)
+    if options.saved:
+        everything = json.loads(options.saved.read_text(encoding="utf-8"))
+    else:
+        everything = measure(options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "results.json").write_text(json.dumps(everything), encoding="utf-8")
+    table = rows(everything)
+    text = markdown(table, everything)
+    print(text)
+    if (options.out / "README.md").exists():
+        fill(options.out / "README.md", text)
+    for row in table:
+        if row["problem"]:
+            print(f"hidden {row['hidden']}: {row['problem']}", file=sys.stderr)
+        for mode in MODES:
+            target = TARGETS.get((row["hidden"], mode))
+            if target and row.get(mode):
+                found = row[mode] / row["ours"]
+                verdict = "met" if found >= target else "MISSED"
+                print(f"hidden {row['hidden']}, {mode}: {found:.2f}x of {target}x: {verdict}")
+    try:
+        import matplotlib
+    except ImportError:
+        print("matplotlib is missing: no plots", file=sys.stderr)
+    else:
+        matplotlib.use("Agg")
+        plot_losses(everything, options.out / "losses.svg")
+        plot_times(table, options.out / "times.svg")
+    return 1 if any(row["problem"] for row in table) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
