@@ -11,7 +11,7 @@ import numpy as np
 from gen import numerics, nvrtc
 from gen.errors import CheckError
 from gen.inputs import Operands
-from gen.plan import BIAS, WORKSPACE, Alignment, Argument, Plan, Pointer, TensorMap
+from gen.plan import BIAS, WORKSPACE, Alignment, Argument, Plan, Pointer, TensorMap, resolve
 from gen.registry import plan
 from gen.runner import Runner
 from gen.spec import GemmProblem, KernelSpec
@@ -49,15 +49,14 @@ def arguments(
 ) -> list[Any]:
     """What `Runner.launch` takes: the arguments of a launch with addresses in place of names."""
 
-    def value(arg: Argument) -> Any:
-        if isinstance(arg, Pointer):
-            return np.uint64(places[arg.buffer].address + arg.offset)
-        if isinstance(arg, TensorMap):
-            place = places[arg.source.buffer]
-            return runner.tensor_map(arg, place.buffer, place.offset + arg.source.offset)
-        return arg
+    def pointer(arg: Pointer) -> np.uint64:
+        return np.uint64(places[arg.buffer].address + arg.offset)
 
-    return [value(arg) for arg in args.values()]
+    def tensor_map(arg: TensorMap) -> Any:
+        place = places[arg.source.buffer]
+        return runner.tensor_map(arg, place.buffer, place.offset + arg.source.offset)
+
+    return resolve(args, pointer, tensor_map)
 
 
 def run_plan(

@@ -6,7 +6,7 @@ it can be printed, tested and carried out by any runner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,6 +72,21 @@ class Plan:
     def launch(self, kernel: str) -> Launch:
         """The launch of this kernel."""
         return next(launch for launch in self.launches if launch.kernel == kernel)
+
+
+def resolve(
+    args: Mapping[str, Argument],
+    pointer: Callable[[Pointer], Any],
+    tensor_map: Callable[[TensorMap], Any],
+) -> list[Any]:
+    """Arguments in order, with what the two functions give in place of names of buffers."""
+
+    def value(arg: Argument) -> Any:
+        if isinstance(arg, Pointer):
+            return pointer(arg)
+        return tensor_map(arg) if isinstance(arg, TensorMap) else arg
+
+    return [value(arg) for arg in args.values()]
 
 
 class Alignment(NamedTuple):

@@ -33,10 +33,6 @@ def warps(block: Tile, warp: Tile) -> int:
     return (block.m // warp.m) * (block.n // warp.n)
 
 
-def _values(block: Tile, warp: Tile, instruction: Tile, threads: int) -> dict[str, Any]:
-    return {"tile": block, "warp": warp, "instruction": instruction, "threads": threads}
-
-
 def _geometry(t: Mapping[str, Any], threads: int, shared_bytes: int) -> Geometry:
     block, warp, instruction = tiles(t)
     return Geometry(

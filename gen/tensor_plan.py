@@ -22,6 +22,7 @@ from gen.plan import (
     matrices,
 )
 from gen.spec import GemmProblem, KernelSpec
+from gen.variant import ceil_div
 
 if TYPE_CHECKING:
     from gen.variant import Geometry
@@ -75,7 +76,7 @@ class Operand:
         """
         copy = replace(self, along_k=self.along_k or self.size != 2, at=Pointer(WORKSPACE, offset))
         unit = PACKED_LINE // self.size
-        return replace(copy, ld=-(-copy.length // unit) * unit)
+        return replace(copy, ld=ceil_div(copy.length, unit) * unit)
 
     @property
     def nbytes(self) -> int:
@@ -111,12 +112,8 @@ def _operands(spec: KernelSpec, problem: GemmProblem) -> tuple[Operand, Operand]
     return (a, b) if order.c else (b, a)
 
 
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
 def _slices(spec: KernelSpec, k: int, tiles: int, multiprocessors: int) -> int:
-    steps = max(_ceil(k, spec.threadblock.k), 1)
+    steps = max(ceil_div(k, spec.threadblock.k), 1)
     if spec.split_k:
         return min(spec.split_k, steps)
     if 2 * tiles > multiprocessors:
@@ -130,19 +127,19 @@ def _layout(
     given = _operands(spec, problem)
     left, right = given
     aligned = {"A": alignment.a, "B": alignment.b}
-    tiles = _ceil(left.rows, spec.threadblock.m) * _ceil(right.rows, spec.threadblock.n)
+    tiles = ceil_div(left.rows, spec.threadblock.m) * ceil_div(right.rows, spec.threadblock.n)
     if tiles == 0:
         return _Layout(given, given, 1, 1, None, 0)
     read, at = [], 0
     for operand in given:
         if operand.k and not operand.in_place(aligned[operand.name]):
             operand = operand.packed(at)
-            at += _ceil(operand.nbytes, SECTION) * SECTION
+            at += ceil_div(operand.nbytes, SECTION) * SECTION
         read.append(operand)
     slices = _slices(spec, problem.shape.k, tiles, multiprocessors)
     partials = Pointer(WORKSPACE, at) if slices > 1 else None
     if partials:
-        at += slices * left.rows * _ceil(right.rows, 8) * 8 * spec.dtypes.scalar.size
+        at += slices * left.rows * ceil_div(right.rows, 8) * 8 * spec.dtypes.scalar.size
     return _Layout(given, (read[0], read[1]), tiles, slices, partials, at)
 
 
@@ -170,7 +167,7 @@ def _pack(spec: KernelSpec, layout: _Layout) -> list[Launch]:
     lines = max(operand.lines for operand in packed)
     units = max(operand.ld * operand.size // UNIT for operand in packed)
     most_x, most_y = MOST_PACKING
-    grid = (min(_ceil(lines, PACK_LINES), most_x), min(_ceil(units, PACK_UNITS), most_y), 2)
+    grid = (min(ceil_div(lines, PACK_LINES), most_x), min(ceil_div(units, PACK_UNITS), most_y), 2)
     return [Launch(f"{spec.name}_pack", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 
@@ -180,8 +177,8 @@ def _reduce(spec: KernelSpec, problem: GemmProblem, layout: _Layout) -> list[Lau
     whole = matrices(problem, spec.dtypes)
     names = ("M", "N", "alpha", "beta", "C", "ldc", "D", "ldd")
     args = {name: whole[name] for name in names} | _extra(spec, layout)
-    fours = layout.rows * _ceil(layout.cols, 4)
-    grid = (_ceil(fours, REDUCE_FOURS), 1, 1)
+    fours = layout.rows * ceil_div(layout.cols, 4)
+    grid = (ceil_div(fours, REDUCE_FOURS), 1, 1)
     return [Launch(f"{spec.name}_reduce", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 
