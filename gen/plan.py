@@ -36,7 +36,7 @@ class TensorMap:
     """A matrix in memory and the boxes that TMA copies of it (CUtensorMap).
 
     `dims` and `box` are elements, the contiguous dimension first; `pitch` is the bytes from one
-    line to the next. `swizzle` is how many bytes of shared memory its pattern spans (128 or 64).
+    line to the next. `swizzle` is how many bytes of shared memory its pattern spans: 128, 64, 32.
     With a size of 0 in `dims` the map describes nothing, and is never used.
     """
 

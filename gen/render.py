@@ -117,10 +117,16 @@ def _render(spec: KernelSpec) -> str:
     return render_template(get_variant(spec.variant).template, **_values(spec))
 
 
-def render_block(spec: KernelSpec, block: str) -> str:
-    """One block of a kernel's template, as the emitted file has it."""
+def render_block(spec: KernelSpec, block: str, *, driver: bool = False) -> str:
+    """One block of a kernel's template, or of those that it extends.
+
+    As the emitted file has it, or, with `driver`, as a program on the driver API needs it.
+    """
     template = _environment().get_template(get_variant(spec.variant).template)
-    return "".join(template.blocks[block](template.new_context(_values(spec))))
+    context = template.new_context({**_values(spec), "driver": driver})
+    for _ in template.root_render_func(context):  # finds the blocks and sets the templates' names
+        pass
+    return "".join(context.blocks[block][0](context))
 
 
 def _values(spec: KernelSpec) -> dict[str, object]:
@@ -136,6 +142,7 @@ def _values(spec: KernelSpec) -> dict[str, object]:
         "min_arch": variant.min_arch,
         "cc": compute_capability(spec.arch),
         "has_bias": spec.has_bias,
+        "driver": False,
         **spec.tunables,
         **g.values,
     }

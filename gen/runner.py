@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gen.registry import Dim3
 
 # Of a tensor map's elements only the bytes matter.
-_PTX_ELEMENTS = {"tf32": "b32", "i8": "b8"}
+_PTX_ELEMENTS = {"tf32": "b32", "i8": "b8", "i32": "b32"}
 
 # Multiprocessors of the emulated GPU where kernels are tried: so few that blocks which stay have
 # several of a small problem's tiles.

@@ -7,10 +7,10 @@ column-major, its transpose is computed: then B' is the left operand and A' the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gen.dtypes import DTypes
-from gen.spec import Tile
+from gen.spec import SHARED_KIB, Tile
 from gen.tunables import sizes
 from gen.variant import Geometry
 
@@ -33,13 +33,14 @@ def warps(block: Tile, warp: Tile) -> int:
     return (block.m // warp.m) * (block.n // warp.n)
 
 
-def _geometry(t: Mapping[str, Any], threads: int, shared_bytes: int) -> Geometry:
+def _geometry(t: Mapping[str, Any], threads: int, shared_bytes: int, **more: int) -> Geometry:
     block, warp, instruction = tiles(t)
+    values = {"tile": block, "warp": warp, "instruction": instruction, "threads": threads}
     return Geometry(
         block,
         (threads, 1),
         dynamic_shared=shared_bytes,
-        values={"tile": block, "warp": warp, "instruction": instruction, "threads": threads},
+        values={**values, **more},
         warp=warp,
         instruction=instruction,
     )
@@ -55,28 +56,62 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `mma_tma`."""
     block, warp, _ = tiles(t)
     threads = WARP * (warps(block, warp) + PRODUCERS)
-    return _geometry(t, threads, tma_shared(t, d, t["stages"]))
+    staging = tma_staging(t, d)
+    shared_bytes = tma_shared(t, d, t["stages"], staging)
+    more = {"staged_rows": staging.rows, "slots": staging.slots, "staging_line": staging.line}
+    return _geometry(t, threads, shared_bytes, **more)
 
 
 def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
-    """Tiles of both operands; when they have been read, sums on their way to D."""
-    return max(stages * _stage_bytes(t, d), _staging_bytes(t, d))
+    """Tiles of both operands; when they have been read, 16 rows of D of each warp on their way.
+
+    These are 8 elements longer than they have to be, against bank conflicts.
+    """
+    block, warp, _ = tiles(t)
+    rows = warps(block, warp) * 16 * (warp.n + 8) * d.output.size
+    return max(stages * _stage_bytes(t, d), rows)
 
 
-def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
-    """Tiles with two barriers for each stage, sums on their way to D, and room for alignment.
+class Staging(NamedTuple):
+    """Where a warp of mma_tma leaves D to TMA: `slots` times `rows` rows, `line` bytes wide."""
+
+    rows: int
+    slots: int
+    line: int
+
+
+_LEAST = Staging(16, 1, 32)
+
+
+def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
+    """As much as there is room for: many rows at once first, then several of these in turn.
+
+    Slots divide what a warp has, so that the slot after the last one is the first one. Lines are as
+    long as TMA can swizzle them.
+    """
+    _, warp, _ = tiles(t)
+    line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
+    limit = SHARED_KIB[90] * 1024
+    for rows in (64, 32, 16):
+        count = warp.m // rows
+        for slots in range(count, 0, -1):
+            staging = Staging(rows, slots, line)
+            fits = tma_shared(t, d, t["stages"], staging) <= limit
+            if fits and warp.m % rows == 0 and count % slots == 0:
+                return staging
+    return _LEAST._replace(line=line)
+
+
+def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging = _LEAST) -> int:
+    """Tiles with two barriers for each stage, rows of D on their way, and room for alignment.
 
     The swizzle counts on tiles that start at multiples of 1024 bytes.
     """
-    return stages * (_stage_bytes(t, d) + 16) + _staging_bytes(t, d) + 1024
+    block, warp, _ = tiles(t)
+    rows = warps(block, warp) * staging.slots * staging.rows
+    return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + 1024
 
 
 def _stage_bytes(t: Mapping[str, Any], d: DTypes) -> int:
     block, _, _ = tiles(t)
     return (block.m + block.n) * block.k * d.input.size
-
-
-def _staging_bytes(t: Mapping[str, Any], d: DTypes) -> int:
-    """8 rows of each warp's sums, which are 8 elements longer than they have to be."""
-    block, warp, _ = tiles(t)
-    return warps(block, warp) * 8 * (warp.n + 8) * d.scalar.size

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from gen.plan import TensorMap
 
 # tf32 is copied as it is in memory: the tensor cores ignore what they do not use.
-_ELEMENTS = {"f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "FLOAT32", "i8": "UINT8"}
+_ELEMENTS = {
+    "f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "FLOAT32", "f32": "FLOAT32",
+    "i8": "UINT8", "i32": "INT32",
+}  # fmt: skip
 
 
 def encode(described: TensorMap, address: int) -> CUtensorMap:
@@ -41,7 +44,7 @@ def encode(described: TensorMap, address: int) -> CUtensorMap:
         [driver.cuuint32_t(1)] * 2,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(driver.CUtensorMapSwizzle, swizzle),
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if status != driver.CUresult.CUDA_SUCCESS:

@@ -223,10 +223,13 @@ def plan_tma(
     """The plan of `mma_tma`: blocks that stay, as many as there are multiprocessors."""
     layout = _layout(spec, problem, alignment, multiprocessors)
     whole, (left, right) = matrices(problem, spec.dtypes), layout.read
+    values = geometry.values
+    box = (values["staging_line"] // spec.dtypes.output.size, values["staged_rows"])
     args = {
         **{name: whole[name] for name in ("M", "N", "K", "alpha")},
         "map_left": _map(spec, left, right, spec.threadblock.m),
         "map_right": _map(spec, right, left, spec.threadblock.n),
+        "map_out": _map_out(spec, problem, layout, box, alignment.d),
         **{name: whole[name] for name in ("beta", "C", "ldc", "D", "ldd")},
         **_extra(spec, layout),
     }
@@ -252,3 +255,12 @@ def _map(spec: KernelSpec, operand: Operand, other: Operand, tile_lines: int) ->
         box,
         box[0] * size,
     )
+
+
+def _map_out(
+    spec: KernelSpec, problem: GemmProblem, layout: _Layout, box: tuple[int, int], aligned: bool
+) -> TensorMap:
+    """D as TMA writes it; a map of nothing where its rows do not start at multiples of 16 bytes."""
+    output, pitch = spec.dtypes.output, problem.ldd * spec.dtypes.output.size
+    dims = (layout.cols, layout.rows) if aligned and pitch % UNIT == 0 else (0, 0)
+    return TensorMap(Pointer("D"), output.name, dims, pitch, box, box[0] * output.size)

@@ -1,20 +1,18 @@
-"""What C and C++ projects get: headers, bundles, embedded machine code, CMake, the examples."""
+"""What C and C++ projects get: headers, bundles, CMake, the examples."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from gen.cpp.bundle import read_bundle, render_bundle
 from gen.cpp.depfile import rule
-from gen.cpp.embed import embedded_specs, render_embedded
 from gen.cpp.header import render_header
-from gen.errors import GenError, SpecError, UsageError
+from gen.errors import GenError, UsageError
 from gen.nvrtc import include_paths
 from gen.registry import VARIANTS, make_spec
 from gen.render import read_source, render, template_files
@@ -26,7 +24,6 @@ from tests.test_render import STYLE
 
 EXAMPLES = ROOT / "examples"
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
-SCALAR = [name for name, row in VARIANTS.items() if not row.planner]
 
 
 def run(*command: object, cwd: Path, **env: str) -> str:
@@ -132,7 +129,8 @@ def test_a_rule_escapes_what_make_would_read_otherwise() -> None:
 
 def test_a_template_depends_on_those_it_extends_and_imports() -> None:
     names = {path.name for path in template_files("mma.cu.j2")}
-    assert names == {"mma.cu.j2", "_mma.cu.j2", "_base.cu.j2", "_macros.cu.j2", "_epilogues.cu.j2"}
+    shared = {"_mma.cu.j2", "_base.cu.j2", "_macros.cu.j2", "_epilogues.cu.j2", "_launch.cu.j2"}
+    assert names == {"mma.cu.j2", *shared}
 
 
 @pytest.mark.parametrize(
@@ -281,138 +279,6 @@ def test_a_bundle_takes_the_first_kernel_that_fits(tmp_path: Path) -> None:
     ]
 
 
-# --- embedded machine code
-
-
-def embedded(
-    folder: Path, variant: str = "rec_tiles", archs: Sequence[str] = (), **choice: str
-) -> Path:
-    """The C++ source of an embedded kernel called `gemm`, with its header beside it."""
-    spec = make_spec(variant, name="gemm", **choice)
-    source, header = render_embedded(embedded_specs(spec, archs or ["sm_80", "sm_86", "sm_90a"]))
-    (folder / "gemm.h").write_text(header)
-    (folder / "gemm.cpp").write_text(source)
-    return folder / "gemm.cpp"
-
-
-@pytest.mark.parametrize("variant", SCALAR)
-@pytest.mark.parametrize("dtype", ["f16", "f64", "i8"])
-def test_embedded_kernels_are_plain_cpp(variant: str, dtype: str, tmp_path: Path) -> None:
-    source = embedded(tmp_path, variant, ["sm_80"], dtype=dtype, layout="rcc")
-    assert_formatted(tmp_path)
-    check_c_and_cpp(tmp_path / "gemm.h")
-    run("g++", "-std=c++17", *STRICT, "-c", source, cwd=tmp_path)
-    assert "cuda" not in re.sub(r"//.*|\bcudaStream_t\b|libcuda", "", source.read_text())
-
-
-def test_an_embedded_name_has_no_architecture() -> None:
-    (a, b) = embedded_specs(make_spec("tiles"), ["sm_90", "sm_80"])
-    assert a.name == b.name == "gemm_tiles_f32_rrr_tb32x32x32_t1024_s1"
-    assert (a.arch, b.arch) == ("sm_80", "sm_90")
-
-
-def test_kernels_of_several_launches_are_not_embedded() -> None:
-    with pytest.raises(SpecError, match="mma may need several launches and a workspace"):
-        embedded_specs(make_spec("mma"), ["sm_80"])
-
-
-STUB = r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-static int number(const char* name, int other) {
-  const char* text = getenv(name);
-  return text ? atoi(text) : other;
-}
-int cuCtxGetDevice(int* device) {
-  *device = 0;
-  return number("CONTEXT", 0);
-}
-int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  const int cc = number("CC", 80);
-  *value = (attribute == 75 ? cc / 10 : cc % 10) + device;
-  return 0;
-}
-int cuLibraryLoadData(
-    void** library, const void* code, int* a, void** b, unsigned c, int* d, void** e, unsigned f) {
-  unsigned flags;
-  if (a || b || c || d || e || f || memcmp(code, "\177ELF", 4) != 0) return 1;
-  memcpy(&flags, (const char*)code + 48, 4);
-  printf("load sm_%d\n", flags >> 8 & 255);
-  *library = (void*)code;
-  return 0;
-}
-int cuLibraryUnload(void* library) {
-  return library ? 0 : 1;
-}
-int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
-  *kernel = library;
-  return strcmp(name, "gemm") == 0 ? 0 : 500;
-}
-int cuKernelSetAttribute(int attribute, int value, void* kernel, int device) {
-  return attribute == 8 && value == 12288 && kernel && !device ? 0 : 1;
-}
-int cuLaunchKernel(
-    void* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-    unsigned shared, void* stream, void** arguments, void** extra) {
-  printf(
-      "launch %u %u %u, %u %u %u, %u: M=%lld alpha=%g ldd=%lld\n", gx, gy, gz, bx, by, bz, shared,
-      *(long long*)arguments[0], *(float*)arguments[3], *(long long*)arguments[12]);
-  return kernel && !stream && !extra ? 0 : 1;
-}
-"""
-
-USER = """
-#include <stdio.h>
-#include "gemm.h"
-int main(void) {
-  float x[4];
-  printf("%d\\n", gemm_load());
-  printf("%d\\n", gemm_launch(100, 70, 30, 2.5f, x, 30, x, 70, 0, NULL, 0, x, 70, NULL));
-  printf("%d\\n", gemm_launch(100, 70, 30, 2.5f, NULL, 30, x, 70, 0, NULL, 0, x, 70, NULL));
-  printf("%d\\n", gemm_launch(0, 70, 30, 2.5f, NULL, 30, x, 70, 0, NULL, 0, x, 70, NULL));
-  return 0;
-}
-"""
-
-
-@pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A C program with an embedded kernel, beside a driver that writes down what it is asked."""
-    need("gcc", "g++")
-    folder = tmp_path_factory.mktemp("user")
-    source = embedded(folder)
-    (folder / "driver").mkdir()
-    (folder / "stub.c").write_text(STUB)
-    (folder / "user.c").write_text(USER)
-    soname = ("-Wl,-soname,libcuda.so.1", "-o", "driver/libcuda.so.1")
-    run("gcc", "-shared", "-fPIC", "stub.c", *soname, cwd=folder)
-    run("gcc", *STRICT, "-c", "user.c", cwd=folder)
-    run("g++", "-std=c++17", "user.o", source, "-ldl", "-o", "user", cwd=folder)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("cc", "image"), [("80", 80), ("86", 86), ("89", 86), ("90", 90), ("75", 0), ("100", 0)]
-)
-def test_an_embedded_kernel_is_chosen_by_the_device(cc: str, image: int, user: Path) -> None:
-    lines = run("./user", cwd=user, LD_LIBRARY_PATH=str(user / "driver"), CC=cc).splitlines()
-    if image:
-        launch = "launch 2 4 1, 32 32 1, 12288: M=100 alpha=2.5 ldd=70"
-        assert lines == [f"load sm_{image}", "0", launch, "0", "1", "0"]
-    else:
-        assert lines == ["209", "209", "1", "0"]
-
-
-def test_an_embedded_kernel_needs_a_context_and_a_driver(user: Path) -> None:
-    driver = str(user / "driver")
-    assert run("./user", cwd=user, LD_LIBRARY_PATH=driver, CONTEXT="201").split()[0] == "201"
-    broken = user / "broken"
-    broken.mkdir(exist_ok=True)
-    (broken / "libcuda.so.1").write_text("no library")
-    assert run("./user", cwd=user, LD_LIBRARY_PATH=str(broken)).split()[0] == "303"
-
-
 # --- CMake
 
 
@@ -475,7 +341,7 @@ add_library(user STATIC)
     ("call", "version", "message"),
     [
         ("gen_add_embedded_kernel(user VARIANT tiles TILE 33)", "", "tile=33 is out of range"),
-        ("gen_add_embedded_kernel(user VARIANT mma)", "", "mma may need several launches"),
+        ("gen_add_embedded_kernel(user VARIANT mma_tma ARCH sm_80)", "", "mma_tma needs sm_90a"),
         ("gen_add_embedded_kernel(user VARIANT)", "", "is not a word in capitals and its"),
         ("gen_add_embedded_kernel(other VARIANT tiles)", "", "there is no target 'other'"),
         ("gen_add_kernel(user VARIANT tiles)", "", "needs the language CUDA"),

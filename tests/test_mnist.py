@@ -642,10 +642,15 @@ def test_compare(measured: dict, tmp_path: Path, capsys: pytest.CaptureFixture) 
     assert readme.endswith("after\n")
     assert "| 256 |" in readme
     assert "old" not in readme
-    assert all((tmp_path / name).exists() for name in ("losses.svg", "times.svg", "results.json"))
+    assert json.loads((tmp_path / "results.json").read_text()) == measured
+    pictures = [(tmp_path / name).read_bytes() for name in ("losses.svg", "times.svg")]
+    assert compare.main(["--from", str(tmp_path / "results.json"), "--out", str(tmp_path)]) == 0
+    assert [(tmp_path / name).read_bytes() for name in ("losses.svg", "times.svg")] == pictures
 
 
-@pytest.mark.parametrize("what", ["a step", "the means", "NaN", "the accuracy", "nothing"])
+@pytest.mark.parametrize(
+    "what", ["a step", "the means", "NaN", "NaN later", "the accuracy", "nothing"]
+)
 def test_compare_finds_what_disagrees(what: str, measured: dict) -> None:
     losses = measured["ours"][0]["losses"]
     if what == "a step":
@@ -653,6 +658,8 @@ def test_compare_finds_what_disagrees(what: str, measured: dict) -> None:
     elif what == "the means":
         losses[200:260] = [x * 1.05 for x in losses[200:260]]
     elif what == "NaN":
+        losses[7] = float("nan")
+    elif what == "NaN later":
         losses[300] = float("nan")
     elif what == "the accuracy":
         measured["ours"][0]["accuracy"] = 0.9
@@ -661,10 +668,58 @@ def test_compare_finds_what_disagrees(what: str, measured: dict) -> None:
     assert found[1] == ""
 
 
-def test_readme_has_the_marks() -> None:
-    text = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("ours", "modes", "agree"),
+    [
+        ({70: 2.9}, {"compile": {60: 1.5}}, True),
+        ({70: -2.9}, {"compile": {60: 1.2}, "eager-half": {65: 1.5}}, True),
+        ({70: 3.1}, {"compile": {60: 1.5}, "eager-half": {65: 1.5}}, False),
+        ({70: 3.1}, {"compile": {60: 1.5}, "eager-half": {65: float("nan")}}, False),
+        ({70: 1.1}, {"compile": {60: 0.5}}, False),
+        ({70: 0.9}, {"compile": {60: 0.1}}, True),  # never less than the tolerance
+        ({50: 1.1}, {"compile": {60: 1.5}}, False),  # the modes still agreed
+        ({70: 1.1}, {}, False),
+        ({70: 1.1}, {"graph": {60: 1.5}}, False),  # its rounding is eager's
+        ({70: 1.1}, {"compile": {60: float("nan")}}, False),
+        ({70: 1.1}, {"compile": {60: float("inf")}}, False),
+        ({70: float("nan")}, {"compile": {60: 1.5}}, False),
+        ({70: float("inf")}, {"compile": {60: 1.5}}, False),
+        (dict.fromkeys(range(60, 100), 2.0), {"compile": {60: 1.5}}, False),  # the means are apart
+        ({120: 10}, {"compile": {60: 1.5}}, True),  # single steps count only among the first 100
+    ],
+)
+def test_compare_allows_what_rounding_does_to_pytorch(
+    ours: dict[int, float], modes: dict[str, dict[int, float]], agree: bool, measured: dict
+) -> None:
+    """Twice as far as other modes were from eager until that step; distances are in tolerances."""
+    eager = np.array(measured["ours"][0]["losses"])
+
+    def moved(by: dict[int, float]) -> list[float]:
+        losses = eager.copy()
+        for step, tolerances in by.items():
+            losses[step] += tolerances * (0.02 + 0.02 * eager[step])
+        return losses.tolist()
+
     compare = script("compare")
-    assert text.index(compare.BEGIN) < text.index(compare.END)
+    measured["ours"][0]["losses"] = moved(ours)
+    kept = [r for r in measured["torch"]["results"] if r["hidden"] == 256 or r["mode"] == "eager"]
+    others = [{"mode": m, "hidden": 128, "losses": moved(by)[:100]} for m, by in modes.items()]
+    measured["torch"]["results"] = [*kept, *others]
+    table = compare.rows(measured)
+    assert [not row["problem"] for row in table] == [agree, True]
+    text = compare.markdown(table, measured)
+    assert f"agree at {1 + agree} of 2 sizes" in text
+    wider = agree and abs(ours.get(70, 0)) > 1
+    assert ("- hidden 128: up to 0.17 apart; PyTorch's own modes 0.09" in text) == wider
+
+
+def test_readme_has_the_results() -> None:
+    """Its table is the one of results.json."""
+    compare = script("compare")
+    everything = json.loads((EXAMPLE / "results.json").read_text(encoding="utf-8"))
+    table = compare.markdown(compare.rows(everything), everything)
+    text = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+    assert f"{compare.BEGIN}\n\n{table}\n\n{compare.END}" in text
 
 
 # ------------------------------------------------------------------------------- with nvcc

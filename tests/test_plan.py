@@ -176,14 +176,16 @@ def test_tensor_maps_describe_the_operands() -> None:
     spec = make_spec("mma_tma", layout="rrr", threadblock="128x256x32")
     args = main(made(spec, 1000, 504, 64), spec)
     assert list(args) == [
-        "M", "N", "K", "alpha", "map_left", "map_right", "beta", "C", "ldc", "D", "ldd",
+        "M", "N", "K", "alpha", "map_left", "map_right", "map_out", "beta", "C", "ldc", "D", "ldd",
     ]  # fmt: skip
     assert args["map_left"] == TensorMap(Pointer("A"), "f16", (64, 1000), 128, (32, 128), 64)
     assert args["map_right"] == TensorMap(Pointer("B"), "f16", (504, 64), 1008, (64, 32), 128)
+    assert args["map_out"] == TensorMap(Pointer("D"), "f16", (504, 1000), 1008, (64, 64), 128)
     other = make_spec("mma_tma", dtype="i8", layout="rcc")
     maps = main(made(other, 1001, 504, 64), other)
     assert maps["map_left"] == TensorMap(Pointer("B"), "i8", (64, 504), 64, (128, 128), 128)
     assert maps["map_right"] == TensorMap(Pointer("A"), "i8", (64, 1001), 64, (128, 256), 128)
+    assert maps["map_out"].dims == (0, 0)  # ldd is 1001: rows start anywhere
 
 
 def test_tensor_maps_of_nothing_are_empty() -> None:

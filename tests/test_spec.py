@@ -260,9 +260,9 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma", "f16", "sm_75", "tb128x128x32_w64x64_m16n8k8_s2"),
         ("mma", "tf32", "sm_80", "tb128x256x16_w64x64_m16n8k8_s4"),
         ("mma", "i8", "sm_86", "tb128x256x64_w64x64_m16n8k32_s4"),
-        ("mma_tma", "bf16", "sm_90a", "tb128x256x64_w64x64_m16n8k16_s4"),
+        ("mma_tma", "bf16", "sm_90a", "tb128x256x64_w64x64_m16n8k16_s3"),
         ("mma_tma", "f16_f16", "sm_90", "tb256x256x64_w128x64_m16n8k16_s3"),
-        ("mma_tma", "i8", "sm_90a", "tb128x256x128_w64x64_m16n8k32_s4"),
+        ("mma_tma", "i8", "sm_90a", "tb128x256x128_w64x64_m16n8k32_s3"),
     ],
 )
 def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, name: str) -> None:

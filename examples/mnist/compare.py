@@ -5,12 +5,15 @@
 It writes results.json, losses.svg and times.svg, and fills the table in README.md. Both sides start
 from the same weights and see the same batches, so that their losses must agree:
 
-- each of the first 100 steps within 0.02 + 2 %,
+- each of the first 100 steps within a tolerance of 0.02 + 2 %, or within twice what PyTorch's modes
+  with other rounding (compile, eager-half) were apart from eager until that step, if that is more,
 - means over 50 steps of the first epoch within 3 %,
 - at the end, the parts of the test set that are recognised within 1 %.
 
-Rounding in f16 moves single losses of the first epoch by some thousandths; a wrong gradient moves
-them by tenths. Exits with 1 where they do not agree.
+Usually rounding moves single losses by some thousandths. But training can amplify it: at hidden 32
+and a learning rate of 0.2 some losses move by a tenth, whoever computes. PyTorch's modes show where
+that is so. It builds up over some 50 steps; gradients that are 10 % off are seen before, while the
+modes still agree. Exits with 1 where the losses do not agree.
 """
 
 from __future__ import annotations
@@ -30,12 +33,13 @@ HERE = Path(__file__).resolve().parent
 BEGIN, END = "<!-- results: written by compare.py -->", "<!-- end of results -->"
 IMAGES = 60_000
 EARLY, WINDOW = 100, 50
+ROUNDED_OTHERWISE = ("compile", "eager-half")  # "graph" gives the bits of "eager"
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 MODES = {
     "eager": "PyTorch, eager",
     "compile": "torch.compile, CUDA graphs",
-    "graph": "whole step in a CUDA graph",
-    "eager-half": "eager, all in f16",
+    "graph": "PyTorch, whole step in a CUDA graph",
+    "eager-half": "PyTorch, eager, all in f16",
 }
 # At least so many times faster, by hidden size and by what it is compared with.
 TARGETS = {(128, "eager"): 6.0, (128, "compile"): 1.5, (2048, "eager"): 1.3}
@@ -48,20 +52,53 @@ def means(losses: np.ndarray) -> np.ndarray:
     return np.convolve(losses, np.ones(WINDOW) / WINDOW, "valid")
 
 
-def disagreement(ours: np.ndarray, theirs: np.ndarray, per_epoch: int) -> str:
-    """What is wrong with two curves that should be the same, or nothing."""
-    count = min(len(ours), len(theirs), per_epoch)
-    ours, theirs = ours[:count], theirs[:count]
-    early = np.abs(ours - theirs)[:EARLY] / (0.02 + 0.02 * theirs[:EARLY])
-    if not early.max(initial=0) <= 1:  # so that NaN is a disagreement
-        step = int(np.argmax(~(early <= 1)))
-        return f"step {step}: loss {ours[step]:.4f} instead of {theirs[step]:.4f}"
+def differences(losses: np.ndarray, eager: np.ndarray) -> np.ndarray:
+    """How far the losses of the first steps are apart."""
+    count = min(len(losses), len(eager), EARLY)
+    return np.abs(losses[:count] - eager[:count])
+
+
+def in_tolerances(losses: np.ndarray, eager: np.ndarray) -> np.ndarray:
+    """The same as multiples of the tolerance."""
+    apart = differences(losses, eager)
+    return apart / (0.02 + 0.02 * eager[: len(apart)])
+
+
+def bounds(others: list[np.ndarray], eager: np.ndarray) -> np.ndarray:
+    """How many tolerances ours may be from eager's at each of the first steps."""
+    worst = np.zeros(min(len(eager), EARLY))
+    for losses in others:
+        apart = in_tolerances(losses, eager)
+        apart[~np.isfinite(apart)] = 0  # a mode that diverged allows nothing
+        worst[: len(apart)] = np.maximum(worst[: len(apart)], apart)
+    return np.maximum(1, 2 * np.maximum.accumulate(worst))
+
+
+def disagreement(
+    ours: np.ndarray, eager: np.ndarray, others: list[np.ndarray], per_epoch: int
+) -> str:
+    """What is wrong with our losses, or nothing. All are of the same training."""
+    count = min(len(ours), len(eager), per_epoch)
+    ours, eager = ours[:count], eager[:count]
+    good = in_tolerances(ours, eager) <= bounds(others, eager)  # not so for NaN
+    if not good.all():
+        step = int(np.argmin(good))
+        return f"step {step}: loss {ours[step]:.4f} instead of {eager[step]:.4f}"
     if count < WINDOW:
         return ""
-    apart = np.abs(means(ours) / means(theirs) - 1)
+    apart = np.abs(means(ours) / means(eager) - 1)
     if not apart.max() <= 0.03:
         return f"means over {WINDOW} steps are up to {100 * apart.max():.1f} % apart"
     return ""
+
+
+def wider_bound(ours: np.ndarray, eager: np.ndarray, others: list[np.ndarray]) -> str:
+    """What to say where the tolerance alone would not have done, or nothing."""
+    if (in_tolerances(ours, eager) <= 1).all():
+        return ""
+    apart = [differences(losses, eager) for losses in others]
+    theirs = max(x[np.isfinite(x)].max(initial=0) for x in apart)
+    return f"up to {differences(ours, eager).max():.2f} apart; PyTorch's own modes {theirs:.2f}"
 
 
 def run_program(options: argparse.Namespace, hidden: int, data: Path, folder: Path) -> Result:
@@ -108,12 +145,19 @@ def rows(everything: Result) -> list[Result]:
         eager = theirs.get("eager", {})
         row["torch accuracy"] = eager.get("accuracy")
         row["problem"] = "" if "losses" in eager else "there are no losses to compare with"
+        row["wider"] = ""
         if "losses" in eager:
-            row["problem"] = disagreement(
-                np.array(ours["losses"]), np.array(eager["losses"]), per_epoch
-            )
+            curves = np.array(ours["losses"]), np.array(eager["losses"])
+            others = [
+                np.array(theirs[mode]["losses"])
+                for mode in ROUNDED_OTHERWISE
+                if "losses" in theirs.get(mode, {})
+            ]
+            row["problem"] = disagreement(*curves, others, per_epoch)
             if not row["problem"] and not abs(ours["accuracy"] - eager["accuracy"]) <= 0.01:
                 row["problem"] = "the final accuracies are too far apart"
+            if not row["problem"]:
+                row["wider"] = wider_bound(*curves, others)
         table.append(row)
     return table
 
@@ -125,8 +169,8 @@ def markdown(table: list[Result], everything: Result) -> str:
     heads = ["hidden", "this program", *(MODES[mode] for mode in modes), "accuracy", "PyTorch's"]
     lines = [
         f"{torch['gpu']}, PyTorch {torch['torch']}, batch {o['batch']}, sums in {o['accumulate']}; "
-        f"microseconds a step, and how many times faster this program is; accuracy on the test set "
-        f"after {o['epochs']} epochs:",
+        f"median microseconds a step, and how many times faster this program is; accuracy on the "
+        f"test set after {o['epochs']} epochs:",
         "",
         "| " + " | ".join(heads) + " |",
         "|---" * len(heads) + "|",
@@ -141,22 +185,30 @@ def markdown(table: list[Result], everything: Result) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     agree = [row for row in table if not row["problem"]]
     lines += ["", f"The losses agree at {len(agree)} of {len(table)} sizes."]
+    wider = [f"- hidden {row['hidden']}: {row['wider']}" for row in table if row["wider"]]
+    if wider:
+        lines += [
+            "Single steps are further apart than 0.02 + 2 % where PyTorch's own modes differ too:",
+            "",
+            *wider,
+        ]
     return "\n".join(lines)
 
 
 def plot_losses(everything: Result, path: Path) -> None:
-    """Both curves of the first epoch, for each size."""
+    """Both curves of the first epoch, for each size; the legend has a place of its own."""
     from matplotlib import pyplot
 
     per_epoch = IMAGES // everything["options"]["batch"]
     count = len(everything["ours"])
-    columns = min(4, count)
-    lines = -(-count // columns)
+    columns = min(4, count + 1)
+    lines = -(-(count + 1) // columns)
     figure, grid = pyplot.subplots(
-        lines, columns, figsize=(3 * columns, 2.4 * lines), squeeze=False, sharex=True, sharey=True
-    )
+        lines, columns, figsize=(2.7 * columns, 2.3 * lines), squeeze=False, sharey=True,
+        layout="constrained",
+    )  # fmt: skip
     for axes in grid.flat[count:]:
-        axes.set_visible(False)
+        axes.set_axis_off()
     for axes, ours in zip(grid.flat, everything["ours"], strict=False):
         theirs = [
             r["losses"]
@@ -164,38 +216,53 @@ def plot_losses(everything: Result, path: Path) -> None:
             if r["mode"] == "eager" and r["hidden"] == ours["hidden"] and "losses" in r
         ]
         for losses in theirs:
-            axes.plot(losses[:per_epoch], color="#de2d26", linewidth=2.2, label="PyTorch")
-        axes.plot(ours["losses"][:per_epoch], color="#08519c", linewidth=0.8, label="this program")
-        axes.set(title=f"hidden {ours['hidden']}", ylim=(0, 2.5))
+            axes.plot(losses[:per_epoch], color="#f2a07b", linewidth=2.4, label="PyTorch, eager")
+        axes.plot(ours["losses"][:per_epoch], color="#0b4a8f", linewidth=0.7, label="this program")
+        axes.set(title=f"hidden {ours['hidden']}", xlim=(0, per_epoch), ylim=(0, 2.5))
         axes.grid(alpha=0.3)
-    grid.flat[0].legend()
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    grid.flat[-1].legend(handles, labels, loc="center", frameon=False)
     figure.supxlabel("step of the first epoch")
     figure.supylabel("loss")
-    figure.tight_layout()
-    figure.savefig(path)
-    pyplot.close(figure)
+    save(figure, path)
 
 
-def plot_times(table: list[Result], path: Path) -> None:
+def plot_times(table: list[Result], everything: Result, path: Path) -> None:
     """Microseconds a step over the hidden size."""
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
-    colours = {"ours": "#08519c", "eager": "#de2d26", "compile": "#e6550d", "graph": "#756bb1"}
-    for name, colour in colours.items():
+    figure, axes = pyplot.subplots(figsize=(7, 4.6), layout="constrained")
+    styles = {
+        "eager": ("o", "#d9541e"),
+        "compile": ("s", "#14926a"),
+        "graph": ("D", "#8a3ab9"),
+        "ours": ("^", "#0b4a8f"),
+    }
+    for name, (marker, colour) in styles.items():
         points = [(row["hidden"], row[name]) for row in table if row.get(name)]
         if points:
-            label = MODES.get(name, "this program")
-            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=label)
+            axes.plot(
+                *zip(*points, strict=True), "-", marker=marker, color=colour,
+                label=MODES.get(name, "this program"),
+            )  # fmt: skip
     axes.set(xlabel="hidden size", ylabel="microseconds a step", xscale="log", yscale="log")
     axes.set_xticks([row["hidden"] for row in table], [str(row["hidden"]) for row in table])
     axes.minorticks_off()
     ticks = [t for t in (10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if _near(t, table)]
     axes.set_yticks(ticks, [str(t) for t in ticks])
     axes.grid(alpha=0.3)
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path)
+    batch, gpu = everything["options"]["batch"], everything["torch"]["gpu"]
+    axes.set_title(f"{gpu}, batch {batch}", loc="left")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Writes an SVG file; the same figure gives the same bytes."""
+    from matplotlib import pyplot, rc_context
+
+    with rc_context({"svg.hashsalt": "mnist", "svg.fonttype": "none"}):
+        figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
 
 
@@ -259,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         everything = measure(options)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(json.dumps(everything), encoding="utf-8")
+    (options.out / "results.json").write_text(json.dumps(everything) + "\n", encoding="utf-8")
     table = rows(everything)
     text = markdown(table, everything)
     print(text)
@@ -281,7 +348,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         matplotlib.use("Agg")
         plot_losses(everything, options.out / "losses.svg")
-        plot_times(table, options.out / "times.svg")
+        plot_times(table, everything, options.out / "times.svg")
     return 1 if any(row["problem"] for row in table) else 0
 
 

@@ -92,7 +92,9 @@ class Training:
         torch.cuda.current_stream().wait_stream(stream)
         self.optimizer.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        # On the stream of the warm-up: the nodes that accumulate gradients stay on the stream where
+        # they were made, and the graph would wait for another one.
+        with torch.cuda.graph(self._graph, stream=stream):
             self._gather(self.chosen)
             self.loss = self._loss(self.x, self.y)
             self.loss.backward()

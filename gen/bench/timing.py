@@ -22,6 +22,10 @@ GRAPH_BELOW_MS = 0.05
 # Above, the gap before a launch does not count, and an untimed launch ahead would cost more.
 ALONE_ABOVE_MS = 20.0
 
+# Below, what looks like a kernel's time may be that of its launches from Python: a kernel of many
+# parameters, or of several launches, is asked for again as a graph.
+_MAY_WAIT_MS = 0.5
+
 # Above, a first launch says how long the next ones take; nothing that happens once takes so long.
 _CERTAIN_MS = 200.0
 
@@ -124,6 +128,9 @@ def estimate(gpu: Gpu, launch: Callable[[int], None]) -> float:
         best = min(best, gpu.elapsed(lambda i=i: launch(i), before=lambda i=i: launch(i + 1)))  # type: ignore[misc]
         if time.perf_counter() > stop:
             break
+    if best < _MAY_WAIT_MS:
+        graph = gpu.graph(lambda: launch(0))
+        best = min(best, *(gpu.elapsed(lambda: graph.launch(gpu.stream)) for _ in range(3)))
     return best
 
 

@@ -1,6 +1,7 @@
 """KernelSpec -> C++ with the kernel as machine code, and a launcher on the driver API.
 
-For kernels of one launch: the launcher's arithmetic is that of their templates.
+What the launcher checks and computes is said in the kernels' templates alone: it is made of blocks
+of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 from gen import __version__
 from gen.errors import SpecError, unknown
-from gen.registry import VARIANTS, geometry, get_variant, retarget
+from gen.registry import geometry, get_variant, retarget
 from gen.render import render, render_block, render_template
 from gen.spec import MAX_SYMBOL, KernelSpec, compute_capability
 
@@ -20,18 +21,25 @@ TEMPLATES = ("cpp/embed.cpp.j2", "cpp/embed.h.j2")
 FORMATS = ("cubin",)
 WORDS_A_LINE = 4
 
+# Blocks of the templates of kernels of one launch, and of those with a plan.
+_SIMPLE = ("constants", "checks", "grid")
+_PLANNED = ("transposes", "partial_ld", "host_plan", "host_workspace", "maps", "host_launch")
+
+# What the templates' host side says in words of the CUDA runtime.
+_DRIVER_WORDS = {
+    "cudaError_t": "CUresult",
+    "cudaSuccess": "CUDA_SUCCESS",
+    "cudaErrorInvalidValue": "CUDA_ERROR_INVALID_VALUE",
+    "cudaErrorInvalidConfiguration": "CUDA_ERROR_INVALID_VALUE",
+    "__host__ __device__ ": "",
+}
+
 
 def embedded_specs(spec: KernelSpec, archs: Sequence[str]) -> list[KernelSpec]:
     """The same kernel, under the same symbol, for each architecture.
 
-    Raises SpecError where one of them does not have it, or for a kernel of several launches.
+    Raises SpecError where one of them does not have it.
     """
-    if get_variant(spec.variant).planner:
-        able = ", ".join(name for name, row in VARIANTS.items() if not row.planner)
-        raise SpecError(
-            f"{spec.variant} may need several launches and a workspace, and --embed is for kernels "
-            f"of one launch: {able}; use --header, and nvcc"
-        )
     symbol = spec.symbol or spec.full_name.rpartition("_")[0]  # without the architecture
     if len(symbol) > MAX_SYMBOL:
         raise SpecError(f"name has {len(symbol)} characters, more than {MAX_SYMBOL}; use --name")
@@ -50,8 +58,12 @@ def render_embedded(specs: Sequence[KernelSpec]) -> tuple[str, str]:
     from gen.nvrtc import nvrtc_version
 
     spec = specs[0]
+    planned = get_variant(spec.variant).planner is not None
+    blocks = {block: _host_block(spec, block) for block in (_PLANNED if planned else _SIMPLE)}
+    has_maps = bool(blocks.get("maps"))
     types = {"input": spec.dtypes.input, "output": spec.dtypes.output}
     values = {
+        **geometry(spec).values,
         "version": __version__,
         "nvrtc": ".".join(map(str, nvrtc_version())),
         "command": _command(specs),
@@ -61,14 +73,23 @@ def render_embedded(specs: Sequence[KernelSpec]) -> tuple[str, str]:
         "archs": [s.arch for s in specs],
         "images": [_image(s) for s in specs],
         "shared_bytes": geometry(spec).dynamic_shared,
-        "constants": render_block(spec, "constants"),
-        "grid": render_block(spec, "grid").replace(
-            "cudaErrorInvalidConfiguration", "CUDA_ERROR_INVALID_VALUE"
-        ),
+        "planned": planned,
+        "has_bias": spec.has_bias,
+        "has_partials": planned and spec.split_k != 1,
+        "has_maps": has_maps,
+        "counts_multiprocessors": planned and (has_maps or spec.split_k == 0),
+        "blocks": blocks,
         **{key: "void" if type_.header else type_.cuda for key, type_ in types.items()},
     }
     source, header = (render_template(template, **values) for template in TEMPLATES)
     return source, header
+
+
+def _host_block(spec: KernelSpec, block: str) -> str:
+    """A block of the kernel's template for the driver API."""
+    text = render_block(spec, block, driver=True)
+    words = re.compile("|".join(rf"\b{re.escape(word)}" for word in _DRIVER_WORDS))
+    return words.sub(lambda match: _DRIVER_WORDS[match[0]], text)
 
 
 def _command(specs: Sequence[KernelSpec]) -> str:

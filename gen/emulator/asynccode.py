@@ -27,6 +27,7 @@ _BULK = re.compile(
     r"(?P<load>\.shared::(cluster|cta)\.global(\.tile)?\.mbarrier::complete_tx::bytes)"
     r"|\.global\.shared::cta(\.tile)?\.bulk_group)(\.L2::cache_hint)?$"
 )
+_FENCE = re.compile(r"fence\.proxy\.async(\.shared::(cta|cluster))?$")
 REGISTER_COUNTS = range(24, 257, 8)
 
 
@@ -42,6 +43,9 @@ class AsyncCode(MemoryCode):
             self.copies_arrive(item)
         elif item.name.startswith("cp.async.bulk"):
             self.bulk(item)
+        elif _FENCE.match(item.name):
+            mask = self.mask()
+            self.call(f"E.bulk.fence({mask})", mask)
         elif item.opcode == "setmaxnreg":
             self.register_count(item)
         else:

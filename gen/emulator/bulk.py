@@ -16,7 +16,7 @@ from gen.emulator.checks import Coordinates
 from gen.emulator.memory import Site
 from gen.emulator.moves import WORDS, Move, Numbers, numbers, running
 from gen.emulator.ops import Value
-from gen.emulator.tensormap import MAP_ALIGNMENT, MAP_BYTES, TensorMap, decode
+from gen.emulator.tensormap import MAP_ALIGNMENT, MAP_BYTES, UNIT, TensorMap, decode
 from gen.emulator.warp import BLOCK_AXES, THREAD_AXES, Bits, Mask
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ class BulkCopies:
             if len(corner) != len(tensor.dims):
                 raise site.item.error(f"the tensor map has {len(tensor.dims)} dimensions")
             corners = np.stack([self._of(lanes, value) for value in corner], axis=1)
-            places = tensor.shared_offsets(starts), tensor.global_addresses(corners)
+            first = corners[:, 0] * tensor.size
+            if not self._aligned(site, lanes, "first coordinate, in bytes,", first, UNIT):
+                continue
+            written = "bulk_group" in site.item.modifiers
+            places = tensor.shared_offsets(starts), tensor.global_addresses(corners, written)
             self._start(site, lanes, tensor.size, *places, barrier)
 
     def commit(self, mask: Mask | None) -> None:
@@ -89,6 +93,11 @@ class BulkCopies:
                 self._write_global(move.some(done))
             if not done.all():
                 self.stores.append(move.some(~done))
+
+    def fence(self, mask: Mask | None) -> None:
+        """fence.proxy.async: nothing to wait for here; checks learn what it shows."""
+        for observer in self.chunk.launch.observers:
+            observer.fence_proxy(self.chunk, mask)
 
     # -- what the scheduler calls --------------------------------------------------------------
     def progress(self) -> bool:

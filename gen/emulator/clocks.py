@@ -5,6 +5,11 @@ the time before which everything that `b` did is ordered before what `a` does ne
 there are, as `b`, whole warps (all their lanes), and what only completes in the background: the
 copies of each thread, and the bulk copies of each mbarrier.
 
+Bulk copies are the work of another proxy: what threads wrote is visible to these only once a
+`fence.proxy.async` has shown it. Where a kernel copies out of shared memory, threads and their
+copies are there once more, as what the proxy sees of them: a fence brings that up to what its
+thread knows, and from there on it spreads like anything that is known.
+
 Kernels without mbarriers do without clocks: what a barrier orders, `records.py` just forgets.
 """
 
@@ -39,13 +44,20 @@ class _Object:
 
 
 class Clocks:
-    """The clocks of the threads of a chunk: one row for all blocks, or a row for each."""
+    """The clocks of the threads of a chunk: one row for all blocks, or a row for each.
 
-    def __init__(self, threads: int) -> None:
+    proxies: whether they keep what has been shown to the asynchronous proxy.
+    """
+
+    def __init__(self, threads: int, proxies: bool = False) -> None:
         self.warps = -(-threads // 32)
         self.places = self.warps * MEMBERS
+        self.shown = 2 * self.places  # where begins what has been shown of threads and copies
+        self.proxies = proxies
+        self.starts = (0, self.shown) if proxies else (0,)  # of the threads' places
         self.now = 1
-        self.known: Times = np.zeros((1, self.places, 2 * self.places), np.int32)
+        width = self.shown * len(self.starts)
+        self.known: Times = np.zeros((1, self.places, width), np.int32)
         itself = np.arange(self.places)
         self.known[:, itself, itself] = _ALWAYS
         last = threads % 32  # lanes of the last warp, if it lacks any
@@ -91,15 +103,26 @@ class Clocks:
         # A whole warp knows what all its lanes know, and is known as far as all its lanes are.
         warps = self.known.reshape(rows, self.warps, MEMBERS, -1)
         warps[:, :, _WHOLE] = warps[:, :, :_WHOLE].min(axis=2)
-        threads = self.known[..., : self.places].reshape(rows, self.places, self.warps, MEMBERS)
-        threads[..., _WHOLE] = threads[..., :_WHOLE].min(axis=-1)
-        self.known[..., _WHOLE : self.places : MEMBERS] = threads[..., _WHOLE]
+        for start in self.starts:
+            end = start + self.places
+            threads = self.known[..., start:end].reshape(rows, self.places, self.warps, MEMBERS)
+            whole_warps = threads[..., :_WHOLE].min(axis=-1)
+            self.known[..., start + _WHOLE : end : MEMBERS] = whole_warps
         whole = np.arange(_WHOLE, self.places, MEMBERS)
         self.known[:, whole, whole] = _ALWAYS
 
     def meet(self, lanes: Lanes, by_warp: bool = False) -> None:
         """The lanes have met at a barrier; by_warp: those of each warp among themselves."""
         self._take(lanes, self._given(lanes, self.warps if by_warp else 1))
+        self.now += 1
+
+    def show(self, lanes: Lanes) -> None:
+        """Lanes have shown the asynchronous proxy all that is ordered before them."""
+        known = self.known[lanes]
+        shown = known[:, self.shown : 2 * self.shown]
+        given = np.minimum(known[:, : self.shown], np.int32(self.now + 1))  # of their own: so far
+        np.maximum(shown, given, out=shown)
+        self.known[lanes] = known
         self.now += 1
 
     def _object(self, offset: int) -> _Object:
@@ -146,8 +169,15 @@ class Clocks:
         return self._bulk[offset]
 
     # -- what is ordered -----------------------------------------------------------------------
-    def before(self, rows: Any, times: Any, by: Any, codes: Codes) -> npt.NDArray[np.bool_]:
-        """Whether what place `by` did at `times` is ordered before accesses by `codes` now."""
+    def before(
+        self, rows: Any, times: Any, by: Any, codes: Codes, shown: bool = False
+    ) -> npt.NDArray[np.bool_]:
+        """Whether what place `by` did at `times` is ordered before accesses by `codes` now.
+
+        shown: and is visible to the asynchronous proxy, whose own writes need no fence.
+        """
+        if shown:
+            by = np.where(by < self.shown, by + self.shown, by)
         ordered: npt.NDArray[np.bool_] = times < self.known[rows, place(codes), by]
         return ordered
 

@@ -12,8 +12,9 @@ from gen.emulator.context import Context
 from gen.emulator.memory import Site
 from gen.emulator.moves import Move
 from gen.emulator.ops import Value
-from gen.emulator.races import AccessRaces
+from gen.emulator.races import UNSEEN, AccessRaces
 from gen.emulator.records import SITE_BITS
+from gen.emulator.timed import TimedLast, TimedSeveral
 from gen.emulator.warp import Bits, Mask
 
 _NEVER = np.int64(2**62)  # the number of a copy in flight that no wait for groups lands
@@ -104,7 +105,17 @@ class SharedRaces(AccessRaces):
         else:
             for earlier in (self.writes, self.atomics, self.flights):
                 self._report(chunk, move.site, "RAW", touch, earlier.clash(touch))
+            for earlier in (self.writes, self.atomics):
+                assert isinstance(earlier, (TimedLast, TimedSeveral))
+                # Those that race are among them; a pair of lines is reported once.
+                unseen = earlier.clash(touch, shown=True)
+                self._report(chunk, move.site, "RAW", touch, unseen, UNSEEN)
             self.leaving.add(touch, number)
+
+    def fence_proxy(self, chunk: Context, mask: Mask | None) -> None:
+        """See Observer."""
+        if self.clocks and self.clocks.proxies:
+            self.clocks.show(self._lanes(mask))
 
     def land_bulk(self, chunk: Context, move: Move, done: Bits | None) -> None:
         """See Observer."""

@@ -93,6 +93,12 @@ class Observer:
     def bulk(self, chunk: Context, move: Move) -> None:
         """Lanes start bulk copies; these are under way until `land_bulk`."""
 
+    def fence_proxy(self, chunk: Context, mask: Mask | None) -> None:
+        """fence.proxy.async: each lane shows bulk copies what was written to shared memory.
+
+        That is what it wrote itself, and all that is ordered before it.
+        """
+
     def land_bulk(self, chunk: Context, move: Move, done: Bits | None) -> None:
         """Bulk copies are done. Into shared memory: their mbarrier has counted their bytes.
 

@@ -12,6 +12,9 @@ those do who have seen its phase complete. Kernels that have any are watched wit
 Without them, every granule of shared memory (see `granules.py`) keeps its last writer, and the
 first and the last by number of the threads that have read it, since they were synchronised. That is
 exact: an access races with one of these if it races with any.
+
+Bulk copies out of shared memory may not see what threads wrote there, ordered or not, unless a
+`fence.proxy.async` stands between, in that order: without one they are found, too.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.clocks import Clocks
-from gen.emulator.codegen import Program
 from gen.emulator.context import Context
 from gen.emulator.granules import PER_WARP, WARP_LANE, SharedWatch, Touch, thread_of
 from gen.emulator.memory import Site
@@ -31,6 +33,8 @@ from gen.emulator.records import SITE_BITS, Clash, Last, Several
 from gen.emulator.timed import TimedLast, TimedSeveral
 from gen.emulator.warp import THREAD_AXES, Bits, Mask
 
+RACES = "races with {}"  # what a finding says of the earlier access
+UNSEEN = "may not see {}: a fence.proxy.async is missing between them"
 _TOGETHER = ("ldmatrix", "stmatrix")
 
 
@@ -44,7 +48,7 @@ class AccessRaces(SharedWatch):
         self._numbers: dict[Site, int] = {}
         self.flights = Last(1, self.columns, own=True)  # copies that are to write
         self.leaving = Last(1, self.columns, own=True)  # copies that are to read
-        self.clocks = Clocks(chunk.threads) if _needs_clocks(chunk.launch.program) else None
+        self.clocks = _clocks(chunk)
         self.each = self.clocks is not None
         self.writes: Last | TimedLast
         self.reads: Several | TimedSeveral
@@ -206,19 +210,23 @@ class AccessRaces(SharedWatch):
         return self._numbers[site]
 
     def _report(
-        self, chunk: Context, site: Site, kind: str, touch: Touch, clash: Clash | None
-    ) -> None:
-        """A finding for each earlier instruction in `clash`, at the first granule that has it."""
+        self, chunk: Context, site: Site, kind: str, touch: Touch, clash: Clash | None,
+        what: str = RACES,
+    ) -> None:  # fmt: skip
+        """A finding for each earlier instruction in `clash`, at the first granule that has it.
+
+        what: it says of that instruction.
+        """
         if clash is None:
             return
         numbers = clash & ((1 << SITE_BITS) - 1)
         numbers[clash < 0] = -1
         for number in np.unique(numbers[numbers >= 0]):
             at = int(np.argmax(numbers == number))
-            self._report_one(chunk, site, kind, touch, at, int(clash[at]))
+            self._report_one(chunk, site, kind, touch, at, int(clash[at]), what)
 
     def _report_one(
-        self, chunk: Context, site: Site, kind: str, touch: Touch, at: int, record: int
+        self, chunk: Context, site: Site, kind: str, touch: Touch, at: int, record: int, what: str
     ) -> None:
         earlier, by = self.sites[record & ((1 << SITE_BITS) - 1)], record >> SITE_BITS
         index, low, high = int(touch.index[at]), int(touch.low[at]), int(touch.high[at])
@@ -228,10 +236,8 @@ class AccessRaces(SharedWatch):
         block = chunk.launch.block
         address = chunk.describe_shared(index % self.columns * self.granule)
         line = f" at line {earlier.item.line}" if earlier.item.line else ""
-        message = (
-            f"{_noun(site)} of {site.size} bytes at {address} races with the "
-            f"{_noun(earlier)}{line} ({kind})"
-        )
+        message = f"{_noun(site)} of {site.size} bytes at {address} "
+        message += f"{what.format(f'the {_noun(earlier)}{line}')} ({kind})"
         flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
         message += ", which is still in flight" if flying else ""
         chunk.launch.findings.add(
@@ -244,9 +250,12 @@ def _differs(bits: Bits) -> bool:
     return any(bits.shape[i] > 1 for i in (0, 2, 4))
 
 
-def _needs_clocks(program: Program) -> bool:
-    names = (item.name for block in program.blocks for item in block.body)
-    return any(name.startswith(("mbarrier", "cp.async.bulk")) for name in names)
+def _clocks(chunk: Context) -> Clocks | None:
+    """The clocks of a kernel that needs them."""
+    items = [item for block in chunk.launch.program.blocks for item in block.body]
+    if not any(item.name.startswith(("mbarrier", "cp.async.bulk")) for item in items):
+        return None
+    return Clocks(chunk.threads, any("bulk_group" in item.modifiers for item in items))
 
 
 def _noun(site: Site) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64
+UNIT = 16  # bytes: what TMA moves at a time
 _MAGIC = b"gen.emulator map"
 _ROW = {0: 0, 32: 1, 64: 3, 128: 7}  # bits of a 16-byte chunk's number that swizzling changes
 
@@ -90,8 +91,15 @@ class TensorMap:
         """Bytes that a copy moves, those outside of the tensor included."""
         return math.prod(self.counts) * self.size
 
-    def global_addresses(self, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Of boxes at `corners` (copies, dimensions): each element's address, -1 outside."""
+    def global_addresses(
+        self, corners: npt.NDArray[np.int64], written: bool = False
+    ) -> npt.NDArray[np.int64]:
+        """Of boxes at `corners` (copies, dimensions): each element's address, -1 outside.
+
+        written: whether the box is stored. Then the first dimension ends at a multiple of 16 bytes,
+        as on an H200: what is beyond the tensor's end in the last 16 bytes is overwritten.
+        """
+        unit = UNIT // self.size
         address: Any = np.full((len(corners),) + (1,) * len(self.dims), self.buffer.address)
         inside: Any = np.True_
         steps = self.steps or (1,) * len(self.dims)
@@ -103,7 +111,8 @@ class TensorMap:
             position = np.arange(count).reshape(shape) * step
             position = position + corners[:, at].reshape(-1, *[1] * len(self.dims))
             address = address + position * stride
-            inside = inside & (position >= 0) & (position < extent)
+            end = -(-extent // unit) * unit if written and at == 0 else extent
+            inside = inside & (position >= 0) & (position < end)
         return np.where(inside, address, -1).reshape(len(corners), -1)
 
     def shared_offsets(self, start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -34,14 +34,14 @@ class TimedLast:
             np.repeat(array, rows, axis=0) for array in (self.codes, self.times, self.by)
         )
 
-    def clash(self, touch: Touch) -> Clash | None:
-        """The records at `touch` that nothing has ordered before it."""
+    def clash(self, touch: Touch, shown: bool = False) -> Clash | None:
+        """The records at `touch` that nothing has ordered before it, or shown: no fence, either."""
         found = self.codes.reshape(-1)[touch.index]
         if self.empty or found.max(initial=-1) < 0:
             return None
         times, by = self.times.reshape(-1)[touch.index], self.by.reshape(-1)[touch.index]
         rows = touch.index // self.columns
-        bad = (found >= 0) & ~self.clocks.before(rows, times, by, touch.low)
+        bad = (found >= 0) & ~self.clocks.before(rows, times, by, touch.low, shown)
         return np.where(bad, found, NONE) if bad.any() else None
 
     def add(self, touch: Touch, site: int) -> Clash | None:
@@ -70,16 +70,20 @@ class TimedSeveral:
         self.clocks, self.columns = clocks, columns
         self.slots = np.full((1, columns), -1, np.int64)
         self.low, self.high = (np.zeros((0, clocks.warps), np.int64) for _ in range(2))
+        self.used = 0  # slots; the arrays have room for more
         self.empty = True
 
     def widen(self, rows: int) -> None:
         """Give every block what was common to all."""
-        first = np.arange(rows)[:, None] * len(self.low)
+        first = np.arange(rows)[:, None] * self.used
         self.slots = np.where(self.slots < 0, -1, self.slots + first)
-        self.low, self.high = np.tile(self.low, (rows, 1)), np.tile(self.high, (rows, 1))
+        self.low, self.high = (
+            np.tile(array[: self.used], (rows, 1)) for array in (self.low, self.high)
+        )
+        self.used *= rows
 
-    def clash(self, touch: Touch) -> Clash | None:
-        """The records at `touch` that nothing has ordered before it."""
+    def clash(self, touch: Touch, shown: bool = False) -> Clash | None:
+        """The records at `touch` that nothing has ordered before it, or shown: no fence, either."""
         slots = self.slots.reshape(-1)[touch.index]
         some = np.flatnonzero(slots >= 0)
         if not some.size:
@@ -90,7 +94,7 @@ class TimedSeveral:
             found = records[slots[some]]
             by = code_of(found)
             times = (found >> 32).astype(np.int32)
-            bad = (found >= 0) & ~self.clocks.before(rows, times, place(by), codes)
+            bad = (found >= 0) & ~self.clocks.before(rows, times, place(by), codes, shown)
             blamed = np.where(bad, by << SITE_BITS | found & _SITE, NONE)
             result[some] = np.maximum(result[some], blamed.max(axis=1))
         return result if result.max() >= 0 else None
@@ -108,9 +112,11 @@ class TimedSeveral:
         slots = self.slots.reshape(-1)
         fresh = np.unique(index[slots[index] < 0])
         if fresh.size:
-            slots[fresh] = len(self.low) + np.arange(fresh.size)
-            more = np.full((fresh.size, self.clocks.warps), -1, np.int64)
-            self.low, self.high = (np.concatenate([old, more]) for old in (self.low, self.high))
+            slots[fresh] = self.used + np.arange(fresh.size)
+            self.used += fresh.size
+            if self.used > len(self.low):
+                more = np.full((self.used, self.clocks.warps), -1, np.int64)  # twice the room
+                self.low, self.high = (np.concatenate([old, more]) for old in (self.low, self.high))
         return slots[index]
 
     def drop(self, index: Index) -> None:

@@ -187,7 +187,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned* out
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
-@pytest.mark.parametrize(("x", "y"), [(0, 0), (4, 3), (-3, -2), (60, 30), (90, 50)])
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (4, 3), (-4, -2), (60, 30), (92, 50)])
 def test_boxes(swizzle: int, x: int, y: int) -> None:
     """Every second row of a box, which may lie outside; swizzled as the PTX manual draws it."""
     emulator, width = Emulator(), (swizzle or 48) // 4
@@ -207,6 +207,27 @@ def test_boxes(swizzle: int, x: int, y: int) -> None:
     line = {0: 0, 32: at >> 3 & 1, 64: at >> 3 & 3, 128: at >> 3 & 7}[swizzle]
     assert (emulator.read(out)[: box.size].reshape(-1, 4)[at ^ line] == chunks).all()
     assert counters.totals().global_load.bytes == inside.sum() * 4
+
+
+@pytest.mark.parametrize("x", [1, 2, -3, 63])
+def test_a_box_begins_at_a_multiple_of_16_bytes(x: int) -> None:
+    emulator = Emulator()
+    array = emulator.alloc(np.zeros((32, 64), np.uint32), "A")
+    args = [
+        TensorMap(array, "b32", (64, 32), (256,), (8, 16)), emulator.alloc(np.zeros(512), "out"),
+        np.int32(x), np.int32(0),
+    ]  # fmt: skip
+    ptx = compile_cuda(BOX.replace("BYTES", "512"), "compute_90a")
+    finding = emulator.launch(ptx, "kernel", (1, 1, 1), (32, 1, 1), args).findings[0]
+    assert finding.check == "memcheck"
+    assert f"the first coordinate, in bytes, is {4 * x}, not a multiple of 16" in finding.message
+
+
+def test_stores_end_at_a_multiple_of_16_bytes() -> None:
+    """What follows the tensor's rows in the last 16 bytes is overwritten, as on a GPU."""
+    report = run_tensor(columns=300)
+    assert not report.right
+    assert not report.report.findings
 
 
 def test_a_map_beyond_its_buffer() -> None:

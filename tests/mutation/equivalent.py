@@ -13,6 +13,7 @@ _FEWER = "producer and consumers use one stage less, all of them"
 _STAGED = "with slices of K, D is staged only where K is one step; found in the kernel without them"
 _PADDING = "what overlaps the barriers is the padding after the last row, which nobody writes"
 _ZERO = "registers without a value are 0 on the emulator; the compiler need not make them so"
+_LANES = "the lanes write the rows that they would have left to the TMA"
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
@@ -20,6 +21,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_STAGED, "kStages * Left::kBytes);"),
     (_PADDING, "kStages * kStageBytes + 16);"),
     (_ZERO, "drop: tile.clear();"),
+    (_LANES, ") { -> if (true) {"),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),
     (_ROWS, "int(blockIdx.y) * kTile"),
     (_ROWS, "int(gridDim.y) * kThreadsY"),

@@ -285,6 +285,8 @@ struct alignas(kCount * sizeof(Element)) Vector {
   Element elements[kCount];
 };
 
+using Pair = Vector<output_t, 2>;
+
 // What elements of D are made from, besides their sums, and where they go. Rows and columns are
 // those of the row-major result.
 struct Output {
@@ -311,80 +313,86 @@ struct Output {
     return static_cast<output_t>(activation(x));
   }
 
-  // Whether all rows of C and D start where a vector of four elements may.
+  __device__ bool has(int row, int col) const {
+    return row < rows && col < cols;
+  }
+
+  // Whether all rows of D start at a multiple of 16 bytes.
   __device__ bool is_aligned() const {
-    const auto aligned = [](const output_t* matrix, index_t ld) {
-      const auto address = reinterpret_cast<unsigned long long>(matrix);
-      return address % sizeof(Vector<output_t, 4>) == 0 && ld % 4 == 0;
-    };
-    return aligned(D, ldd) && (!reads_c() || aligned(C, ldc));
+    return reinterpret_cast<unsigned long long>(D) % 16 == 0 && ldd * sizeof(output_t) % 16 == 0;
   }
 };
 
-// A warp's sums on their way to D, 8 rows at a time. Lanes hold pairs of elements, far apart;
-// through shared memory they come to hold neighbours, so that a warp reads C and writes D in long
-// pieces. The 8 elements at the end of each row keep pairs of different rows in different banks.
+// Rows of D on their way from registers, where lanes hold pairs of elements, far apart. They are
+// brought together in shared memory; from there the TMA copies them.
 struct Staging {
-  static constexpr int kRows = 8;
-  scalar_t sums[kRows][kWarpN + 8];
+  static constexpr int kRows = 64;
+  // A row is in pieces, as wide as the TMA can swizzle them without bank conflicts.
+  static constexpr int kRowBytes = kWarpN * sizeof(output_t);
+  static constexpr int kLine = 128;
+  static constexpr int kPieces = kRowBytes / kLine, kPieceBytes = kRows * kLine;
+
+  alignas(16) unsigned char bytes[kPieces * kPieceBytes];
+
+  __device__ output_t& at(int row, int col) {
+    const int byte = col * sizeof(output_t);
+    const int place = byte / kLine * kPieceBytes + swizzle<kLine>(row, byte % kLine / 16);
+    return reinterpret_cast<output_t&>(bytes[place + byte % 16]);
+  }
+  __device__ Pair get(int row, int col) {
+    return reinterpret_cast<const Pair&>(at(row, col));
+  }
+  __device__ void put(int row, int col, const Pair& pair) {
+    reinterpret_cast<Pair&>(at(row, col)) = pair;
+  }
 };
 
-// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
-__device__ inline void write_rows(
-    const Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
-  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
-  const int cols = out.cols - col0 < kWarpN ? out.cols - col0 : kWarpN;
-  output_t* d = out.D + row0 * out.ldd + col0;
+// Reads 16 rows of C, from (row0, col0) on, into `staging`, from `line` on.
+__device__ inline void read_rows(
+    Staging& staging, int line, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
-  if (aligned && rows == Staging::kRows) {  // four elements at once
-    using Four = Vector<output_t, 4>;
-    constexpr int kLanes = kWarpN / 4, kPass = 32 / kLanes;  // lanes in a row, rows at a time
-    const int first = lane / kLanes, col = lane % kLanes * 4;
+#pragma unroll 2
+  for (int row = 0; row < 16; ++row, c += out.ldc) {
 #pragma unroll
-    for (int r = first; r < Staging::kRows; r += kPass) {
-      if (first >= kPass) continue;
-      const auto sums = reinterpret_cast<const Vector<scalar_t, 4>&>(staging.sums[r][col]);
-      Four old{}, four;
-      if (out.reads_c()) old = reinterpret_cast<const Four&>(c[r * out.ldc + col]);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        four.elements[e] = out.element(row0 + r, col0 + col + e, sums.elements[e], old.elements[e]);
-      }
-      reinterpret_cast<Four&>(d[r * out.ldd + col]) = four;
-    }
-  } else {  // one element, of neighbouring columns
-#pragma unroll 1
-    for (int r = 0; r < rows; ++r, d += out.ldd, c += out.ldc) {
-#pragma unroll
-      for (int col = lane; col < kWarpN; col += 32) {
-        if (col >= cols) continue;
-        const output_t old = out.reads_c() ? c[col] : output_t(0);
-        d[col] = out.element(row0 + r, col0 + col, staging.sums[r][col], old);
-      }
+    for (int col = lane; col < kWarpN; col += 32) {
+      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
+      staging.at(line + row, col) = exists ? c[col] : output_t(0);
     }
   }
 }
 
-// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
-__device__ inline void store(
-    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
-  const bool aligned = out.is_aligned() && col0 + kWarpN <= out.cols;
-  // Registers cannot be indexed by a variable. The loop takes the first blocks' sums, and then
-  // moves all others up, so that its body need not be repeated for each.
-#pragma unroll 1
-  for (int i = 0; i < WarpTile::kM; ++i) {
+// Replaces these rows of C by rows of D, made from the first block of a warp's sums.
+__device__ inline void finish_rows(
+    Staging& staging, int line, const WarpTile& tile, const Output& out, int row0, int col0,
+    int lane) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < 2; ++h) {
 #pragma unroll
-      for (int j = 0; j < 2 * WarpTile::kN; ++j) {
-        const Vector<scalar_t, 2> pair{tile.value(0, h, j, 0), tile.value(0, h, j, 1)};
-        reinterpret_cast<Vector<scalar_t, 2>&>(staging.sums[lane / 4][8 * j + lane % 4 * 2]) = pair;
+    for (int j = 0; j < 2 * WarpTile::kN; ++j) {
+      const int row = 8 * h + lane / 4, col = 8 * j + lane % 4 * 2;
+      Pair pair{};
+      if (out.reads_c()) pair = staging.get(line + row, col);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (!out.has(row0 + row, col0 + col + e)) continue;
+        pair.elements[e] =
+            out.element(row0 + row, col0 + col + e, tile.value(0, h, j, e), pair.elements[e]);
       }
-      __syncwarp();
-      write_rows(staging, out, row0 + 16 * i + 8 * h, col0, aligned, lane);
-      __syncwarp();  // all have been read
+      staging.put(line + row, col, pair);
     }
-    tile.move_up();
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  output_t* d = out.D + row0 * out.ldd + col0;
+#pragma unroll 2
+  for (int row = 0; row < Staging::kRows; ++row, d += out.ldd) {  // one element at a time
+#pragma unroll
+    for (int col = lane; col < kWarpN; col += 32) {
+      if (row0 + row < out.rows && col0 + col < out.cols) d[col] = staging.at(row, col);
+    }
   }
 }
 
@@ -448,8 +456,11 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 
 // ---------------------------------------------------------------------------- the product
 
+constexpr int kSlots = 1;  // parts of each warp's rows that are on their way to D at once
+
 // Tiles and barriers; the way out; what aligning the first tile may take.
-constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kWarps * sizeof(Staging) + 1024;
+constexpr int kSharedBytes =
+    kStages * (kStageBytes + 16) + kWarps * kSlots * int(sizeof(Staging)) + 1024;
 
 // A CUtensorMap: what a matrix looks like, for the TMA. Made by the host.
 struct alignas(64) tensor_map_t {
@@ -497,12 +508,79 @@ __device__ inline void copy_box(
       : "memory");
 }
 
+// The other way round, clipped to the matrix. The box's bytes in shared memory are read later.
+__device__ inline void store_box(
+    const tensor_map_t& map, int inner, int outer, const void* shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+      "r"(inner), "r"(outer), "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared)))
+      : "memory");
+}
+
+// The boxes that this thread has stored since the last call become a group.
+__device__ inline void end_of_boxes() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until all but the newest `kGroups` groups have been read from shared memory.
+template <int kGroups>
+__device__ inline void wait_for_boxes() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+}
+
+// What this thread has written to shared memory can be read by the TMA from here on.
+__device__ inline void show_to_tma() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up. The TMA
+// takes it from shared memory, while the warp goes on. But it writes 16 bytes at a time, and would
+// write beyond the end of a row that is no multiple of them.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0, int col0,
+    int lane) {
+  const bool whole = out.cols * sizeof(output_t) % 16 == 0 || col0 + kWarpN <= out.cols;
+  const bool by_tma = out.is_aligned() && whole;
+  // Registers cannot be indexed by a variable. The loop takes the first block's sums, and then
+  // moves all others up, so that its body need not be repeated for each.
+#pragma unroll 4
+  for (int i = 0; i < WarpTile::kM; ++i) {
+    const int row = row0 + 16 * i, line = 16 * i % Staging::kRows;
+    Staging& staging = slots[16 * i / Staging::kRows % kSlots];
+    if (line == 0) {
+      if (lane == 0) wait_for_boxes<kSlots - 1>();  // what was in this slot has been read
+      __syncwarp();
+    }
+    if (out.reads_c()) {
+      read_rows(staging, line, out, row, col0, lane);
+      __syncwarp();
+    }
+    finish_rows(staging, line, tile, out, row, col0, lane);
+    tile.move_up();
+    if (line + 16 < Staging::kRows) continue;
+    if (by_tma) show_to_tma();
+    __syncwarp();
+    if (!by_tma) {
+      write_rows(staging, out, row - line, col0, lane);
+    } else if (lane == 0) {
+      constexpr int kWide = Staging::kLine / sizeof(output_t);  // elements
+#pragma unroll
+      for (int p = 0; p < Staging::kPieces; ++p) {
+        const void* const piece = staging.bytes + p * Staging::kPieceBytes;
+        store_box(map, col0 + p * kWide, row - line, piece);
+      }
+    }
+    if (lane == 0) end_of_boxes();
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     mnist_forward_hopper(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha,
         const __grid_constant__ tensor_map_t left_map,
-        const __grid_constant__ tensor_map_t right_map, scalar_t beta, const output_t* C,
-        index_t ldc, output_t* D, index_t ldd, const output_t* bias) {
+        const __grid_constant__ tensor_map_t right_map,
+        const __grid_constant__ tensor_map_t out_map, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, const output_t* bias) {
   extern __shared__ __align__(128) unsigned char shared[];
   // kStages times: left tile, right tile, at a multiple of the 1024 bytes after which swizzles
   // repeat; then the consumers' staging; then the barriers.
@@ -510,7 +588,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const uint32_t stages = (begin + 1023) & ~1023u;
   const auto staging =
       reinterpret_cast<Staging*>(shared + (stages - begin) + kStages * kStageBytes);
-  const uint32_t barriers = stages + kStages * kStageBytes + kWarps * sizeof(Staging);
+  const uint32_t barriers = stages + kStages * kStageBytes + kWarps * kSlots * sizeof(Staging);
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -597,11 +675,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     const int warp_row = row0 + warp % kWarpsM * kWarpM;
     const int warp_col = col0 + warp / kWarpsM * kWarpN;
     const Output out{rows, cols, alpha, beta, C, ldc, D, ldd, bias};
-    store(tile, out, staging[warp], warp_row, warp_col, lane);
+    store(tile, out, out_map, staging + warp * kSlots, warp_row, warp_col, lane);
   }
+  if (lane == 0) wait_for_boxes<0>();  // shared memory lasts as long as the block
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+
+// Of the current device.
+inline cudaError_t count_multiprocessors(int& count) {
+  int device;
+  const cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  return cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+}
 
 // How the workspace is divided, and how many slices of K are summed up apart.
 struct Plan {
@@ -630,7 +717,7 @@ inline size_t round_up(size_t bytes) {
 }
 
 inline cudaError_t make_plan(
-    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     Plan& plan) {
   plan.rows = M;
   plan.cols = N;
@@ -638,10 +725,10 @@ inline cudaError_t make_plan(
   const bool right_in_place = !kTransposesRight && in_place(B, ldb);
   plan.left_length = K;
   plan.right_length = plan.cols;
-  plan.left_packed_ld = packed_ld(plan.left_length);
-  plan.right_packed_ld = packed_ld(plan.right_length);
   if (K > 0 && !left_in_place) plan.left_lines = plan.rows;
   if (K > 0 && !right_in_place) plan.right_lines = K;
+  plan.left_packed_ld = plan.left_lines > 0 ? packed_ld(plan.left_length) : 0;
+  plan.right_packed_ld = plan.right_lines > 0 ? packed_ld(plan.right_length) : 0;
   plan.right_offset = round_up(plan.left_lines * plan.left_packed_ld * sizeof(input_t));
   plan.partials_offset =
       plan.right_offset + round_up(plan.right_lines * plan.right_packed_ld * sizeof(input_t));
@@ -666,12 +753,12 @@ mnist_forward_hopper_workspace(  // for a launch with these arguments
   return error;
 }
 
-// Describes an operand of `lines` lines of `length` elements to the TMA, which is to copy boxes of
+// Describes a matrix of `lines` lines of `length` elements to the TMA, which is to copy boxes of
 // box_lines x box_length. The driver's function is asked for by name, so that no library but the
 // CUDA runtime is linked.
 inline cudaError_t make_map(
-    tensor_map_t& map, const input_t* matrix, index_t length, index_t lines, index_t ld,
-    int box_length, int box_lines) {
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, int box_length, int box_lines) {
   static_assert(
       sizeof(CUtensorMap) == sizeof(tensor_map_t), "the kernel's parameter is a CUtensorMap");
   map = {};
@@ -684,15 +771,19 @@ inline cudaError_t make_map(
     return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? found : nullptr;
   }();
   if (function == nullptr) return cudaErrorNotSupported;
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
-  const cuuint64_t stride = ld * sizeof(input_t);
+  const cuuint64_t stride = ld * size;
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)};
   const cuuint32_t every[] = {1, 1};
-  const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)(
-      reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
-      const_cast<input_t*>(matrix), sizes, &stride, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      box_length * sizeof(input_t) == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const int bytes = box_length * size;
+  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -708,7 +799,8 @@ mnist_forward_hopper_launch(  // D = alpha * A * B + beta * C
     index_t ldd, const output_t* bias, void* workspace, size_t workspace_bytes,
     cudaStream_t stream) {
   constexpr index_t kMost = 2147483647;
-  if (M < 0 || N < 0 || K < 0 || M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   const bool good_a = K == 0 || (A != nullptr && lda >= K);
   const bool good_b = K == 0 || (B != nullptr && ldb >= N);
@@ -749,27 +841,34 @@ mnist_forward_hopper_launch(  // D = alpha * A * B + beta * C
     }
   }
 
-  tensor_map_t left, right;
-  error = make_map(left, A, K, plan.rows, lda, kTileK, kTileM);
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t left, right, out{};
+  error = make_map(left, kInput, sizeof(input_t), A, K, plan.rows, lda, kTileK, kTileM);
   if (error != cudaSuccess) return error;
-  error = make_map(right, B, plan.cols, K, ldb, 64, kTileK);
+  error = make_map(right, kInput, sizeof(input_t), B, plan.cols, K, ldb, 64, kTileK);
   if (error != cudaSuccess) return error;
+  if (reinterpret_cast<size_t>(D) % 16 == 0 && ldd * sizeof(output_t) % 16 == 0) {
+    error = make_map(
+        out, kOutput, sizeof(output_t), D, plan.cols, plan.rows, ldd,
+        Staging::kLine / sizeof(output_t), Staging::kRows);
+    if (error != cudaSuccess) return error;
+  }
 
-  int device, processors;
-  error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
-  const auto kernel =  // may have more shared memory than the usual 48 KiB
-      mnist_forward_hopper;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  int processors;
+  error = count_multiprocessors(processors);
   if (error != cudaSuccess) return error;
   const index_t work = plan.tiles * plan.slices;
   if (work > kMost) return cudaErrorInvalidConfiguration;
   const int blocks = int(work < processors ? work : processors);
+  const auto kernel =  // may have more shared memory than the usual 48 KiB
+      mnist_forward_hopper;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
   kernel<<<blocks, kThreads, kSharedBytes, stream>>>(
-      M, N, K, alpha, left, right, beta, C, ldc, D, ldd, bias);
-  return cudaGetLastError();
+      M, N, K, alpha, left, right, out, beta, C, ldc, D, ldd, bias);
+  error = cudaGetLastError();
+  return error;
 }
 
 #endif  // __CUDACC_RTC__

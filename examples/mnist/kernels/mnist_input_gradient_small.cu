@@ -248,6 +248,8 @@ struct alignas(kCount * sizeof(Element)) Vector {
   Element elements[kCount];
 };
 
+using Pair = Vector<output_t, 2>;
+
 // What elements of D are made from, besides their sums, and where they go. Rows and columns are
 // those of the row-major result.
 struct Output {
@@ -272,80 +274,86 @@ struct Output {
     return static_cast<output_t>(activation(x));
   }
 
-  // Whether all rows of C and D start where a vector of four elements may.
+  // Whether all rows of D start at a multiple of 16 bytes.
   __device__ bool is_aligned() const {
-    const auto aligned = [](const output_t* matrix, index_t ld) {
-      const auto address = reinterpret_cast<unsigned long long>(matrix);
-      return address % sizeof(Vector<output_t, 4>) == 0 && ld % 4 == 0;
-    };
-    return aligned(D, ldd) && (!reads_c() || aligned(C, ldc));
+    return reinterpret_cast<unsigned long long>(D) % 16 == 0 && ldd * sizeof(output_t) % 16 == 0;
   }
 };
 
-// A warp's sums on their way to D, 8 rows at a time. Lanes hold pairs of elements, far apart;
-// through shared memory they come to hold neighbours, so that a warp reads C and writes D in long
-// pieces. The 8 elements at the end of each row keep pairs of different rows in different banks.
+// Rows of D on their way from registers, where lanes hold pairs of elements, far apart. Through
+// shared memory they come to hold neighbours, so that a warp writes long pieces of rows.
 struct Staging {
-  static constexpr int kRows = 8;
-  scalar_t sums[kRows][kWarpN + 8];
+  static constexpr int kRows = 16;
+  // The 8 elements at the end of each row keep pairs of different rows in different banks.
+  alignas(16) output_t elements[kRows][kWarpN + 8];
+
+  __device__ output_t& at(int row, int col) {
+    return elements[row][col];
+  }
+  __device__ Pair get(int row, int col) {
+    return reinterpret_cast<const Pair&>(at(row, col));
+  }
+  __device__ void put(int row, int col, const Pair& pair) {
+    reinterpret_cast<Pair&>(at(row, col)) = pair;
+  }
 };
 
-// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
-__device__ inline void write_rows(
-    const Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
-  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
-  const int cols = out.cols - col0 < kWarpN ? out.cols - col0 : kWarpN;
-  output_t* d = out.D + row0 * out.ldd + col0;
+// Reads 16 rows of C, from (row0, col0) on, into `staging`, from `line` on.
+__device__ inline void read_rows(
+    Staging& staging, int line, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
-  if (aligned && rows == Staging::kRows) {  // four elements at once
-    using Four = Vector<output_t, 4>;
-    constexpr int kLanes = kWarpN / 4, kPass = 32 / kLanes;  // lanes in a row, rows at a time
-    const int first = lane / kLanes, col = lane % kLanes * 4;
+#pragma unroll 2
+  for (int row = 0; row < 16; ++row, c += out.ldc) {
 #pragma unroll
-    for (int r = first; r < Staging::kRows; r += kPass) {
-      if (first >= kPass) continue;
-      const auto sums = reinterpret_cast<const Vector<scalar_t, 4>&>(staging.sums[r][col]);
-      Four old{}, four;
-      if (out.reads_c()) old = reinterpret_cast<const Four&>(c[r * out.ldc + col]);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        four.elements[e] = out.element(row0 + r, col0 + col + e, sums.elements[e], old.elements[e]);
-      }
-      reinterpret_cast<Four&>(d[r * out.ldd + col]) = four;
-    }
-  } else {  // one element, of neighbouring columns
-#pragma unroll 1
-    for (int r = 0; r < rows; ++r, d += out.ldd, c += out.ldc) {
-#pragma unroll
-      for (int col = lane; col < kWarpN; col += 32) {
-        if (col >= cols) continue;
-        const output_t old = out.reads_c() ? c[col] : output_t(0);
-        d[col] = out.element(row0 + r, col0 + col, staging.sums[r][col], old);
-      }
+    for (int col = lane; col < kWarpN; col += 32) {
+      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
+      staging.at(line + row, col) = exists ? c[col] : output_t(0);
     }
   }
 }
 
-// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
-__device__ inline void store(
-    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
-  const bool aligned = out.is_aligned() && col0 + kWarpN <= out.cols;
-  // Registers cannot be indexed by a variable. The loop takes the first blocks' sums, and then
-  // moves all others up, so that its body need not be repeated for each.
-#pragma unroll 1
-  for (int i = 0; i < WarpTile::kM; ++i) {
+// Replaces these rows of C by rows of D, made from the first block of a warp's sums.
+__device__ inline void finish_rows(
+    Staging& staging, int line, const WarpTile& tile, const Output& out, int row0, int col0,
+    int lane) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < 2; ++h) {
 #pragma unroll
-      for (int j = 0; j < 2 * WarpTile::kN; ++j) {
-        const Vector<scalar_t, 2> pair{tile.value(0, h, j, 0), tile.value(0, h, j, 1)};
-        reinterpret_cast<Vector<scalar_t, 2>&>(staging.sums[lane / 4][8 * j + lane % 4 * 2]) = pair;
+    for (int j = 0; j < 2 * WarpTile::kN; ++j) {
+      const int row = 8 * h + lane / 4, col = 8 * j + lane % 4 * 2;
+      Pair pair{};
+      if (out.reads_c()) pair = staging.get(line + row, col);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        pair.elements[e] =
+            out.element(row0 + row, col0 + col + e, tile.value(0, h, j, e), pair.elements[e]);
       }
-      __syncwarp();
-      write_rows(staging, out, row0 + 16 * i + 8 * h, col0, aligned, lane);
-      __syncwarp();  // all have been read
+      staging.put(line + row, col, pair);
     }
-    tile.move_up();
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
+  output_t* d = out.D + row0 * out.ldd + col0;
+  if (aligned) {  // 16 bytes at once
+    constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
+#pragma unroll
+    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      if (row0 + row >= out.rows) continue;
+      reinterpret_cast<uint4&>(d[row * out.ldd + col]) =
+          reinterpret_cast<const uint4&>(staging.at(row, col));
+    }
+    return;
+  }
+#pragma unroll 2
+  for (int row = 0; row < Staging::kRows; ++row, d += out.ldd) {  // one element at a time
+#pragma unroll
+    for (int col = lane; col < kWarpN; col += 32) {
+      if (row0 + row < out.rows && col0 + col < out.cols) d[col] = staging.at(row, col);
+    }
   }
 }
 
@@ -475,6 +483,27 @@ __device__ inline void wait_for_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
+// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
+  const bool aligned = out.is_aligned() && col0 + kWarpN <= out.cols;
+  // Registers cannot be indexed by a variable. The loop takes the first blocks' sums, and then
+  // moves all others up, so that its body need not be repeated for each.
+#pragma unroll 1
+  for (int i = 0; i < WarpTile::kM; ++i) {
+    const int row = row0 + 16 * i;
+    if (out.reads_c()) {
+      read_rows(staging, 0, out, row, col0, lane);
+      __syncwarp();
+    }
+    finish_rows(staging, 0, tile, out, row, col0, lane);
+    __syncwarp();
+    write_rows(staging, out, row, col0, aligned, lane);
+    __syncwarp();  // all have been read
+    tile.move_up();
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     mnist_input_gradient_small(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
@@ -583,7 +612,7 @@ inline size_t round_up(size_t bytes) {
 }
 
 inline cudaError_t make_plan(
-    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     Plan& plan) {
   plan.rows = M;
   plan.cols = N;
@@ -591,10 +620,10 @@ inline cudaError_t make_plan(
   const bool right_in_place = !kTransposesRight && in_place(B, ldb);
   plan.left_length = K;
   plan.right_length = K;
-  plan.left_packed_ld = packed_ld(plan.left_length);
-  plan.right_packed_ld = packed_ld(plan.right_length);
   if (K > 0 && !left_in_place) plan.left_lines = plan.rows;
   if (K > 0 && !right_in_place) plan.right_lines = plan.cols;
+  plan.left_packed_ld = plan.left_lines > 0 ? packed_ld(plan.left_length) : 0;
+  plan.right_packed_ld = plan.right_lines > 0 ? packed_ld(plan.right_length) : 0;
   plan.right_offset = round_up(plan.left_lines * plan.left_packed_ld * sizeof(input_t));
   plan.partials_offset =
       plan.right_offset + round_up(plan.right_lines * plan.right_packed_ld * sizeof(input_t));
@@ -630,7 +659,8 @@ mnist_input_gradient_small_launch(  // D = alpha * A * B + beta * C
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   constexpr index_t kMost = 2147483647;
-  if (M < 0 || N < 0 || K < 0 || M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   const bool good_a = K == 0 || (A != nullptr && lda >= K);
   const bool good_b = K == 0 || (B != nullptr && ldb >= K);
@@ -671,14 +701,15 @@ mnist_input_gradient_small_launch(  // D = alpha * A * B + beta * C
   }
 
   if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  const dim3 grid(plan.tiles);
   const auto kernel =  // may have more shared memory than the usual 48 KiB
       mnist_input_gradient_small;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  const dim3 grid(plan.tiles);
   kernel<<<grid, kThreads, kSharedBytes, stream>>>(
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
-  return cudaGetLastError();
+  error = cudaGetLastError();
+  return error;
 }
 
 #endif  // __CUDACC_RTC__
