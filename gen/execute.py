@@ -66,7 +66,13 @@ def run_plan(
     for launch in steps.launches:
         args = arguments(launch.args, places, runner)
         findings = runner.launch(
-            module, launch.kernel, launch.grid, launch.block, args, launch.shared_bytes
+            module,
+            launch.kernel,
+            launch.grid,
+            launch.block,
+            args,
+            launch.shared_bytes,
+            launch.early,
         )
         if findings:
             raise FindingsError(findings)

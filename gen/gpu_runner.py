@@ -107,8 +107,9 @@ class GpuRunner:
         block: Dim3,
         args: Sequence[Any],
         shared_bytes: int = 0,
+        early: bool = False,
     ) -> Sequence[Finding]:
-        """See Runner."""
+        """See Runner; nothing is launched before the last kernel has ended."""
         from cuda.core import LaunchConfig
 
         from gen.tensor_map import launch

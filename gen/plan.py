@@ -53,13 +53,18 @@ Argument = Any  # a Pointer, a TensorMap, or a numpy scalar of the parameter's s
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of one kernel; `args` are its parameters by name, in order."""
+    """One launch of one kernel; `args` are its parameters by name, in order.
+
+    early: whether it may start while the kernel before it ends, because it waits by itself
+    (programmatic dependent launch).
+    """
 
     kernel: str
     grid: Dim3
     block: Dim3
     shared_bytes: int
     args: Mapping[str, Argument]
+    early: bool = False
 
 
 @dataclass(frozen=True)

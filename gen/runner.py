@@ -84,9 +84,11 @@ class Runner(Protocol):
         block: Dim3,
         args: Sequence[Any],
         shared_bytes: int = 0,
+        early: bool = False,
     ) -> Sequence[Finding]:
         """Runs a kernel to its end.
 
+        early: whether users launch it while the kernel before it may still run (gen.plan.Launch).
         `args` are buffers, tensor maps, and numpy scalars of the parameters' sizes; an address
         inside of a buffer is a np.uint64.
 
@@ -172,8 +174,14 @@ class EmulatorRunner:
         block: Dim3,
         args: Sequence[Any],
         shared_bytes: int = 0,
+        early: bool = False,
     ) -> Sequence[Finding]:
         """See Runner."""
+        from gen.emulator import EarlyAccesses
+
+        for observer in self._observers:
+            if isinstance(observer, EarlyAccesses):
+                observer.early = early
         report = self._emulator.launch(
             module.code.decode(),
             kernel,
@@ -189,11 +197,13 @@ class EmulatorRunner:
 
 
 def _observers(check: str) -> list[Observer]:
-    from gen.emulator import GlobalRaces, SharedRaces, UninitializedReads
+    from gen.emulator import EarlyAccesses, GlobalRaces, SharedRaces, UninitializedReads
 
     if check not in CHECKS:
         raise unknown("check", check, CHECKS)
-    return [SharedRaces(), GlobalRaces()] if check == "race" else [UninitializedReads()]
+    if check == "init":
+        return [UninitializedReads()]
+    return [SharedRaces(), GlobalRaces(), EarlyAccesses()]
 
 
 def why_no_gpu() -> str | None:

@@ -15,7 +15,6 @@ from gen.tunables import sizes
 from gen.variant import Geometry
 
 WARP = 32
-PRODUCERS = 4  # warps of mma_tma that copy instead of multiplying
 
 # Bytes of shared memory by the tunables, the types and a number of stages.
 SharedBytes = Callable[[Mapping[str, Any], DTypes, int], int]
@@ -55,7 +54,9 @@ def mma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `mma_tma`."""
     block, warp, _ = tiles(t)
-    threads = WARP * (warps(block, warp) + PRODUCERS)
+    consumers = warps(block, warp)
+    producers = 4 if consumers > 4 else 1  # registers move between groups of four warps
+    threads = WARP * (consumers + producers)
     staging = tma_staging(t, d)
     shared_bytes = tma_shared(t, d, t["stages"], staging)
     more = {"staged_rows": staging.rows, "slots": staging.slots, "staging_line": staging.line}

@@ -67,14 +67,18 @@ def launch(stream: Stream, config: Any, kernel: Kernel, args: Sequence[Any]) -> 
     pointers = (ctypes.c_void_p * len(values))(
         *(v.ctypes.data if isinstance(v, np.ndarray) else v.getPtr() for v in values)
     )
-    (status,) = driver.cuLaunchKernel(
-        driver.CUfunction(int(kernel.handle)),
-        *config.grid,
-        *config.block,
-        config.shmem_size,
-        stream.handle,
-        ctypes.addressof(pointers),
-        0,
-    )
+    how, attributes = driver.CUlaunchConfig(), []
+    if config.programmatic_stream_serialization:
+        early = driver.CUlaunchAttribute()
+        kinds = driver.CUlaunchAttributeID
+        early.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(early)
+    how.gridDimX, how.gridDimY, how.gridDimZ = config.grid
+    how.blockDimX, how.blockDimY, how.blockDimZ = config.block
+    how.sharedMemBytes, how.hStream = config.shmem_size, stream.handle
+    how.attrs, how.numAttrs = attributes, len(attributes)
+    function = driver.CUfunction(int(kernel.handle))
+    (status,) = driver.cuLaunchKernelEx(how, function, ctypes.addressof(pointers), 0)
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise CheckError(f"cuLaunchKernel failed: {driver.CUresult(status).name}")
+        raise CheckError(f"cuLaunchKernelEx failed: {driver.CUresult(status).name}")

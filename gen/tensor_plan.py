@@ -21,7 +21,7 @@ from gen.plan import (
     i64,
     matrices,
 )
-from gen.spec import GemmProblem, KernelSpec
+from gen.spec import GemmProblem, KernelSpec, compute_capability
 from gen.variant import ceil_div
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 SECTION = 256  # bytes: what the parts of the workspace start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
 PACK_LINES, PACK_UNITS, MOST_PACKING = 8, 512, (4096, 64)
-REDUCE_FOURS = 32  # groups of four columns that a block adds up
 MOST_BOX = 256  # lines that TMA copies at a time
 STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
 
@@ -139,7 +138,7 @@ def _layout(
     slices = _slices(spec, problem.shape.k, tiles, multiprocessors)
     partials = Pointer(WORKSPACE, at) if slices > 1 else None
     if partials:
-        at += slices * left.rows * ceil_div(right.rows, 8) * 8 * spec.dtypes.scalar.size
+        at += slices * tiles * spec.threadblock.m * spec.threadblock.n * spec.dtypes.scalar.size
     return _Layout(given, (read[0], read[1]), tiles, slices, partials, at)
 
 
@@ -171,14 +170,19 @@ def _pack(spec: KernelSpec, layout: _Layout) -> list[Launch]:
     return [Launch(f"{spec.name}_pack", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 
+def _reduce_width(slices: int) -> int:
+    """Groups of four sums that a block adds up; its threads share the slices."""
+    return 8 if slices > 64 else 32
+
+
 def _reduce(spec: KernelSpec, problem: GemmProblem, layout: _Layout) -> list[Launch]:
     if not layout.partials:
         return []
     whole = matrices(problem, spec.dtypes)
     names = ("M", "N", "alpha", "beta", "C", "ldc", "D", "ldd")
     args = {name: whole[name] for name in names} | _extra(spec, layout)
-    fours = layout.rows * ceil_div(layout.cols, 4)
-    grid = (ceil_div(fours, REDUCE_FOURS), 1, 1)
+    fours = layout.tiles * spec.threadblock.m * spec.threadblock.n // 4
+    grid = (fours // _reduce_width(layout.slices), 1, 1)
     return [Launch(f"{spec.name}_reduce", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 
@@ -240,7 +244,8 @@ def plan_tma(
 
 def _plan(spec: KernelSpec, problem: GemmProblem, layout: _Layout, main: Launch) -> Plan:
     launches = (*_pack(spec, layout), main, *_reduce(spec, problem, layout))
-    return Plan(launches, layout.nbytes)
+    early = compute_capability(spec.arch) >= 90  # from then on, kernels wait for the ones before
+    return Plan(tuple(replace(launch, early=early) for launch in launches), layout.nbytes)
 
 
 def _map(spec: KernelSpec, operand: Operand, other: Operand, tile_lines: int) -> TensorMap:

@@ -74,12 +74,15 @@ def test_aligned_operands_are_used_where_they_are() -> None:
     assert steps.launch(spec.name).grid == (2, 2, 1)
     assert steps.launch(spec.name).block == (256, 1, 1)
     assert (args["slices"], args["partials"]) == (2, Pointer("workspace", 0))
-    assert steps.workspace_bytes == 2 * 128 * 264 * 4
+    assert steps.workspace_bytes == 2 * 128 * 512 * 4  # sums of whole tiles
+    assert not any(launch.early for launch in steps.launches)
+    newer = made(make_spec("mma", arch="sm_90a", split_k=2), 128, 264, 64)
+    assert all(launch.early for launch in newer.launches)
     reduce = steps.launches[-1]
     assert list(reduce.args) == [
         "M", "N", "alpha", "beta", "C", "ldc", "D", "ldd", "bias", "slices", "partials",
     ]  # fmt: skip
-    assert reduce.grid == (128 * 66 // 32, 1, 1)
+    assert reduce.grid == (128 * 512 // 4 // 32, 1, 1)
 
 
 def test_an_operand_out_of_line_is_packed() -> None:
@@ -235,7 +238,9 @@ def test_the_workspace_has_room_for_everything(
     args = main(steps, spec)
     if isinstance(args.get("partials"), Pointer):
         rows, cols = size[:2] if spec.layouts.c else size[1::-1]
-        parts.append((args["partials"], int(args["slices"]) * rows * -(-cols // 8) * 8 * 4))
+        tile = spec.threadblock
+        tiles = -(-rows // tile.m) * -(-cols // tile.n)
+        parts.append((args["partials"], int(args["slices"]) * tiles * tile.m * tile.n * 4))
     end = 0
     for pointer, nbytes in parts:
         assert pointer.buffer == "workspace"

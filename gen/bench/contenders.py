@@ -167,7 +167,7 @@ class Ours:
             render(spec).text, name=f"{spec.name}.cu", arch=gpu.arch, format="cubin"
         )
         programs = [
-            gpu.program(module, step.kernel, step.grid, step.block, step.shared_bytes)
+            gpu.program(module, step.kernel, step.grid, step.block, step.shared_bytes, step.early)
             for step in steps.launches
         ]
         output = numerics.storage_dtype(spec.dtypes.output.name)

@@ -134,9 +134,15 @@ class Gpu:
     # --- running
 
     def program(
-        self, module: Module, name: str, grid: Dim3, block: Dim3, shared_bytes: int = 0
+        self,
+        module: Module,
+        name: str,
+        grid: Dim3,
+        block: Dim3,
+        shared_bytes: int = 0,
+        early: bool = False,
     ) -> Program:
-        """A kernel of a cubin, ready to be launched."""
+        """A kernel of a cubin, ready to be launched; `early` as in gen.plan.Launch."""
         from cuda.bindings import driver
         from cuda.core import LaunchConfig, ObjectCode
 
@@ -147,7 +153,13 @@ class Gpu:
             (status,) = driver.cuKernelSetAttribute(attribute, shared_bytes, kernel.handle, device)
             if status != driver.CUresult.CUDA_SUCCESS:
                 raise CheckError(f"{name} gets no {shared_bytes} bytes of shared memory here")
-        return Program(kernel, LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes))
+        config = LaunchConfig(
+            grid=grid,
+            block=block,
+            shmem_size=shared_bytes,
+            programmatic_stream_serialization=early,
+        )
+        return Program(kernel, config)
 
     def sync(self) -> None:
         """Waits for all that is queued. Raises GpuLost where a kernel failed."""

@@ -23,7 +23,7 @@ WORDS_A_LINE = 4
 
 # Blocks of the templates of kernels of one launch, and of those with a plan.
 _SIMPLE = ("constants", "checks", "grid")
-_PLANNED = ("transposes", "partial_ld", "host_plan", "host_workspace", "maps", "host_launch")
+_PLANNED = ("transposes", "reduce_width", "host_plan", "host_workspace", "maps", "host_launch")
 
 # What the templates' host side says in words of the CUDA runtime.
 _DRIVER_WORDS = {

@@ -12,13 +12,14 @@ How it works, in the order of the modules: `ptx.py` parses, `cfg.py` finds basic
 lists the instructions (rows in `rows_*.py`), `codegen.py` turns blocks into numpy functions,
 `chunk.py` runs them for many threads at once, `memory.py` and `scratch.py` hold the data,
 `tensor.py` and `async_copy.py` do what their names say, `machine.py` is the front door. Observers
-(`observe.py`) watch a launch: `races.py`, `global_races.py` and `initialized.py` find what running
-in lockstep hides.
+(`observe.py`) watch a launch: `races.py`, `global_races.py`, `early.py` and `initialized.py` find
+what running in lockstep, and alone, hides.
 """
 
 from gen.emulator.checks import Finding
 from gen.emulator.copy_races import SharedRaces
 from gen.emulator.counters import Counters
+from gen.emulator.early import EarlyAccesses
 from gen.emulator.global_races import GlobalRaces
 from gen.emulator.initialized import UninitializedReads
 from gen.emulator.machine import DeviceArray, Emulator, LaunchReport, LineArray
@@ -30,6 +31,7 @@ from gen.emulator.tensormap import TensorMap
 __all__ = [
     "Counters",
     "DeviceArray",
+    "EarlyAccesses",
     "Emulator",
     "Finding",
     "GlobalRaces",

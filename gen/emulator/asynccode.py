@@ -46,6 +46,9 @@ class AsyncCode(MemoryCode):
         elif _FENCE.match(item.name):
             mask = self.mask()
             self.call(f"E.bulk.fence({mask})", mask)
+        elif item.name == "griddepcontrol.wait":
+            mask = self.mask()
+            self.call(f"E.wait_for_grids({mask})", mask)
         elif item.opcode == "setmaxnreg":
             self.register_count(item)
         else:

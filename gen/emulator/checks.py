@@ -123,6 +123,14 @@ def access_message(site: Site, what: str, address: str, lanes: int) -> str:
     return f"{site.space} {verb} of {site.size} bytes at {address} is {what}, by {threads}"
 
 
+def noun(site: Site) -> str:
+    """What a race calls an access: "load", "bulk copy"."""
+    if "bulk" in site.item.modifiers:
+        return "bulk copy"
+    names = {"ld": "load", "ldu": "load", "st": "store", "cp": "cp.async"}
+    return names.get(site.item.opcode, site.item.opcode)
+
+
 def plain_name(symbol: str) -> str:
     """The C++ name of a variable in a function, without what the compiler has put around it.
 

@@ -216,6 +216,11 @@ class Context:
                     old[here] = update(cells, index, rule, [value[here] for value in values])
         return old
 
+    def wait_for_grids(self, m: Mask | None) -> None:
+        """griddepcontrol.wait: no other kernel runs here; checks learn who has waited."""
+        for observer in self.launch.observers:
+            observer.wait_for_grids(self, m)
+
     def trap(self, item: Instruction, m: Mask | None) -> None:
         """A finding for lanes that stop the kernel: a failed assertion, or `__trap()`."""
         bits = np.ones((1,) * 6, np.bool_) if m is None else m.bits

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gen.emulator.checks import Coordinates
+from gen.emulator.checks import Coordinates, noun
 from gen.emulator.codegen import Program
 from gen.emulator.context import Context, Launch
 from gen.emulator.granules import extremes, granule_of
@@ -262,7 +262,7 @@ class GlobalRaces(Observer):
         other_block, other_thread = _place(by, chunk.launch)
         where = chunk.memory.describe(touch.buffer.base + int(touch.index[at]) * self.granule)
         line = f" at line {earlier.item.line}" if earlier.item.line else ""
-        message = f"{_noun(site)} of {site.size} bytes at {where} races with the {_noun(earlier)}"
+        message = f"{noun(site)} of {site.size} bytes at {where} races with the {noun(earlier)}"
         message += line
         if other_block != block:
             message += f" of block ({','.join(map(str, other_block))})"
@@ -291,10 +291,3 @@ def _place(number: int, launch: Launch) -> tuple[Coordinates, Coordinates]:
         (block % gx, block // gx % gy, block // (gx * gy)),
         (thread % tx, thread // tx % ty, thread // (tx * ty)),
     )
-
-
-def _noun(site: Site) -> str:
-    if "bulk" in site.item.modifiers:
-        return "bulk copy"
-    names = {"ld": "load", "ldu": "load", "st": "store"}
-    return names.get(site.item.opcode, site.item.opcode)

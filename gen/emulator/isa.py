@@ -44,7 +44,7 @@ NO_EFFECT = re.compile(
     r"|fence\.mbarrier_init\.release\.cluster|fence\.proxy\.async\.global"
     r"|barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?"
     r"|cp\.async\.bulk\.prefetch\..*"
-    r"|griddepcontrol\.(wait|launch_dependents)"
+    r"|griddepcontrol\.launch_dependents"
     r"|nanosleep\.u32|pmevent|discard\..*|applypriority\..*)$"
 )
 

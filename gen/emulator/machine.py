@@ -167,7 +167,7 @@ class Emulator:
         program = self._program(module, entry)
         findings = Findings(kernel, self.max_findings, source_lines or ())
         launch = Launch(program, grid, block, self.memory, findings, budget=self.instruction_budget)
-        launch.observers = observers
+        launch.observers = [watch for watch in observers if watch.concerns(program)]
         _place_variables(launch, module, entry, shared_bytes)
         params = self._params(entry, args, launch)
         start = time.perf_counter()
@@ -233,6 +233,7 @@ class Emulator:
                 )
             data[param.offset : param.offset + param.nbytes] = np.frombuffer(raw, np.uint8)
         buffer = self.memory.add("parameters", data)
+        buffer.constant = True
         launch.addresses.update({p.name: buffer.base + p.offset for p in kernel.params})
         return buffer
 
@@ -251,6 +252,7 @@ class Emulator:
                 data.fill(0)
                 data[: len(variable.init)] = np.frombuffer(variable.init, np.uint8)
                 self._variables[key] = self.memory.add(name, data)
+                self._variables[key].constant = variable.space == "const"
             launch.addresses[name] = self._variables[key].base
 
     def _chunks(

@@ -99,6 +99,7 @@ class Buffer:
     def __init__(self, name: str, base: int, data: npt.NDArray[np.uint8]) -> None:
         self.name, self.base, self.nbytes, self.data = name, base, data.size, data
         self.valid: npt.NDArray[np.bool_] | None = None  # bytes that have a value; None: all
+        self.constant = False  # parameters, and what is in constant memory: no kernel writes there
         self._views: dict[Any, npt.NDArray[Any]] = {}
 
     def view(self, dtype: Any) -> npt.NDArray[Any]:

@@ -10,6 +10,7 @@ from gen.emulator.ops import Value
 from gen.emulator.warp import Bits, Mask
 
 if TYPE_CHECKING:
+    from gen.emulator.codegen import Program
     from gen.emulator.context import Context
 
 
@@ -23,6 +24,10 @@ class Observer:
     `site.size` is 16, one row of a matrix, and the mask has only the lanes that name a row. Lanes
     0 to 7 of a warp name those of the first matrix, 8 to 15 those of the second, and so on.
     """
+
+    def concerns(self, program: Program) -> bool:
+        """Whether launches of the program are to be watched; those of others cost nothing."""
+        return True
 
     def begin(self, chunk: Context) -> None:
         """A chunk starts, its memory as it is before the first instruction."""
@@ -105,6 +110,9 @@ class Observer:
         done: the blocks in which its phase is complete with that. Out of shared memory: their lanes
         have waited for them, and it is None.
         """
+
+    def wait_for_grids(self, chunk: Context, mask: Mask | None) -> None:
+        """griddepcontrol.wait: for each lane, the kernels before this one have ended."""
 
     def end(self, chunk: Context) -> None:
         """Every lane of the chunk has exited."""

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.checks import noun
 from gen.emulator.clocks import Clocks
 from gen.emulator.context import Context
 from gen.emulator.granules import PER_WARP, WARP_LANE, SharedWatch, Touch, thread_of
@@ -236,8 +237,8 @@ class AccessRaces(SharedWatch):
         block = chunk.launch.block
         address = chunk.describe_shared(index % self.columns * self.granule)
         line = f" at line {earlier.item.line}" if earlier.item.line else ""
-        message = f"{_noun(site)} of {site.size} bytes at {address} "
-        message += f"{what.format(f'the {_noun(earlier)}{line}')} ({kind})"
+        message = f"{noun(site)} of {site.size} bytes at {address} "
+        message += f"{what.format(f'the {noun(earlier)}{line}')} ({kind})"
         flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
         message += ", which is still in flight" if flying else ""
         chunk.launch.findings.add(
@@ -256,10 +257,3 @@ def _clocks(chunk: Context) -> Clocks | None:
     if not any(item.name.startswith(("mbarrier", "cp.async.bulk")) for item in items):
         return None
     return Clocks(chunk.threads, any("bulk_group" in item.modifiers for item in items))
-
-
-def _noun(site: Site) -> str:
-    if "bulk" in site.item.modifiers:
-        return "bulk copy"
-    names = {"ld": "load", "ldu": "load", "st": "store", "cp": "cp.async"}
-    return names.get(site.item.opcode, site.item.opcode)

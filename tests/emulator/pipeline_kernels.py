@@ -9,6 +9,7 @@ import numpy as np
 from emulator_kernels import compile_cuda
 
 from gen.emulator import (
+    EarlyAccesses,
     Emulator,
     GlobalRaces,
     LaunchReport,
@@ -187,7 +188,7 @@ def launch(
     return emulator.launch(
         compile_cuda(source, arch), "kernel", (blocks, 1, 1), (64, 1, 1), args,
         source_lines=source.splitlines(),
-        observers=[SharedRaces(), GlobalRaces(), UninitializedReads()],
+        observers=[SharedRaces(), GlobalRaces(), EarlyAccesses(), UninitializedReads()],
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gen.emulator import Emulator, GlobalRaces, LaunchReport, SharedRaces
+from gen.emulator import EarlyAccesses, Emulator, GlobalRaces, LaunchReport, SharedRaces
 
 
 class Watched(Emulator):
@@ -12,4 +12,5 @@ class Watched(Emulator):
 
     def launch(self, *args: Any, **options: Any) -> LaunchReport:
         """See Emulator."""
-        return super().launch(*args, **options, observers=[SharedRaces(), GlobalRaces()])
+        observers = [SharedRaces(), GlobalRaces(), EarlyAccesses()]
+        return super().launch(*args, **options, observers=observers)

@@ -364,7 +364,7 @@ __device__ inline void finish_rows(
 // Writes the rows in `staging`, whose first element is at (row0, col0) of D.
 __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
-  output_t* d = out.D + row0 * out.ldd + col0;
+  output_t* const d = out.D + row0 * out.ldd + col0;
   if (aligned) {  // 16 bytes at once
     constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
 #pragma unroll
@@ -376,12 +376,13 @@ __device__ inline void write_rows(
     }
     return;
   }
-#pragma unroll 2
-  for (int row = 0; row < Staging::kRows; ++row, d += out.ldd) {  // one element at a time
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll
-    for (int col = lane; col < kWarpN; col += 32) {
-      if (row0 + row < out.rows && col0 + col < out.cols) d[col] = staging.at(row, col);
-    }
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = d + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
 }
 

@@ -92,6 +92,7 @@ _TENSOR_CORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     ("drop", r"if \(n \+ 1 < last\) barrier_wait\(.*;", ("",)),
     ("drop", r"if \(lane == 0\) barrier_arrive\(.*;", ("",)),
+    ("drop", r"^ *wait_for_grids\(\);", ("",)),
     ("drop", r"__sync(?:warp|threads)\(\);", ("",)),
     ("drop", r"tile\.(?:clear|move_up)\(\);", ("",)),
     ("fragment", r'"r"\(left\[0\]\)', ('"r"(left[1])',)),

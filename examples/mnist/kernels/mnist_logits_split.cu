@@ -371,7 +371,7 @@ __device__ inline void finish_rows(
 // Writes the rows in `staging`, whose first element is at (row0, col0) of D.
 __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
-  output_t* d = out.D + row0 * out.ldd + col0;
+  output_t* const d = out.D + row0 * out.ldd + col0;
   if (aligned) {  // 16 bytes at once
     constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
 #pragma unroll
@@ -383,12 +383,13 @@ __device__ inline void write_rows(
     }
     return;
   }
-#pragma unroll 2
-  for (int row = 0; row < Staging::kRows; ++row, d += out.ldd) {  // one element at a time
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll
-    for (int col = lane; col < kWarpN; col += 32) {
-      if (row0 + row < out.rows && col0 + col < out.cols) d[col] = staging.at(row, col);
-    }
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = d + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
 }
 
@@ -398,29 +399,34 @@ __device__ inline void write_rows(
 // of K and writes its partial sums to the workspace; a second kernel adds them up, always in the
 // same order, so that the result is the same in every run.
 
-__host__ __device__ inline index_t partial_ld(index_t cols) {
-  return (cols + 7) / 8 * 8;
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(int slice, int slices, int all_steps, int& first, int& last) {
+  const int each = all_steps / slices, more = all_steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
 }
 
+// Writes a warp's partial sums: four of a lane at a time, those of its neighbours next to them.
+// `piece` counts the tiles of all slices.
 __device__ inline void store_partial(
-    const WarpTile& tile, scalar_t* partials, int rows, int cols, index_t slice, int row0, int col0,
-    int lane) {
-  const index_t ld = partial_ld(cols);
+    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
+  using Four = Vector<scalar_t, 4>;
+  constexpr int kFours = WarpTile::kM * 2 * WarpTile::kN;  // of a lane
+  Four* const to = reinterpret_cast<Four*>(partials) + (piece * kWarps + warp) * kFours * 32 + lane;
 #pragma unroll
   for (int i = 0; i < WarpTile::kM; ++i) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = row0 + 16 * i + 8 * h + lane / 4;
-      if (row >= rows) continue;
-#pragma unroll
-      for (int j = 0; j < 2 * WarpTile::kN; ++j) {
-        const int col = col0 + 8 * j + lane % 4 * 2;
-        if (col >= ld) continue;  // the padding is written, too: it is read with the rest
-        const Vector<scalar_t, 2> pair{tile.value(i, h, j, 0), tile.value(i, h, j, 1)};
-        reinterpret_cast<Vector<scalar_t, 2>&>(partials[(slice * rows + row) * ld + col]) = pair;
-      }
+    for (int j = 0; j < 2 * WarpTile::kN; ++j) {
+      to[(i * 2 * WarpTile::kN + j) * 32] = {
+          tile.value(i, 0, j, 0), tile.value(i, 0, j, 1), tile.value(i, 1, j, 0),
+          tile.value(i, 1, j, 1)};
     }
   }
+}
+
+// A block adds up so many groups of four sums; its threads share the slices.
+__host__ __device__ inline int reduce_width(index_t slices) {
+  return slices > 64 ? 8 : 32;
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
@@ -428,33 +434,37 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd, const output_t* bias, index_t slices, const scalar_t* partials) {
   const Output out{int(M), int(N), alpha, beta, C, ldc, D, ldd, bias};
-  const index_t ld = partial_ld(out.cols);
-  const index_t fours = (out.cols + 3) / 4;  // a thread adds up four neighbouring columns
-  // A warp has 32 such fours; the block's eight warps share the slices, and the first adds up the
-  // rest.
   using Four = Vector<scalar_t, 4>;
-  __shared__ Four sums[8][32];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const index_t at = index_t(blockIdx.x) * 32 + lane;
-  const int row = int(at / fours), col = int(at % fours) * 4;
+  constexpr int kFours = kTileM * kTileN / 4;  // of a tile
+  const int tiles_m = (out.rows + kTileM - 1) / kTileM, tiles_n = (out.cols + kTileN - 1) / kTileN;
+  const int width = reduce_width(slices), groups = 256 / width;
+  const index_t at = index_t(blockIdx.x) * width + threadIdx.x % width;
+  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
+  // Where store_partial's lane has found them: in two rows, two neighbours in each.
+  const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
+  const int warp = at % kFours / (kWarpM * kWarpN / 4);
+  int tile_m, tile_n;
+  tile_at(int(at / kFours), tiles_m, tiles_n, tile_m, tile_n);
+  const int row0 = tile_m * kTileM + warp % kWarpsM * kWarpM + 16 * i + lane / 4;
+  const int col0 = tile_n * kTileN + warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2;
+  __shared__ Four sums[256];
   Four sum = {};
-  if (row < out.rows) {
 #pragma unroll 4
-    for (index_t slice = warp; slice < slices; slice += 8) {
-      const scalar_t* const from = partials + (slice * out.rows + row) * ld + col;
-      const Four part = *reinterpret_cast<const Four*>(from);
-      for (int i = 0; i < 4; ++i) sum.elements[i] += part.elements[i];
-    }
+  for (index_t slice = threadIdx.x / width; slice < slices; slice += groups) {
+    const Four part = reinterpret_cast<const Four*>(partials)[slice * distance + at];
+    for (int e = 0; e < 4; ++e) sum.elements[e] += part.elements[e];
   }
-  sums[warp][lane] = sum;
-  __syncthreads();  // all warps' sums are there
-  if (warp > 0 || row >= out.rows) return;
-  for (int i = 0; i < 4; ++i) {
-    scalar_t total = 0;
-    for (int w = 0; w < 8; ++w) total += sums[w][lane].elements[i];
-    if (col + i >= out.cols) continue;
-    const output_t old = out.reads_c() ? C[row * ldc + col + i] : output_t(0);
-    D[row * ldd + col + i] = out.element(row, col + i, total, old);
+  sums[threadIdx.x] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (int(threadIdx.x) >= width) return;
+  for (int group = 1; group < groups; ++group) {
+    for (int e = 0; e < 4; ++e) sum.elements[e] += sums[group * width + threadIdx.x].elements[e];
+  }
+  for (int e = 0; e < 4; ++e) {
+    const int row = row0 + e / 2 * 8, col = col0 + e % 2;
+    if (row >= out.rows || col >= out.cols) continue;
+    const output_t old = out.reads_c() ? C[row * ldc + col] : output_t(0);
+    D[row * ldd + col] = out.element(row, col, sum.elements[e], old);
   }
 }
 
@@ -660,8 +670,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
 
   const int all_steps = (depth + kTileK - 1) / kTileK;
   // This block's slice of K.
-  const int first_step = int(all_steps * index_t(blockIdx.y) / slices);
-  const int steps = int(all_steps * index_t(blockIdx.y + 1) / slices) - first_step;
+  int first_step, last_step;
+  steps_of(blockIdx.y, int(slices), all_steps, first_step, last_step);
+  const int steps = last_step - first_step;
   const int first = first_step * kTileK;
 
   // Prologue: the first kStages - 1 steps' copies, a group each (the last ones may be empty).
@@ -713,7 +724,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   const int warp_row = row0 + warp % kWarpsM * kWarpM;
   const int warp_col = col0 + warp / kWarpsM * kWarpN;
   if (slices > 1) {
-    store_partial(tile, partials, rows, cols, blockIdx.y, warp_row, warp_col, lane);
+    store_partial(tile, partials, index_t(blockIdx.y) * gridDim.x + blockIdx.x, warp, lane);
     return;
   }
   const Output out{rows, cols, alpha, beta, C, ldc, D, ldd, bias};
@@ -786,7 +797,7 @@ inline cudaError_t make_plan(
     plan.slices = processors / plan.tiles < most ? processors / plan.tiles : most;
   }
   if (plan.slices > 1) {
-    plan.bytes += plan.slices * plan.rows * partial_ld(plan.cols) * sizeof(scalar_t);
+    plan.bytes += plan.slices * plan.tiles * kTileM * kTileN * sizeof(scalar_t);
   }
   return cudaSuccess;
 }
@@ -873,12 +884,12 @@ mnist_logits_split_launch(  // D = alpha * A * B + beta * C
   error = cudaGetLastError();
   if (error != cudaSuccess || slices == 1) return error;
 
-  const index_t fours = plan.rows * ((plan.cols + 3) / 4);
-  if (fours > 32 * kMost) return cudaErrorInvalidConfiguration;
-  const int reducing = int((fours + 31) / 32);
+  const index_t reducing = plan.tiles * (kTileM * kTileN / 4) / reduce_width(slices);  // blocks
+  if (reducing > kMost) return cudaErrorInvalidConfiguration;
   const auto reduce =  // adds up the partial sums
       mnist_logits_split_reduce;
-  reduce<<<reducing, 256, 0, stream>>>(M, N, alpha, beta, C, ldc, D, ldd, bias, slices, partials);
+  reduce<<<dim3(reducing), 256, 0, stream>>>(
+      M, N, alpha, beta, C, ldc, D, ldd, bias, slices, partials);
   error = cudaGetLastError();
   return error;
 }

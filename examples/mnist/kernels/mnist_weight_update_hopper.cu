@@ -57,7 +57,7 @@ constexpr int kGroup = 8;  // tiles along M that are computed close in time: see
 constexpr int kWarpsM = kTileM / kWarpM;
 constexpr int kWarpsN = kTileN / kWarpN;
 constexpr int kWarps = kWarpsM * kWarpsN;
-constexpr int kThreads = 32 * (kWarps + 4);  // four producer warps: registers go by groups of four
+constexpr int kThreads = 32 * (kWarps + 1);  // and a producer warp
 constexpr int kChunk = 16 / sizeof(input_t);  // elements in 16 bytes: the unit of all copies
 constexpr int kSteps = kTileK * sizeof(input_t) / 32;  // a warp takes 32 bytes along K at a time
 
@@ -358,14 +358,23 @@ __device__ inline void finish_rows(
 // Writes the rows in `staging`, whose first element is at (row0, col0) of D.
 __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
-  output_t* d = out.D + row0 * out.ldd + col0;
-#pragma unroll 2
-  for (int row = 0; row < Staging::kRows; ++row, d += out.ldd) {  // one element at a time
+  output_t* const d = out.D + row0 * out.ldd + col0;
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll
-    for (int col = lane; col < kWarpN; col += 32) {
-      if (row0 + row < out.rows && col0 + col < out.cols) d[col] = staging.at(row, col);
-    }
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = d + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
+}
+
+// ---------------------------------------------------------------------------- several kernels
+//
+// A kernel of this file may be launched while the one before it still runs. This waits until that
+// has ended, and what it wrote can be seen: nothing in global memory may be touched earlier.
+__device__ inline void wait_for_grids() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 // ---------------------------------------------------------------------------- packing
@@ -418,6 +427,7 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t left_lines, index_t left_length, const input_t* left, index_t left_ld,
         input_t* left_packed, index_t left_packed_ld, index_t right_lines, index_t right_length,
         const input_t* right, index_t right_ld, input_t* right_packed, index_t right_packed_ld) {
+  wait_for_grids();
   if (blockIdx.z == 0) {
     pack<kTransposesLeft>(left_lines, left_length, left, left_ld, left_packed, left_packed_ld);
   } else {
@@ -438,6 +448,11 @@ constexpr int kSharedBytes =
 struct alignas(64) tensor_map_t {
   unsigned char bytes[128];
 };
+
+// Brings a map to where the TMA will look for it.
+__device__ inline void prefetch_map(const tensor_map_t& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 
 __device__ inline void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -566,6 +581,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   if (threadIdx.x == 0) {
+    prefetch_map(left_map);
+    prefetch_map(right_map);
     for (int stage = 0; stage < kStages; ++stage) {
       barrier_init(full(stage), 1);  // the producer
       barrier_init(empty(stage), kWarps);  // a thread of each consumer
@@ -573,6 +590,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
   }
   __syncthreads();
+  wait_for_grids();
 
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM;
@@ -728,6 +746,25 @@ mnist_weight_update_hopper_workspace(  // for a launch with these arguments
   return error;
 }
 
+// Launches a kernel that waits for the ones before it by itself (wait_for_grids): its blocks start
+// while those of the last one end.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch_early(
+    void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 // Describes a matrix of `lines` lines of `length` elements to the TMA, which is to copy boxes of
 // box_lines x box_length. The driver's function is asked for by name, so that no library but the
 // CUDA runtime is linked.
@@ -799,10 +836,10 @@ mnist_weight_update_hopper_launch(  // D = alpha * A * B + beta * C
     const dim3 grid(blocks_x < 4096 ? blocks_x : 4096, blocks_y < 64 ? blocks_y : 64, 2);
     const auto pack =  // both operands at once
         mnist_weight_update_hopper_pack;
-    pack<<<grid, 256, 0, stream>>>(
+    error = launch_early(
+        pack, grid, 256, 0, stream,  // and its parameters:
         plan.left_lines, plan.left_length, A, lda, left_packed, plan.left_packed_ld,
         plan.right_lines, plan.right_length, B, ldb, right_packed, plan.right_packed_ld);
-    error = cudaGetLastError();
     if (error != cudaSuccess) return error;
     if (plan.left_lines > 0) {
       A = left_packed;
@@ -838,9 +875,9 @@ mnist_weight_update_hopper_launch(  // D = alpha * A * B + beta * C
       mnist_weight_update_hopper;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  kernel<<<blocks, kThreads, kSharedBytes, stream>>>(
+  error = launch_early(
+      kernel, blocks, kThreads, kSharedBytes, stream,  // and its parameters:
       M, N, K, alpha, left, right, out, beta, C, ldc, D, ldd);
-  error = cudaGetLastError();
   return error;
 }
 
