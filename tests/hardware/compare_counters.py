@@ -89,13 +89,11 @@ class CountingRunner(EmulatorRunner):
         """The GPU's architecture, whatever was asked for."""
         return self.arch
 
-    def launch(
-        self, module: Any, kernel: str, grid: Any, block: Any, args: Any, shared_bytes: int = 0
-    ) -> Any:
+    def launch(self, module: Any, kernel: str, *args: Any, **options: Any) -> Any:
         """Run and count."""
         counters = Counters(limits=self._limits(module, kernel))
         self._observers = [counters]
-        findings = super().launch(module, kernel, grid, block, args, shared_bytes)
+        findings = super().launch(module, kernel, *args, **options)
         self.launched.append((kernel, counters.totals()))
         return findings
 
