@@ -274,9 +274,10 @@ struct Output {
     return static_cast<output_t>(activation(x));
   }
 
-  // Whether all rows of D start at a multiple of 16 bytes.
-  __device__ bool is_aligned() const {
-    return reinterpret_cast<unsigned long long>(D) % 16 == 0 && ldd * sizeof(output_t) % 16 == 0;
+  // Whether all rows of C or D start at a multiple of 16 bytes.
+  static __device__ bool is_aligned(const output_t* matrix, index_t ld) {
+    const auto address = reinterpret_cast<unsigned long long>(matrix);
+    return address % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
   }
 };
 
@@ -298,10 +299,23 @@ struct Staging {
   }
 };
 
+// 16 bytes of a row that a warp computes: how many, and the elements of each.
+constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
+
 // Reads 16 rows of C, from (row0, col0) on, into `staging`, from `line` on.
 __device__ inline void read_rows(
     Staging& staging, int line, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
+  if (Output::is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+#pragma unroll
+    for (int at = lane; at < 16 * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      uint4 elements{};
+      if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
+      reinterpret_cast<uint4&>(staging.at(line + row, col)) = elements;
+    }
+    return;
+  }
 #pragma unroll 2
   for (int row = 0; row < 16; ++row, c += out.ldc) {
 #pragma unroll
@@ -338,7 +352,6 @@ __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
   output_t* const d = out.D + row0 * out.ldd + col0;
   if (aligned) {  // 16 bytes at once
-    constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
 #pragma unroll
     for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
@@ -487,7 +500,7 @@ __device__ inline void wait_for_groups() {
 // Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
 __device__ inline void store(
     WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
-  const bool aligned = out.is_aligned() && col0 + kWarpN <= out.cols;
+  const bool aligned = Output::is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
   // Registers cannot be indexed by a variable. The loop takes the first blocks' sums, and then
   // moves all others up, so that its body need not be repeated for each.
 #pragma unroll 1
