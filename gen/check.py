@@ -67,7 +67,7 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
     stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
     is summed in slices, some have more steps than there are stages, too, and many tiles have a
-    single slice.
+    single slice. On tensor cores, rows that are ragged but aligned.
     """
     m, n, k = spec.threadblock
     slices = [(3, n + 2, 2 * spec.stages * k * max(spec.split_k, 4)), (2 * m + 1, 2 * n + 8, k)]
@@ -80,6 +80,7 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
         (max(m - 1, 1), 2 * n, max(k - 1, 1)),
         (1, 2, 3 * k + 1),
         *(slices if spec.split_k != 1 else ()),
+        *([(m + 1, n + 8, k)] if spec.instruction else ()),
         (m, n + 1, 0),
         (0, n, k),
     ]

@@ -48,6 +48,7 @@ class _Memory:
 class FakeGpu:
     """As much of `gen.bench.device.Gpu` as measuring uses; a launch takes what its kernel says."""
 
+    multiprocessors = 0  # so that no problem fits on them at once
     arch, stream, l2_bytes, name = "sm_90a", SimpleNamespace(handle=0), 4096, "pretended"
 
     def __init__(self, memory: int = 2**30) -> None:

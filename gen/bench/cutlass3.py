@@ -15,6 +15,7 @@ from gen.errors import CheckError, CompileError, MissingError
 from gen.reference import CUTLASS_TYPES
 from gen.render import render_template
 from gen.spec import DTypes, Layouts, Tile
+from gen.variant import ceil_div
 
 if TYPE_CHECKING:
     from cuda.core import Stream
@@ -35,7 +36,8 @@ _SCHEDULERS = {PERSISTENT: "PersistentScheduler", STREAM_K: "StreamKScheduler"}
 # TMA copies rows whose distance is a multiple of so many bytes.
 _ALIGNMENT = 16
 
-# Stripes of blocks to try; which is best depends on the problem's size.
+# Stripes of blocks to try; which is best depends on the problem's size. Where all blocks run at the
+# same time, their order does not matter.
 _SWIZZLES = (1, 2, 4, 8)
 
 
@@ -177,7 +179,10 @@ class Cutlass3(Compiled):
     def prepare(self, work: Work) -> Prepared:
         """See Contender. The swizzle is chosen here."""
         library, gpu = _load(self.compile(work)), work.gpu
-        problems = {swizzle: _problem(work, swizzle) for swizzle in _SWIZZLES}
+        tile, shape = self.config.tile, work.shape
+        tiles = ceil_div(shape.m, tile.m) * ceil_div(shape.n, tile.n)
+        swizzles = _SWIZZLES if tiles > gpu.multiprocessors else _SWIZZLES[:1]
+        problems = {swizzle: _problem(work, swizzle) for swizzle in swizzles}
         size = max(int(library.workspace_size(problem)) for problem in problems.values())
         with ExitStack() as stack:
             memory = gpu.allocate(size)
