@@ -15,14 +15,14 @@ import pytest
 
 from gen import numerics, reference
 from gen.bench import admission, check, contenders, nvbench, run, timing
-from gen.bench.contenders import Prepared, Unsupported, parse_peers
+from gen.bench.contenders import Prepared, Recipe, Unsupported, parse_peers
 from gen.bench.cublas import sides
 from gen.bench.device import ClockWatch, Gpu, GpuLost, OutOfMemory
 from gen.bench.results import OURS, PEER, Header, Results, load, save
 from gen.bench.run import Options, Problem
 from gen.bench.timing import EVENTS, GRAPH, Sampler, plan, summarize, turns
-from gen.bench.work import Work, random_elements, sets_needed
-from gen.errors import CheckError, MissingError, UsageError
+from gen.bench.work import Outline, Work, random_elements, sets_needed
+from gen.errors import CheckError, CompileError, MissingError, UsageError
 from gen.registry import VARIANTS, make_spec
 from gen.runner import why_no_gpu
 from gen.spec import (
@@ -113,6 +113,9 @@ class Fake:
 
     def ceiling(self, *_: Any) -> str:
         return "fma_f32"
+
+    def recipe(self, _: Outline) -> Recipe | None:
+        return None
 
     def prepare(self, work: Work) -> Prepared:
         if self.refuse:
@@ -366,6 +369,14 @@ def test_interleaving_keeps_each_ones_samples() -> None:
     assert "".join(log) == "ab|ba|ab|"
 
 
+def test_the_gpu_rests_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[object] = []
+    monkeypatch.setattr(timing.time, "sleep", log.append)
+    samplers = {name: Sampler(lambda n=name: log.append(n) or 1.0, 2) for name in "ab"}  # type: ignore[misc]
+    timing.interleave(samplers, rest_s=0.05)
+    assert log == [0.05, "a", 0.05, "b", 0.05, "b", 0.05, "a"]
+
+
 def test_statistics() -> None:
     assert summarize([3.0]) == (3.0, None, None)
     found = summarize([1.0, 2.0, 3.0, 4.0, 100.0])
@@ -448,6 +459,44 @@ def test_a_run_measures_everyone_on_every_shape(peers_are: Any) -> None:
     assert row.share_of_bandwidth == pytest.approx(row.gbps / 100)
     assert row.share_of_ceiling == pytest.approx(row.tflops / 1e-3)
     assert row.ceiling == "fma_f32"
+
+
+def test_everything_is_compiled_once_and_before_anything_is_measured(peers_are: Any) -> None:
+    log: list[str] = []
+
+    def build(name: str) -> None:
+        log.append(name)
+        if name == "odd":
+            raise CompileError("no good", "")
+
+    class Compiling(Fake):
+        def recipe(self, outline: Outline) -> Recipe | None:
+            assert outline.problem.shape in OPTIONS.shapes
+            if self.name == "refusing":
+                raise Unsupported("no")
+            return Recipe(build, (self.name.split()[0],))
+
+        def prepare(self, work: Work) -> Prepared:
+            log.append("prepared")
+            return super().prepare(work)
+
+    said: list[str] = []
+    peers_are(*(Compiling(name) for name in ("even", "even too", "odd", "refusing")))
+    gpu: Any = FakeGpu()
+    run.bench(gpu, OPTIONS, Results(_header()), say=said.append)
+    assert sorted(log[:2]) == ["even", "odd"]
+    assert log[2:] == ["prepared"] * 2 * 4
+    assert said[:3] == [f"compiling, {done} of 2 ready" for done in range(3)]
+
+
+def test_our_kernels_are_compiled_ahead() -> None:
+    gpu: Any = FakeGpu()
+    outline = Outline(gpu, parse_dtype("f32"), parse_layout("rrr"), GemmShape(8, 8, 8))
+    recipes = [contenders.Ours(make_spec("naive")).recipe(outline) for _ in range(2)]
+    assert recipes[0] == recipes[1]
+    assert recipes[0]() is recipes[1]()
+    with pytest.raises(Unsupported, match="computes linear_bias_gelu, which is not"):
+        contenders.Ours(make_spec("mma", epilogue="linear_bias_gelu")).recipe(outline)
 
 
 def test_a_run_that_was_killed_goes_on(peers_are: Any, tmp_path: Path) -> None:
@@ -717,7 +766,8 @@ def test_everyone_is_right_on_the_gpu(gpu: Gpu, dtype: str) -> None:
     having = [v for v, row in VARIANTS.items() if dtype in row.dtypes]
     options = Options(
         specs=[make_spec(v, dtype=dtype) for v in dict.fromkeys((having[0], having[-1]))],
-        shapes=[GemmShape(128, 256, 512), GemmShape(63, 65, 67)],
+        # A sum so long that stream-K divides it.
+        shapes=[GemmShape(128, 256, 4096), GemmShape(63, 65, 67)],
         peers=names,
         rounds=3,
         nvbench=False,

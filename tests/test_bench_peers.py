@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gen.bench import contenders, cublas, cutlass, cutlass3, frameworks, instructions, nvcc
-from gen.bench.contenders import Lacking, Prepared, Unsupported
+from gen.bench.contenders import Lacking, Prepared, Recipe, Unsupported
 from gen.bench.cutlass3 import ARCH, CONFIGS, Cutlass3, source
 from gen.bench.instructions import INSTRUCTIONS, WARPGROUP, fastest, instruction_of, wgmma_name
 from gen.bench.work import Work
@@ -141,12 +141,19 @@ def test_the_source_of_cutlass_3() -> None:
         "cute::get<0>(all.mainloop.dA) = p.lda;",
         "cute::get<0>(all.mainloop.dB) = p.ldb;",
         "cute::get<0>(all.epilogue.dD) = p.ldd;",
+        "all.hw_info.sm_count = p.multiprocessors;",
     ):
         assert wanted in text
     other = source(CONFIGS[0], parse_dtype("f16"), parse_layout("crc"))
     for wanted in ("get<1>(all.mainloop.dA)", "get<1>(all.mainloop.dB)", "get<1>(all.epilogue.dD)"):
         assert wanted in other
     assert all("StreamK" in source(c, *_any()) for c in CONFIGS if c.scheduler)
+
+
+def test_counters_of_stream_k_are_zero_before_each_launch() -> None:
+    text = source(CONFIGS[-1], *_any())
+    launch = text[text.index('extern "C" const char* launch') :]
+    assert launch.index("initialize_workspace(all, workspace, queue)") < launch.index("run(queue)")
 
 
 def _any() -> tuple[DTypes, Any]:
@@ -163,7 +170,12 @@ exec cc -shared -fPIC {library} -o "$last"
 _LIBRARY = """
 #include <stdlib.h>
 #include <string.h>
-struct Problem { int m, n, k, swizzle; void *a, *b, *d; long long lda, ldb, ldd; void *w; };
+struct Problem {
+  int m, n, k, swizzle, multiprocessors;
+  void *a, *b, *d;
+  long long lda, ldb, ldd;
+  void *w;
+};
 int alive;
 size_t workspace_size(const struct Problem* p) { return 16 * p->swizzle; }
 const char* create(const struct Problem* p, void* stream, void** made) {
@@ -229,7 +241,7 @@ def test_without_nvcc_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingError, match="nvcc is not on the PATH; install NVIDIA's CUDA"):
         nvcc.library("text", ARCH)
     with pytest.raises(Unsupported, match="nvcc is not on the PATH"):
-        Cutlass3(CONFIGS[0]).compile(a_work())
+        Cutlass3(CONFIGS[0]).recipe(a_work())()
 
 
 def test_cutlass_3_gets_the_problem(calls: Any) -> None:
@@ -238,7 +250,7 @@ def test_cutlass_3_gets_the_problem(calls: Any) -> None:
     prepared: Prepared = Cutlass3(CONFIGS[0]).prepare(work)
     assert prepared.workspace == 16 * 8  # of the largest swizzle
     assert prepared.note.startswith("swizzle ")
-    library = ctypes.CDLL(str(Cutlass3(CONFIGS[0]).compile(work)))
+    library = ctypes.CDLL(str(Cutlass3(CONFIGS[0]).recipe(work)()))
     alive = ctypes.c_int.in_dll(library, "alive")
     assert alive.value == 4 * work.sets
     for i in range(work.sets):
@@ -247,6 +259,7 @@ def test_cutlass_3_gets_the_problem(calls: Any) -> None:
         got = cutlass3._Problem.from_address(pointers[2])
         assert (got.m, got.n, got.k, got.a, got.b, got.d) == (16, 24, 32, *pointers)
         assert (got.lda, got.ldb, got.ldd) == (32, 24, 24)
+        assert got.multiprocessors == work.gpu.multiprocessors
     prepared.close()
     assert alive.value == 0
     assert work.gpu.free_bytes == before
@@ -272,18 +285,32 @@ def test_cutlass_3_is_for_hopper_and_even_rows(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_compiling_says_how_far_it_is() -> None:
-    class Slow(contenders.Compiled):
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def compile(self, work: Work) -> object:
-            if self.name == "odd":
-                raise Unsupported("no")
-            return None
+    def build(name: str) -> None:
+        if name == "odd":
+            raise Unsupported("no")
 
     seen: list[int] = []
-    contenders.compile_all([Slow("odd"), Slow("even")], a_work(), seen.append)
+    contenders.compile_all([Recipe(build, ("odd",)), Recipe(build, ("even",))], seen.append)
     assert seen == [1, 2]
+
+
+def test_what_is_missing_ends_the_compiling() -> None:
+    def build() -> None:
+        raise MissingError("no compiler")
+
+    with pytest.raises(MissingError, match="no compiler"):
+        contenders.compile_all([Recipe(build, ())])
+
+
+def test_equal_kernels_are_one_recipe() -> None:
+    small, large = (a_work(shape=(side, 24, 32)) for side in (16, 48))
+    odd = a_work(shape=(16, 24, 33))
+    for peer in (Cutlass3(CONFIGS[0]), cutlass.contenders(parse_dtype("f16"))[0]):
+        assert peer.recipe(small) == peer.recipe(large)
+        with pytest.raises(Unsupported):
+            peer.recipe(odd)
+    assert Cutlass3(CONFIGS[0]).recipe(small) != Cutlass3(CONFIGS[1]).recipe(small)
+    assert cublas.Cublas(best=True).recipe(small) is None
 
 
 # --- ceilings ----------------------------------------------------------------------------------

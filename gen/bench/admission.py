@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gen.bench.check import Expected, check, expected
-from gen.bench.contenders import Compiled, Contender, Prepared, Unsupported, compile_all
+from gen.bench.contenders import Contender, Prepared, Recipe, Unsupported, compile_all
 from gen.bench.device import GpuLost, OutOfMemory
 from gen.bench.results import FAILED, NO_MEMORY, OURS, SKIPPED, WRONG, Row
+from gen.bench.work import Outline, Work
 from gen.errors import CheckError, GenError
 
 if TYPE_CHECKING:
+    from gen.bench.device import Gpu
     from gen.bench.run import Problem
-    from gen.bench.work import Work
 
 # A problem of more operations is first tried with a short sum, to see whether it takes too long.
 _PROBE_ABOVE = 2**33
 _PROBE_K = 128
 
 
-def compile_ahead(problem: Problem, work: Work, say: Callable[[str], object]) -> None:
-    """Compiles the peers that take long, all at once."""
-    found = [c for c in problem.contenders if isinstance(c, Compiled)]
+def compile_ahead(gpu: Gpu, problems: Sequence[Problem], say: Callable[[str], object]) -> None:
+    """Compiles what all problems need, at once: while something is measured, nothing compiles."""
+    recipes: dict[Recipe, None] = {}
+    for problem in problems:
+        outline = Outline(gpu, problem.dtypes, problem.layouts, problem.shape)
+        for contender in problem.contenders:
+            with suppress(Unsupported):  # `prepare` says so again, in its row
+                if recipe := contender.recipe(outline):
+                    recipes[recipe] = None
 
     def progress(done: int) -> None:
-        say(f"{problem}: compiling peers, {done} of {len(found)} ready")
+        say(f"compiling, {done} of {len(recipes)} ready")
 
-    if found:
+    if recipes:
         progress(0)
-        compile_all(found, work, progress)
+        compile_all(recipes, progress)
 
 
 def admit_all(

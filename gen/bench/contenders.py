@@ -6,13 +6,13 @@ A new peer is one class, derived from `Peer`, with `name` and `prepare`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gen import numerics, nvrtc, tensor_map
 from gen.bench import nvcc
 from gen.bench.instructions import fastest, instruction_of, multiplied
 from gen.bench.results import OURS, PEER
-from gen.errors import GenError, SpecError, UsageError, unknown
+from gen.errors import CompileError, GenError, SpecError, UsageError, unknown
 from gen.plan import BIAS, WORKSPACE, Launch, Pointer, resolve
 from gen.registry import plan
 from gen.render import render
@@ -29,7 +29,7 @@ from gen.spec import DTypes, KernelSpec
 if TYPE_CHECKING:
     from cuda.core import Stream
 
-    from gen.bench.work import Work
+    from gen.bench.work import Outline, Work
 
 
 class Unsupported(GenError):
@@ -50,6 +50,20 @@ class Prepared:
     close: Callable[[], None] = lambda: None
     note: str = ""
     keep: Any = None
+
+
+class Recipe(NamedTuple):
+    """What takes seconds to compile, so that many are compiled at once; equal ones once.
+
+    `build` keeps what it has built.
+    """
+
+    build: Callable[..., Any]
+    args: tuple[Hashable, ...]
+
+    def __call__(self) -> Any:
+        """Compiles it, or finds it. Raises Unsupported, CompileError."""
+        return self.build(*self.args)
 
 
 def launcher(work: Work, queue: Callable[[Stream, int, int, int], None]) -> Callable[[int], None]:
@@ -82,6 +96,10 @@ class Contender(Protocol):
         """
         ...
 
+    def recipe(self, outline: Outline) -> Recipe | None:
+        """What `prepare` compiles for a problem, if anything. Raises Unsupported."""
+        ...
+
     def prepare(self, work: Work) -> Prepared:
         """Compiles, allocates, tunes. Raises Unsupported where it does not do such a problem."""
         ...
@@ -97,6 +115,10 @@ class Peer:
         """See Contender. A library chooses its instruction: it may take the fastest."""
         return fastest(dtypes, known)
 
+    def recipe(self, outline: Outline) -> Recipe | None:
+        """See Contender."""
+        return None
+
 
 class Lacking(Peer):
     """Stands for a library that has nothing for some element types; its rows say so."""
@@ -111,25 +133,15 @@ class Lacking(Peer):
         raise Unsupported(f"{self.name} {self._reason}")
 
 
-class Compiled(Peer):
-    """A peer that takes seconds to compile, so that several are compiled at once."""
-
-    def compile(self, work: Work) -> object:
-        """What `prepare` needs, kept for it. Raises Unsupported."""
-        raise NotImplementedError
-
-
-def compile_all(
-    found: Sequence[Compiled], work: Work, say: Callable[[int], object] = lambda _: None
-) -> None:
+def compile_all(recipes: Collection[Recipe], say: Callable[[int], object] = lambda _: None) -> None:
     """Compiles as many at once as there are cores; `say` is told how many are done."""
 
-    def compile_one(peer: Compiled) -> None:
-        with suppress(Unsupported):  # `prepare` says so again, in its row
-            peer.compile(work)
+    def compile_one(recipe: Recipe) -> None:
+        with suppress(Unsupported, CompileError):  # `prepare` says so again, in its row
+            recipe()
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        jobs = [pool.submit(compile_one, peer) for peer in found]
+        jobs = [pool.submit(compile_one, recipe) for recipe in recipes]
         try:
             for done, job in enumerate(as_completed(jobs), 1):
                 job.result()
@@ -137,6 +149,11 @@ def compile_all(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@cache
+def _module(text: str, name: str, arch: str) -> nvrtc.Module:
+    return nvrtc.compile_cuda(text, name=name, arch=arch, format="cubin")
 
 
 class Ours:
@@ -152,20 +169,26 @@ class Ours:
         """See Contender."""
         return instruction_of(self.spec)
 
+    @cached_property
+    def _text(self) -> str:
+        return render(self.spec).text
+
+    def recipe(self, outline: Outline) -> Recipe:
+        """See Contender."""
+        if self.spec.epilogue not in ("linear", "linear_bias"):
+            raise Unsupported(f"computes {self.spec.epilogue}, which is not compared with others")
+        return Recipe(_module, (self._text, f"{self.name}.cu", outline.gpu.arch))
+
     def prepare(self, work: Work) -> Prepared:
         """See Contender."""
-        spec, gpu = self.spec, work.gpu
-        if spec.epilogue not in ("linear", "linear_bias"):
-            raise Unsupported(f"computes {spec.epilogue}, which is not compared with others")
+        spec, gpu, recipe = self.spec, work.gpu, self.recipe(work)
         try:
             steps = plan(spec, work.problem, multiprocessors=gpu.multiprocessors)
         except SpecError as error:
             raise Unsupported(str(error)) from None
         if 0 in (work.shape.m, work.shape.n):
             raise Unsupported("D is empty")
-        module = nvrtc.compile_cuda(
-            render(spec).text, name=f"{spec.name}.cu", arch=gpu.arch, format="cubin"
-        )
+        module = recipe()
         programs = [
             gpu.program(module, step.kernel, step.grid, step.block, step.shared_bytes, step.early)
             for step in steps.launches

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gen import nvrtc
-from gen.bench.contenders import Compiled, Contender, Lacking, Prepared, Unsupported
+from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Recipe, Unsupported
 from gen.bench.instructions import multiplied, on_cuda_cores, on_tensor_cores
 from gen.errors import CheckError, CompileError
 from gen.reference import CUTLASS_TYPES
@@ -20,7 +20,7 @@ from gen.spec import DTypes, Layouts, Tile
 if TYPE_CHECKING:
     from cuda.core import Stream
 
-    from gen.bench.work import Work
+    from gen.bench.work import Outline, Work
 
 
 class Config(NamedTuple):
@@ -181,14 +181,17 @@ def source(config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d
 def _compile(
     config: Config, dtypes: DTypes, layouts: Layouts, align: int, align_d: int, arch: str
 ) -> nvrtc.Module:
-    return nvrtc.compile_cuda(
-        source(config, dtypes, layouts, align, align_d),
-        name="cutlass_gemm.cu",
-        arch=arch,
-        format="cubin",
-        options=["-default-device", "-diag-suppress=20044", f"-I{nvrtc.cutlass_include()}"],
-        line_info=False,
-    )
+    try:
+        return nvrtc.compile_cuda(
+            source(config, dtypes, layouts, align, align_d),
+            name="cutlass_gemm.cu",
+            arch=arch,
+            format="cubin",
+            options=["-default-device", "-diag-suppress=20044", f"-I{nvrtc.cutlass_include()}"],
+            line_info=False,
+        )
+    except CompileError as error:
+        raise Unsupported(f"CUTLASS does not compile: {error}") from None
 
 
 class _Launch(ctypes.Structure):
@@ -199,7 +202,7 @@ class _Launch(ctypes.Structure):
     )
 
 
-class Cutlass(Compiled):
+class Cutlass(Peer):
     """One configuration."""
 
     def __init__(self, config: Config) -> None:
@@ -212,9 +215,9 @@ class Cutlass(Compiled):
             return on_tensor_cores(self.config.unit, dtypes)
         return on_cuda_cores(dtypes)
 
-    def compile(self, work: Work) -> nvrtc.Module:
-        """The kernel for a problem. Raises Unsupported where CUTLASS has none."""
-        p, dtypes, layouts = work.problem, work.dtypes, work.layouts
+    def recipe(self, outline: Outline) -> Recipe:
+        """See Contender."""
+        p, dtypes, layouts = outline.problem, outline.dtypes, outline.layouts
         align = alignment(dtypes, (p.lda, p.ldb))
         if self.config.tensor:
             if dtypes.name == "i8" and (not layouts.a or layouts.b):
@@ -223,16 +226,13 @@ class Cutlass(Compiled):
                 raise Unsupported("CUTLASS's asynchronous copies take 4 bytes, and a row is odd")
         out = 16 // dtypes.output.size
         align_d = 1 if align == 1 else next(x for x in (8, 4, 2, 1) if x <= out and p.ldd % x == 0)
-        try:
-            return _compile(self.config, dtypes, layouts, align, align_d, work.gpu.arch)
-        except CompileError as error:
-            raise Unsupported(f"CUTLASS does not compile: {error}") from None
+        return Recipe(_compile, (self.config, dtypes, layouts, align, align_d, outline.gpu.arch))
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. The parameters for every set of operands are computed here."""
         from cuda.bindings import driver
 
-        gpu, module = work.gpu, self.compile(work)
+        gpu, module = work.gpu, self.recipe(work)()
         setup = gpu.program(module, "prepare", (1, 1, 1), (1, 1, 1))
         # A throwaway configuration: the real one is what `prepare` computes.
         kernel = gpu.program(module, "gemm", (1, 1, 1), (1, 1, 1)).kernel

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gen.bench import nvcc, timing
-from gen.bench.contenders import Compiled, Contender, Lacking, Prepared, Unsupported, launcher
+from gen.bench.contenders import (
+    Contender,
+    Lacking,
+    Peer,
+    Prepared,
+    Recipe,
+    Unsupported,
+    launcher,
+)
 from gen.bench.instructions import multiplied, wgmma_name
 from gen.errors import CheckError, CompileError, MissingError
 from gen.reference import CUTLASS_TYPES
@@ -20,7 +28,7 @@ from gen.variant import ceil_div
 if TYPE_CHECKING:
     from cuda.core import Stream
 
-    from gen.bench.work import Work
+    from gen.bench.work import Outline, Work
 
 ARCH = "sm_90a"  # the only one that has wgmma
 
@@ -104,7 +112,7 @@ class _Problem(ctypes.Structure):
     """The source's `Problem`."""
 
     _fields_ = (
-        *((name, ctypes.c_int) for name in ("m", "n", "k", "swizzle")),
+        *((name, ctypes.c_int) for name in ("m", "n", "k", "swizzle", "multiprocessors")),
         *((name, ctypes.c_void_p) for name in ("a", "b", "d")),
         *((name, ctypes.c_longlong) for name in ("lda", "ldb", "ldd")),
         ("workspace", ctypes.c_void_p),
@@ -114,7 +122,15 @@ class _Problem(ctypes.Structure):
 def _problem(work: Work, swizzle: int) -> _Problem:
     """All but addresses."""
     p, s = work.problem, work.shape
-    return _Problem(s.m, s.n, s.k, swizzle, lda=p.lda, ldb=p.ldb, ldd=p.ldd)
+    some = (s.m, s.n, s.k, swizzle, work.gpu.multiprocessors)
+    return _Problem(*some, lda=p.lda, ldb=p.ldb, ldd=p.ldd)
+
+
+def _library(config: Config, dtypes: DTypes, layouts: Layouts) -> Path:
+    try:
+        return nvcc.library(source(config, dtypes, layouts), ARCH)
+    except (CompileError, MissingError) as error:
+        raise Unsupported(f"it cannot be built: {error}") from None
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -152,7 +168,7 @@ def _queue(
     return queue
 
 
-class Cutlass3(Compiled):
+class Cutlass3(Peer):
     """One configuration."""
 
     def __init__(self, config: Config) -> None:
@@ -163,22 +179,19 @@ class Cutlass3(Compiled):
         """See Contender."""
         return wgmma_name(*multiplied(dtypes))
 
-    def compile(self, work: Work) -> Path:
-        """The library for a problem. Raises Unsupported where there can be none."""
-        p, dtypes = work.problem, work.dtypes
-        if work.gpu.arch != ARCH:
-            raise Unsupported(f"CUTLASS 3.x is built for {ARCH}, and this GPU is {work.gpu.arch}")
+    def recipe(self, outline: Outline) -> Recipe:
+        """See Contender."""
+        p, dtypes, arch = outline.problem, outline.dtypes, outline.gpu.arch
+        if arch != ARCH:
+            raise Unsupported(f"CUTLASS 3.x is built for {ARCH}, and this GPU is {arch}")
         inputs, outputs = _ALIGNMENT // dtypes.input.size, _ALIGNMENT // dtypes.output.size
         if p.lda % inputs or p.ldb % inputs or p.ldd % outputs:
             raise Unsupported(f"TMA takes rows that are multiples of {_ALIGNMENT} bytes apart")
-        try:
-            return nvcc.library(source(self.config, dtypes, work.layouts), ARCH)
-        except (CompileError, MissingError) as error:
-            raise Unsupported(f"it cannot be built: {error}") from None
+        return Recipe(_library, (self.config, dtypes, outline.layouts))
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. The swizzle is chosen here."""
-        library, gpu = _load(self.compile(work)), work.gpu
+        library, gpu = _load(self.recipe(work)()), work.gpu
         tile, shape = self.config.tile, work.shape
         tiles = ceil_div(shape.m, tile.m) * ceil_div(shape.n, tile.n)
         swizzles = _SWIZZLES if tiles > gpu.multiprocessors else _SWIZZLES[:1]

@@ -20,13 +20,17 @@ from gen.spec import DTypes, GemmShape, KernelSpec, Layouts
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure, and how long at most (`limit_s` seconds a contender on a problem)."""
+    """What to measure, and how long at most (`limit_s` seconds a contender on a problem).
+
+    rest_s: seconds that the GPU rests before each sample.
+    """
 
     specs: Sequence[KernelSpec]
     shapes: Sequence[GemmShape]
     peers: Sequence[str] = ()
     rounds: int = 11
     limit_s: float = 10.0
+    rest_s: float = 0.0
     nvbench: bool = True
 
 
@@ -115,7 +119,9 @@ def bench(
     is being measured.
     """
     watch = ClockWatch()
-    for problem in problems(options, results):
+    left = problems(options, results)
+    compile_ahead(gpu, left, say)
+    for problem in left:
         try:
             for row in measure(gpu, problem, options, watch, say):
                 results = results.with_row(_with_shares(row, problem, results.header.ceilings))
@@ -147,7 +153,6 @@ def measure(
             yield replace(problem.row(contender), check=NO_MEMORY, note=str(error))
         return
     try:
-        compile_ahead(problem, work, say)
         ready: dict[str, tuple[Row, Prepared]] = {}
         try:
             with work.provable():
@@ -174,7 +179,7 @@ def _time(
         ms = timing.estimate(gpu, launch)
         plans[name] = timing.plan(ms, work.sets, options.rounds, options.limit_s)
         samplers[name] = timing.launch_sampler(gpu, launch, plans[name])
-    samples = timing.interleave(samplers, lambda: watch.saw(gpu.clocks()))
+    samples = timing.interleave(samplers, lambda: watch.saw(gpu.clocks()), options.rest_s)
     for name, (row, _) in ready.items():
         found, chosen = timing.summarize(samples[name]), plans[name]
         yield replace(

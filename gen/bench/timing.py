@@ -87,14 +87,19 @@ def turns(names: Sequence[str], rounds: Mapping[str, int]) -> Iterator[tuple[int
 def interleave(
     samplers: Mapping[str, Sampler],
     after_round: Callable[[], object] = lambda: None,
+    rest_s: float = 0.0,
 ) -> dict[str, list[float]]:
-    """Every contender's samples, in milliseconds a launch."""
+    """Every contender's samples, in milliseconds a launch.
+
+    rest_s: seconds without work before each sample.
+    """
     found: dict[str, list[float]] = {name: [] for name in samplers}
     last = 0
     for number, name in turns(list(samplers), {n: s.rounds for n, s in samplers.items()}):
         if number != last:
             after_round()
             last = number
+        time.sleep(rest_s)
         found[name].append(samplers[name].sample())
     after_round()
     return found

@@ -43,16 +43,23 @@ def sets_needed(set_bytes: int, l2_bytes: int) -> int:
     return min(max(-(-2 * l2_bytes // max(set_bytes, 1)), 1), _MOST_SETS)
 
 
-class Work:
-    """D = A * B for one shape: random operands, `sets` copies of them and of D.
+class Outline:
+    """D = A * B for one shape, without operands: what compiling needs to know."""
+
+    def __init__(self, gpu: Gpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
+        self.gpu, self.dtypes, self.layouts = gpu, dtypes, layouts
+        self.problem = GemmProblem.packed(shape, layouts)
+
+
+class Work(Outline):
+    """Random operands, `sets` copies of them and of D.
 
     alpha is 1 and beta 0, since that is what all peers compute. Close it to give the memory back.
     Raises OutOfMemory.
     """
 
     def __init__(self, gpu: Gpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
-        self.gpu, self.dtypes, self.layouts = gpu, dtypes, layouts
-        self.problem = GemmProblem.packed(shape, layouts)
+        super().__init__(gpu, dtypes, layouts, shape)
         self.accumulator = numerics.storage_dtype(dtypes.accumulator.name)
         sizes = operand_bytes(shape, dtypes)
         self.bytes = sum(sizes)
@@ -99,7 +106,10 @@ class Work:
             return
         drawn = self._a, self._b
         rng = np.random.default_rng(self.bytes)
-        self._a, self._b = (rng.choice(_SIMPLE, array.size).astype(array.dtype) for array in drawn)
+        self._a, self._b = (
+            np.resize(rng.choice(_SIMPLE, min(each.size, _RANDOM)), each.size).astype(each.dtype)
+            for each in drawn
+        )
         self._write()
         yield
         self._a, self._b = drawn

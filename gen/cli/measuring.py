@@ -84,6 +84,12 @@ def bench(
             "--limit", metavar="SECONDS", min=0.01, help="Time for a kernel on a shape, at most."
         ),
     ] = 10.0,
+    rest: Annotated[
+        float,
+        typer.Option(
+            "--rest", metavar="MS", min=0, help="Let the GPU rest so long before each sample."
+        ),
+    ] = 0.0,
     **tunables: int | None,
 ) -> None:
     """Measure kernels and their peers on the GPU."""
@@ -105,6 +111,7 @@ def bench(
         peers=parse_peers(peers),
         rounds=_QUICK_ROUNDS if quick else _ROUNDS,
         limit_s=limit,
+        rest_s=rest / 1000,
         nvbench=not quick and nvbench.installed(),
     )
     gpu = Gpu()
