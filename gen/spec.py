@@ -137,7 +137,7 @@ class Tile(NamedTuple):
 EPILOGUES = ("linear", "linear_bias", "linear_bias_relu", "linear_bias_gelu")
 
 # Tiles of D along M that are computed close in time, so that they share operands in the L2 cache.
-USUAL_SWIZZLE = 8
+USUAL_SWIZZLE = 12
 
 # Longer names would push the emitted file's lines past 100 columns.
 MAX_SYMBOL = 76

@@ -1,8 +1,9 @@
 // A libcuda that runs nothing: it writes down what a launcher asks of it, for tests without a GPU.
 //
-// From the environment: CC and PROCESSORS of the device, CONTEXT for the error where there is none,
-// and PARAMETERS, the parameters of each kernel: "gemm=lf gemm_pack=l". l has 8 bytes, f has 4, m is
-// a tensor map.
+// From the environment: CC of each device, as "80 90", and their PROCESSORS, CONTEXT for the error
+// where there is none, and PARAMETERS, the parameters of each kernel: "gemm=lf gemm_pack=l". l has 8
+// bytes, f has 4, m is a tensor map. A context is the number of its device, and so is what a stream
+// points to.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +18,22 @@ static int number(const char* name, int other) {
   return text ? atoi(text) : other;
 }
 
+static __thread int current;
+
+int cuCtxSetCurrent(void* context) {
+  current = (int)(intptr_t)context;
+  return 0;
+}
+
 int cuCtxGetDevice(int* device) {
-  *device = 0;
+  *device = current;
   return number("CONTEXT", 0);
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  const int cc = number("CC", 80);
-  if (device != 0) return 101;
+  const char* all = getenv("CC");
+  const int cc = all ? atoi(all + 3 * device) : 80;
+  if (device != current) return 101;
   switch (attribute) {
     case 16: *value = number("PROCESSORS", 132); return 0;
     case 75: *value = cc / 10; return 0;
@@ -53,9 +62,20 @@ int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
   return library && strncmp(name, "gemm", 4) == 0 ? 0 : 500;
 }
 
-int cuKernelSetAttribute(int attribute, int value, void* kernel, int device) {
-  if (attribute != 8 || device != 0) return 1;
-  printf("shared %s %d\n", (const char*)kernel, value);
+typedef struct {
+  const char* name;
+  int device;
+} Function;
+
+int cuKernelGetFunction(Function** function, void* kernel) {
+  *function = malloc(sizeof **function);
+  **function = (Function){kernel, current};
+  return 0;
+}
+
+int cuFuncSetAttribute(const Function* function, int attribute, int value) {
+  if (attribute != 8 || function->device != current) return 1;
+  printf("shared %s %d\n", function->name, value);
   return 0;
 }
 
@@ -78,14 +98,16 @@ static void print_argument(char type, const void* argument) {
 }
 
 int cuLaunchKernel(
-    void* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-    unsigned shared, void* stream, void** arguments, void** extra) {
+    const Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+    unsigned bz, unsigned shared, const int* stream, void** arguments, void** extra) {
   char name[128];
-  if (stream || extra) return 1;
-  snprintf(name, sizeof name, "%s=", (const char*)kernel);
+  if (extra) return 1;
+  if ((stream ? *stream : current) != function->device) return 400;
+  snprintf(name, sizeof name, "%s=", function->name);
   const char* types = strstr(getenv("PARAMETERS"), name);
   if (!types) return 500;
-  printf("launch %s (%u, %u, %u) (%u, %u, %u) %u:", (char*)kernel, gx, gy, gz, bx, by, bz, shared);
+  printf(
+      "launch %s (%u, %u, %u) (%u, %u, %u) %u:", function->name, gx, gy, gz, bx, by, bz, shared);
   for (types += strlen(name); *types && *types != ' '; ++types) {
     print_argument(*types, *arguments++);
   }

@@ -41,6 +41,7 @@ class FakeGpu(gpu_module.Gpu):
             cuCtxGetCurrent=lambda: (0, 1),
             cuCtxPushCurrent=lambda _: (0,),
             cuCtxPopCurrent=lambda: (0, None),
+            cuStreamGetCtx=lambda _: (0, 1),
             cuMemAllocFromPoolAsync=self._allocate,
             cuMemFreeAsync=self._free,
             cuTensorMapReplaceAddress=FakeMap.move,
@@ -177,7 +178,8 @@ def install(patch: pytest.MonkeyPatch, arch: str = "sm_80", runs: bool = True) -
     )
     patch.setitem(frameworks.sys.modules, "torch", torch)
     patch.setattr(api, "_kernels", {})  # with what they have prepared for another GPU
-    patch.setattr(kernel, "gpu", lambda index: fake)
+    for module in (kernel, gpu_module):
+        patch.setattr(module, "gpu", lambda index: fake)
     patch.setattr(gpu_module.tensor_map, "encode", FakeMap)
     patch.setattr(Tensor, "gpu", fake, raising=False)
     return fake

@@ -201,6 +201,19 @@ def test_another_gpu_is_made_current_for_the_launch(fake: FakeGpu) -> None:
     assert (seen, depth) == ([1], [0])
 
 
+@pytest.mark.parametrize("k", [4, 131])  # without and with a workspace
+def test_a_stream_of_another_gpu_is_refused(k: int, fake: FakeGpu) -> None:
+    fake.driver.cuLaunchKernel = lambda *_: (400,)
+    fake.driver.CUresult = lambda status: SimpleNamespace(name=f"ERROR_{status}")
+    fake.driver.cuStreamGetCtx = lambda stream: (0, 2 if stream == 77 else 1)
+    a, b, out = (Tensor.of(halves(*s)) for s in ((8, k), (k, 8), (8, 8)))
+    with pytest.raises(UsageError, match=r"stream is of another GPU .* on GPU 0"):
+        gen.matmul(a, b, out=out, stream=77)
+    assert not fake.spaces
+    with pytest.raises(CheckError, match="ERROR_400"):
+        gen.matmul(a, b, out=out, stream=78)
+
+
 def test_prepared_calls_do_not_pile_up(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "MOST_PREPARED", 3)
     multiply = gen.Kernel("naive")
@@ -259,7 +272,7 @@ def test_any_array_into_out(fake: FakeGpu, views: list[int]) -> None:
     x, y, d = Plain(Tensor.of(a)), Plain(Tensor.of(b).t()), Plain(out)
     assert gen.matmul(x, y, out=d) is d
     np.testing.assert_array_equal(out.numpy(), exact(a, b.T))
-    assert (set(views), fake.streams, waited) == ({1}, [1], [1])
+    assert (set(views), fake.streams, waited) == ({-1, 1}, [1], [1])  # -1: which GPU is it on?
     gen.matmul(x, y, out=d, stream=9)
     assert (views[-1], fake.streams[-1], waited) == (9, 9, [1])  # the caller's own order
     with pytest.raises(
@@ -268,6 +281,30 @@ def test_any_array_into_out(fake: FakeGpu, views: list[int]) -> None:
         gen.matmul(x, y)
     with pytest.raises(UsageError, match="out is read-only"):
         gen.matmul(x, y, out=Plain(out, readonly=True))
+
+
+def test_the_arrays_gpu_is_current_while_streams_are_ordered(
+    fake: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handle of the default stream means the current GPU's."""
+    from cuda.core import utils
+
+    asked: list[tuple[int, bool]] = []
+    current = [0]
+
+    def move(by: int) -> tuple[int, None]:
+        current[0] += by
+        return 0, None
+
+    def view(array: Plain, stream: int) -> Any:
+        asked.append((stream, current[0] > 0))
+        return array.described()
+
+    fake.driver.cuCtxPushCurrent = lambda _: move(1)[:1]
+    fake.driver.cuCtxPopCurrent = lambda: move(-1)
+    monkeypatch.setattr(utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view))
+    frameworks.Foreign().view(Plain(Tensor.of(ints(4, 4))), "A", None)
+    assert (asked, current) == ([(-1, False), (1, True)], [0])
 
 
 def test_a_framework_takes_over_the_result(
@@ -280,7 +317,6 @@ def test_a_framework_takes_over_the_result(
         return Plain(made[-1]).described()
 
     fake.array, fake.synchronize = array, lambda stream: None  # type: ignore[method-assign]
-    monkeypatch.setattr("gen.api.gpu.gpu", lambda index: fake)
     a = ints(6, 6)
     got = gen.matmul(Namespaced(Tensor.of(a)), Namespaced(Tensor.of(a)))
     assert got[0] == "taken over"
@@ -416,50 +452,208 @@ def test_torch_threads(torch: Any) -> None:
     assert wrong == []
 
 
-@pytest.mark.gpu
-def test_torch_two_gpus(torch: Any) -> None:
+@pytest.fixture
+def torch_on_two(torch: Any) -> Any:
     if torch.cuda.device_count() < 2:
-        pytest.skip("one GPU")
-    a = drawn(torch, 100, 100)
-    for device in (1, 0):
-        x = a.to(f"cuda:{device}")
-        got = gen.matmul(x, x)
+        pytest.skip("needs two GPUs")
+    return torch
+
+
+# Of one launch, of several with a workspace, with tensor maps; what is left to `auto`.
+KERNELS: dict[str, dict[str, Any]] = {
+    "naive": {},
+    "tiles": {},
+    "rec_tiles": {"tile": 32, "coarsen": 8},
+    "mma": {"split_k": 2},
+    "mma_tma": {},
+    "auto": {},
+}
+
+
+def on_both(torch: Any, variant: str) -> gen.Kernel:
+    """The kernel, or the test is skipped where not both GPUs have it."""
+    if variant == "mma_tma" and any(torch.cuda.get_device_capability(i) != (9, 0) for i in (0, 1)):
+        pytest.skip("mma_tma needs sm_90")
+    return gen.Kernel(variant, **KERNELS[variant])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", KERNELS)
+@pytest.mark.parametrize("k", [256, 131])  # 131: rows of A are no whole units of 16 bytes
+def test_torch_two_gpus(variant: str, k: int, torch_on_two: Any) -> None:
+    torch, multiply = torch_on_two, on_both(torch_on_two, variant)
+    a, b = drawn(torch, 200, k), drawn(torch, k, 136)
+    for device in (1, 0, 1, 0):
+        x, y = a.to(f"cuda:{device}"), b.to(f"cuda:{device}")
+        got = multiply(x, y)
         assert got.device == x.device
-        assert right(torch, got, x, x)
+        assert right(torch, got, x, y)
         assert torch.cuda.current_device() == 0
     with pytest.raises(UsageError, match="A is on GPU 0 and B on GPU 1"):
-        gen.matmul(a, a.to("cuda:1"))
+        multiply(a, b.to("cuda:1"))
+
+
+@pytest.mark.gpu
+def test_torch_the_current_stream_of_the_second_gpu(torch_on_two: Any) -> None:
+    torch = torch_on_two
+    a = drawn(torch, 512, 512).to("cuda:1")
+    gen.matmul(a, a)
+    torch.cuda.synchronize(1)
+    own = torch.cuda.Stream(1)
+    with torch.cuda.stream(own):
+        torch.cuda._sleep(50_000_000)
+        late = (a * 0).copy_(a)
+        with torch.cuda.device(0):  # which has another current stream
+            got = gen.matmul(late, late)
+        assert not own.query()  # nothing has waited
+    own.synchronize()
+    assert right(torch, got, a, a)
+    out = torch.empty_like(a)
+    for handle in (0, 1, 2):  # the default stream, the legacy one, the thread's
+        out.zero_()
+        torch.cuda.synchronize(1)
+        gen.matmul(a, a, out=out, stream=handle)
+        torch.cuda.synchronize(1)
+        assert right(torch, out, a, a)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", KERNELS)
+def test_torch_a_stream_of_another_gpu_is_refused(variant: str, torch_on_two: Any) -> None:
+    torch, multiply = torch_on_two, on_both(torch_on_two, variant)
+    a, b = drawn(torch, 200, 131), drawn(torch, 131, 136)
+    out = torch.full((200, 136), 99, device="cuda", dtype=a.dtype)
+    other = torch.cuda.Stream(1)
+    for result in (out, None):
+        with pytest.raises(UsageError, match=r"stream is of another GPU .* on GPU 0"):
+            multiply(a, b, out=result, stream=other)
+    for device in (0, 1):
+        torch.cuda.synchronize(device)
+    assert (out == 99).all()
+    assert torch.cuda.current_device() == 0
+    for device in (0, 1):  # both GPUs are as before
+        x, y = a.to(f"cuda:{device}"), b.to(f"cuda:{device}")
+        assert right(torch, multiply(x, y), x, y)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", ["naive", "mma", "mma_tma"])
+def test_torch_graph_capture_on_the_second_gpu(variant: str, torch_on_two: Any) -> None:
+    torch, multiply = torch_on_two, on_both(torch_on_two, variant)
+    for device in (1, 0):
+        with torch.cuda.device(device):
+            a, b = drawn(torch, 200, 131), drawn(torch, 131, 136)
+            out = torch.empty(200, 136, device="cuda", dtype=a.dtype)
+            multiply(a, b, out=out)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # else one GPU's for all
+                multiply(a, b, out=out)
+        for _ in range(2):  # with GPU 0 as the current one
+            a.copy_(drawn(torch, 200, 131))
+            out.zero_()
+            torch.cuda.synchronize(0)
+            torch.cuda.synchronize(device)
+            graph.replay()
+            torch.cuda.synchronize(device)
+            assert right(torch, out, a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", KERNELS)
+def test_torch_a_thread_for_each_gpu(variant: str, torch_on_two: Any) -> None:
+    torch, multiply = torch_on_two, on_both(torch_on_two, variant)  # one kernel for both
+    done: list[bool] = []
+
+    def work(device: int) -> None:
+        with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
+            for i in range(30):
+                a, b = drawn(torch, 128, 131 + i % 3), drawn(torch, 131 + i % 3, 128)
+                done.append(right(torch, multiply(a, b), a, b))
+
+    threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True] * 120
+
+
+@pytest.mark.gpu
+def test_cupy_two_gpus(torch_on_two: Any) -> None:
+    torch, cupy = torch_on_two, pytest.importorskip("cupy")
+    for device in (1, 0):
+        tensors = [drawn(torch, *s).to(f"cuda:{device}") for s in ((96, 200), (200, 130))]
+        torch.cuda.synchronize(0)
+        torch.cuda.synchronize(device)
+        with cupy.cuda.Device(device):
+            a, b = map(cupy.from_dlpack, tensors)
+            own = cupy.cuda.Stream(non_blocking=True)
+            with own:
+                inside = gen.matmul(a, b)
+        with cupy.cuda.Device(1 - device), cupy.cuda.Stream(non_blocking=True):
+            outside = gen.matmul(a, b)  # on the stream that is current on the arrays' GPU
+            given = gen.matmul(a, b, stream=own)
+        torch.cuda.synchronize(device)
+        for got in (inside, outside, given):
+            assert got.device.id == device
+            assert right(torch, torch.from_dlpack(got), *tensors)
+
+
+class Other:
+    """A tensor behind DLPack, without PyTorch's methods."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.tensor.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self.tensor.__dlpack_device__()
+
+    def __array_namespace__(self) -> Any:
+        torch = frameworks.sys.modules["torch"]
+        return SimpleNamespace(from_dlpack=lambda x: Other(torch.from_dlpack(x)))
+
+
+class OnlyInterface:
+    """A tensor behind version 3 of __cuda_array_interface__, where PyTorch has version 2."""
+
+    def __init__(self, tensor: Any, stream: int | None = None) -> None:
+        more = {"version": 3, "stream": stream}
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, **more}
 
 
 @pytest.mark.gpu
 def test_torch_as_any_other_array(torch: Any) -> None:
-    class Other:
-        """A tensor behind DLPack, without PyTorch's methods."""
-
-        def __init__(self, tensor: Any) -> None:
-            self.tensor = tensor
-
-        def __dlpack__(self, **kwargs: Any) -> Any:
-            return self.tensor.__dlpack__(**kwargs)
-
-        def __dlpack_device__(self) -> Any:
-            return self.tensor.__dlpack_device__()
-
-        def __array_namespace__(self) -> Any:
-            return SimpleNamespace(from_dlpack=lambda x: Other(torch.from_dlpack(x)))
-
-    class OnlyInterface:
-        """A tensor behind version 3 of __cuda_array_interface__, where PyTorch has version 2."""
-
-        def __init__(self, tensor: Any) -> None:
-            self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "version": 3}
-
     a, b = drawn(torch, 96, 200), drawn(torch, 200, 130)
     assert right(torch, gen.matmul(Other(a), Other(b)).tensor, a, b)
     out = torch.empty(96, 130, device="cuda", dtype=a.dtype)
     torch.cuda.synchronize()
     gen.matmul(OnlyInterface(a), OnlyInterface(b.t().contiguous().t()), out=OnlyInterface(out))
     assert right(torch, out, a, b)
+
+
+@pytest.mark.gpu
+def test_torch_as_any_other_array_on_the_second_gpu(torch_on_two: Any) -> None:
+    """Its stream comes first, though another GPU is current."""
+    torch = torch_on_two
+    a = drawn(torch, 512, 512).to("cuda:1")
+    gen.matmul(a, a)
+    torch.cuda.synchronize(1)
+    own = torch.cuda.Stream(1)
+    for wrap in (Other, lambda x: OnlyInterface(x, own.cuda_stream)):
+        out = torch.zeros_like(a)
+        with torch.cuda.stream(own):
+            torch.cuda._sleep(50_000_000)
+            late = (a * 0).copy_(a)
+            with torch.cuda.device(0):
+                gen.matmul(wrap(late), wrap(late), out=wrap(out))
+        torch.cuda.synchronize(1)
+        assert right(torch, out, a, a)
+    got = gen.matmul(Other(a), Other(a)).tensor
+    assert got.device == a.device
+    assert right(torch, got, a, a)
 
 
 @pytest.mark.gpu

@@ -134,6 +134,40 @@ def test_an_embedded_kernel_needs_a_context_and_a_driver(user: Path) -> None:
     assert lines_of(user, driver="broken")[0] == "303"
 
 
+TWO_DEVICES = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "gemm.h"
+int main(void) {
+  float x[4];
+  int of_1 = 1;
+  struct CUstream_st* const stream = (struct CUstream_st*)&of_1;
+  union {
+    void* address;
+    int (*call)(void*);
+  } set_current = {dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxSetCurrent")};
+  for (intptr_t device = 0; device < 3; ++device) {
+    set_current.call((void*)(device % 2));
+    printf("%d\\n", gemm_launch(9, 9, 9, 1, x, 9, x, 9, 0, NULL, 0, x, 9, NULL));
+    printf("%d\\n", gemm_launch(9, 9, 9, 1, x, 9, x, 9, 0, NULL, 0, x, 9, stream));
+  }
+  return 0;
+}
+"""
+
+
+def test_an_embedded_kernel_serves_each_device_by_itself(tmp_path: Path) -> None:
+    """Its code, its shared memory; a stream of another device is refused."""
+    folder = build(tmp_path, make_spec("rec_tiles", name="gemm"), TWO_DEVICES, ["sm_80", "sm_90"])
+    lines = lines_of(folder, CC="80 90", PARAMETERS="gemm=lllf")
+    shared, launch = "shared gemm 12288", "launch gemm (1, 1, 1) (32, 32, 1) 12288: 9 9 9 3f800000"
+    on_0 = [shared, launch, "0", shared, "400"]
+    on_1 = [shared, launch, "0"] * 2
+    assert lines == ["load sm_80", *on_0, "load sm_90", *on_1, *on_0]
+
+
 # --- on a GPU
 
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gen.api.views import HOST, View, element, framework_dtype
 from gen.errors import UsageError
+
+if TYPE_CHECKING:
+    from gen.api.gpu import Gpu
 
 # The stream that CUDA works on where none is chosen, as DLPack and the driver both number it.
 LEGACY_STREAM = 1
@@ -171,9 +174,7 @@ class Foreign:
             raise UsageError(
                 f"{type(like).__name__} has no way to make another array like it; pass out"
             )
-        from gen.api.gpu import gpu
-
-        memory = gpu(view.device).array(shape, kind, row_major, stream or LEGACY_STREAM)
+        memory = _gpu(view.device).array(shape, kind, row_major, stream or LEGACY_STREAM)
         return memory, memory.ptr
 
     def finish(self, array: Any, like: Any) -> Any:
@@ -192,7 +193,7 @@ class CuPy(Foreign):
 
     def stream(self, device: int) -> int:
         """See Framework."""
-        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+        return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
 
     def empty(
         self, like: Any, view: View, shape: tuple[int, ...], kind: str, row_major: bool,
@@ -201,7 +202,7 @@ class CuPy(Foreign):
         """See Framework."""
         cupy = sys.modules["cupy"]
         dtype = view.dtype if element(view.dtype) == kind else framework_dtype(kind)
-        on = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream)
+        on = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, view.device)
         with cupy.cuda.Device(view.device), on:
             array = cupy.empty(shape, dtype, order=_order(shape, row_major))
         return array, int(array.data.ptr)
@@ -211,15 +212,28 @@ class CuPy(Foreign):
         return array
 
 
+def _gpu(index: int) -> Gpu:
+    from gen.api.gpu import gpu
+
+    return gpu(index)
+
+
 def _strided(array: Any, name: str, stream: int) -> View:
     """An array as cuda.core sees it; `stream` waits for the array's own, unless it is -1."""
     from cuda.core.utils import StridedMemoryView
 
     where = getattr(array, "__dlpack_device__", None)
-    if where and where()[0] == _DLPACK_CPU:
+    kind, device = where() if where else (None, None)
+    if kind == _DLPACK_CPU:
         stream = -1  # host memory has no streams; it is refused later, with what to do
     try:
-        view = StridedMemoryView.from_any_interface(array, stream)
+        if stream == -1:
+            view = StridedMemoryView.from_any_interface(array, stream)
+        else:
+            if device is None:
+                device = StridedMemoryView.from_any_interface(array, -1).device_id
+            with _gpu(device):  # on which the order is made, and whose default stream is meant
+                view = StridedMemoryView.from_any_interface(array, stream)
     except (BufferError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{name} cannot be read as an array on a GPU: {error}") from None
     dtype = getattr(array, "dtype", None)

@@ -94,19 +94,26 @@ class Gpu:
         self.leave()
 
     def function(self, module: Module, launch: Launch) -> Any:
-        """A loaded kernel as the driver launches it, allowed its shared memory."""
+        """A kernel in this GPU's context, which is current, allowed its shared memory.
+
+        The driver would also launch a kernel of no context, but on whichever GPU the stream is of.
+        """
         from cuda.core import ObjectCode
 
         key = (module.code, launch.kernel)
         if key not in self._kernels:
             self._kernels[key] = ObjectCode.from_cubin(module.code).get_kernel(launch.kernel)
-        handle = self._kernels[key].handle
+        function = self.call("cuKernelGetFunction", self._kernels[key].handle)
         if launch.shared_bytes > _STATIC_LIMIT:
             most = "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
             attribute = getattr(self.driver.CUfunction_attribute, most)
-            device = self.driver.CUdevice(self.index)
-            self.call("cuKernelSetAttribute", attribute, launch.shared_bytes, handle, device)
-        return self.driver.CUfunction(int(handle))
+            self.call("cuFuncSetAttribute", function, attribute, launch.shared_bytes)
+        return function
+
+    def has(self, stream: int) -> bool:
+        """Whether a stream is of this GPU, or the driver does not say."""
+        status, context = self.driver.cuStreamGetCtx(stream)
+        return int(status) != 0 or int(context) == self._context_handle
 
     def synchronize(self, stream: int) -> None:
         """Waits for all that is queued on a stream."""
@@ -222,7 +229,10 @@ class Launcher:
             self._steps = [_Step(gpu, module, launch, dtypes) for launch in steps.launches]
 
     def __call__(self, stream: int, addresses: tuple[int, ...], alpha: Any, beta: Any) -> None:
-        """Queues everything; `addresses` of A, B, C, D and the bias. Raises CheckError."""
+        """Queues everything; `addresses` of A, B, C, D and the bias.
+
+        Raises CheckError, and UsageError for what the caller has given.
+        """
         if self._is_integer:
             alpha, beta = whole(alpha, "alpha"), whole(beta, "beta")
         gpu = self._gpu
@@ -235,6 +245,13 @@ class Launcher:
                 else:
                     for step in self._steps:
                         step(stream, addresses, alpha, beta)
+        except CheckError:
+            if gpu.has(stream):
+                raise
+            raise UsageError(
+                f"stream is of another GPU than the arrays, which are on GPU {gpu.index}; pass "
+                "one of that GPU (of its primary context)"
+            ) from None
         except TypeError:
             raise UsageError(f"alpha={alpha!r} and beta={beta!r} have to be numbers") from None
         finally:

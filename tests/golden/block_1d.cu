@@ -70,8 +70,26 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 
+// Whether a stream is of the current device. The runtime launches a kernel on the stream's device,
+// whichever is current, where it would run into matrices that it cannot reach.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream) {
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  if (capture != cudaStreamCaptureStatusNone) return cudaSuccess;  // it must not be asked then
+  int current, own;
+  error = cudaGetDevice(&current);
+  if (error == cudaSuccess) error = cudaStreamGetDevice(stream, &own);
+  if (error != cudaSuccess) return error;
+  if (own != current) return cudaErrorInvalidResourceHandle;
+#endif
+  return cudaSuccess;
+}
+
 // Checks the arguments and launches the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short,
+// cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_block_1d_f32_rrr_tb1x256x1_t256_s1_sm80_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, accumulator_t alpha, const input_t* A, index_t lda,
@@ -84,6 +102,8 @@ gemm_block_1d_f32_rrr_tb1x256x1_t256_s1_sm80_launch(  // D = alpha * A * B + bet
   const bool good_c = beta == accumulator_t(0) || (C != nullptr && ldc >= N);
   const bool good_d = D != nullptr && ldd >= N;
   if (!(good_a && good_b && good_c && good_d)) return cudaErrorInvalidValue;
+  cudaError_t error = check_stream(stream);
+  if (error != cudaSuccess) return error;
 
   // What a grid can have along x; with more rows than that, blocks stride over them.
   constexpr index_t kMaxBlocks = 2147483647;

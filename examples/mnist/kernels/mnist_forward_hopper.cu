@@ -21,10 +21,10 @@
 // alpha and beta float. The launcher may need memory to work in: ..._workspace tells how much.
 // Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.1.0:  gen emit --variant mma_tma --dtype f16 --layout rrr --arch sm_90a --threadblock 128x128x64 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 1 --epilogue linear_bias_relu --swizzle 8 --name mnist_forward_hopper
+// Made by gemmgen 0.1.0:  gen emit --variant mma_tma --dtype f16 --layout rrr --arch sm_90a --threadblock 128x128x64 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 1 --epilogue linear_bias_relu --swizzle 12 --name mnist_forward_hopper
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c mnist_forward_hopper.cu
 //           NVRTC takes the file as it is, too.
-// gen-spec: {"variant": "mma_tma", "dtype": "f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x128x64", "warp": "64x64", "instruction": "m16n8k16", "stages": 4, "split_k": 1, "epilogue": "linear_bias_relu", "swizzle": 8, "name": "mnist_forward_hopper"}
+// gen-spec: {"variant": "mma_tma", "dtype": "f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x128x64", "warp": "64x64", "instruction": "m16n8k16", "stages": 4, "split_k": 1, "epilogue": "linear_bias_relu", "swizzle": 12, "name": "mnist_forward_hopper"}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -52,7 +52,7 @@ constexpr int kTileK = 64;  // in steps of this length along K;
 constexpr int kWarpM = 64;  // each of its warps computes this many
 constexpr int kWarpN = 64;  // rows and columns of them.
 constexpr int kStages = 4;  // tiles of both operands in shared memory
-constexpr int kGroup = 8;  // tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
 
 constexpr int kWarpsM = kTileM / kWarpM;
 constexpr int kWarpsN = kTileN / kWarpN;
@@ -838,11 +838,29 @@ inline cudaError_t make_map(
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+// Whether a stream is of the current device. The runtime launches a kernel on the stream's device,
+// whichever is current, where it would run into matrices that it cannot reach.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream) {
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  if (capture != cudaStreamCaptureStatusNone) return cudaSuccess;  // it must not be asked then
+  int current, own;
+  error = cudaGetDevice(&current);
+  if (error == cudaSuccess) error = cudaStreamGetDevice(stream, &own);
+  if (error != cudaSuccess) return error;
+  if (own != current) return cudaErrorInvalidResourceHandle;
+#endif
+  return cudaSuccess;
+}
+
 // Checks the arguments and launches the kernels on a stream; never prints, exits or allocates.
 // `workspace` is device memory aligned to 256 bytes, of at least the size that ..._workspace gives;
 // it may be null if that is 0, and is free again when the stream has got past the launch. Returns
 // cudaErrorInvalidValue for a negative size or one of 2^31 or more, a null matrix, a leading
-// dimension too short, a workspace too small.
+// dimension too short, a workspace too small, and cudaErrorInvalidResourceHandle for a stream of
+// another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 mnist_forward_hopper_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
@@ -866,6 +884,8 @@ mnist_forward_hopper_launch(  // D = alpha * A * B + beta * C
   if (plan.bytes > 0 && (workspace == nullptr || workspace_bytes < plan.bytes)) {
     return cudaErrorInvalidValue;
   }
+  error = check_stream(stream);
+  if (error != cudaSuccess) return error;
   const auto at = [workspace](size_t offset) { return static_cast<char*>(workspace) + offset; };
   if (plan.left_lines > 0 || plan.right_lines > 0) {
     const auto left_packed = reinterpret_cast<input_t*>(at(0));

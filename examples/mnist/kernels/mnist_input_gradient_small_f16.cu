@@ -18,10 +18,10 @@
 // alpha and beta float. The launcher may need memory to work in: ..._workspace tells how much.
 // Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.1.0:  gen emit --variant mma --dtype f16_f16 --layout rcr --arch sm_80 --threadblock 64x64x64 --warp 32x16 --instruction m16n8k16 --stages 4 --split-k 1 --epilogue linear --swizzle 8 --name mnist_input_gradient_small_f16
+// Made by gemmgen 0.1.0:  gen emit --variant mma --dtype f16_f16 --layout rcr --arch sm_80 --threadblock 64x64x64 --warp 32x16 --instruction m16n8k16 --stages 4 --split-k 1 --epilogue linear --swizzle 12 --name mnist_input_gradient_small_f16
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c mnist_input_gradient_small_f16.cu
 //           NVRTC takes the file as it is, too.
-// gen-spec: {"variant": "mma", "dtype": "f16_f16", "layout": "rcr", "arch": "sm_80", "threadblock": "64x64x64", "warp": "32x16", "instruction": "m16n8k16", "stages": 4, "split_k": 1, "epilogue": "linear", "swizzle": 8, "name": "mnist_input_gradient_small_f16"}
+// gen-spec: {"variant": "mma", "dtype": "f16_f16", "layout": "rcr", "arch": "sm_80", "threadblock": "64x64x64", "warp": "32x16", "instruction": "m16n8k16", "stages": 4, "split_k": 1, "epilogue": "linear", "swizzle": 12, "name": "mnist_input_gradient_small_f16"}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -45,7 +45,7 @@ constexpr int kTileK = 64;  // in steps of this length along K;
 constexpr int kWarpM = 32;  // each of its warps computes this many
 constexpr int kWarpN = 16;  // rows and columns of them.
 constexpr int kStages = 4;  // tiles of both operands in shared memory
-constexpr int kGroup = 8;  // tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
 
 constexpr int kWarpsM = kTileM / kWarpM;
 constexpr int kWarpsN = kTileN / kWarpN;
@@ -663,11 +663,29 @@ mnist_input_gradient_small_f16_workspace(  // for a launch with these arguments
   return error;
 }
 
+// Whether a stream is of the current device. The runtime launches a kernel on the stream's device,
+// whichever is current, where it would run into matrices that it cannot reach.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream) {
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  if (capture != cudaStreamCaptureStatusNone) return cudaSuccess;  // it must not be asked then
+  int current, own;
+  error = cudaGetDevice(&current);
+  if (error == cudaSuccess) error = cudaStreamGetDevice(stream, &own);
+  if (error != cudaSuccess) return error;
+  if (own != current) return cudaErrorInvalidResourceHandle;
+#endif
+  return cudaSuccess;
+}
+
 // Checks the arguments and launches the kernels on a stream; never prints, exits or allocates.
 // `workspace` is device memory aligned to 256 bytes, of at least the size that ..._workspace gives;
 // it may be null if that is 0, and is free again when the stream has got past the launch. Returns
 // cudaErrorInvalidValue for a negative size or one of 2^31 or more, a null matrix, a leading
-// dimension too short, a workspace too small.
+// dimension too short, a workspace too small, and cudaErrorInvalidResourceHandle for a stream of
+// another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 mnist_input_gradient_small_f16_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
@@ -689,6 +707,8 @@ mnist_input_gradient_small_f16_launch(  // D = alpha * A * B + beta * C
   if (plan.bytes > 0 && (workspace == nullptr || workspace_bytes < plan.bytes)) {
     return cudaErrorInvalidValue;
   }
+  error = check_stream(stream);
+  if (error != cudaSuccess) return error;
   const auto at = [workspace](size_t offset) { return static_cast<char*>(workspace) + offset; };
   if (plan.left_lines > 0 || plan.right_lines > 0) {
     const auto left_packed = reinterpret_cast<input_t*>(at(0));
