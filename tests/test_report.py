@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from gen.bench.results import OURS, PEER, WRONG, Header, Results, Row
 from gen.errors import UsageError
 from gen.registry import make_spec
-from gen.report import markdown, model, sections, sources
+from gen.report import markdown, model, pictures, plots, sections, sources
+from gen.spec import parse_shape
 from gen.tables import count, geometric_mean, number
 from tests import browser
 from tests.conftest import Gen
@@ -295,6 +297,24 @@ def test_pictures_as_files(gen: Gen, format: str) -> None:
     }  # fmt: skip
     magic = {"svg": b"<?xml", "png": b"\x89PNG"}[format]
     assert all(f.read_bytes().startswith(magic) for f in files)
+
+
+def test_a_curve_goes_through_the_rounder_of_nearly_equal_sizes() -> None:
+    texts = ("127", "128", "4095", "4096", "4097", "1000", "64x64x65536")
+    shapes = {text: parse_shape(text) for text in texts}
+    assert pictures._cubes(shapes) == {"128", "4096", "1000"}
+
+
+def test_labels_of_close_ceilings_do_not_meet() -> None:
+    pytest.importorskip("matplotlib")
+    ceilings = [plots.Ceiling(name, at) for name, at in (("a", 485), ("b", 642), ("c", 817))]
+    ceilings.append(plots.Ceiling("d", 65))
+    figure = plots.roofline("t", [plots.Curve("x", [(1, 1), (1000, 500)], 0, False)], ceilings, 4.0)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 5
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
 SORTED = "[...document.querySelectorAll('#all tbody')[0].rows].map(r => r.cells[{}].textContent)"

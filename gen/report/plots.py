@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.report.theme import DARK_INK, LIGHT_INK, MARKERS, MUTED, STYLE, WIDE, colour
@@ -194,9 +193,9 @@ def roofline(
             )
         bottom, upper = min(ys) / 2, max([top, *ys]) * 1.8
         line_height = (upper / bottom) ** 0.055  # of a label, as a factor along the axis
-        for ceiling, above in _apart(ceilings, line_height):
-            start = ceiling.tflops / bytes_per_second if bytes_per_second else left
-            _limit(axes, ceiling, start, right, above)
+        for crowd in _crowds(ceilings, line_height):
+            starts = [c.tflops / bytes_per_second if bytes_per_second else left for c in crowd]
+            _limits(axes, crowd, starts, right)
         axes.set(xscale="log", xlim=(left, right), title=title)
         axes.set(xlabel="FLOP per byte of A, B and D", ylabel="TFLOP/s")
         _values(axes, log=True)
@@ -206,22 +205,28 @@ def roofline(
     return figure
 
 
-def _limit(axes: Axes, ceiling: Ceiling, left: float, right: float, above: bool) -> None:
-    axes.plot([left, right], [ceiling.tflops] * 2, color=MUTED, linewidth=1.2)
-    axes.annotate(
-        f"{ceiling.label}: {ceiling.tflops:.3g}",
-        (right, ceiling.tflops),
-        xytext=(0, 2 if above else -2),
-        textcoords="offset points",
-        ha="right",
-        va="bottom" if above else "top",
-        fontsize=8,
-        color=MUTED,
-    )
+def _limits(axes: Axes, crowd: Sequence[Ceiling], lefts: Sequence[float], right: float) -> None:
+    """Lines of one crowd: the highest has its label above, the others below the lowest of all."""
+    *lower, highest = crowd
+    for ceiling, left in zip(crowd, lefts, strict=True):
+        axes.plot([left, right], [ceiling.tflops] * 2, color=MUTED, linewidth=1.2)
+    places = [(highest, highest.tflops, 2, "bottom")]
+    places += [(c, crowd[0].tflops, -2 - 10 * i, "top") for i, c in enumerate(reversed(lower))]
+    for ceiling, y, shift, side in places:
+        axes.annotate(
+            f"{ceiling.label}: {ceiling.tflops:.3g}",
+            (right, y),
+            xytext=(0, shift),
+            textcoords="offset points",
+            ha="right",
+            va=side,
+            fontsize=8,
+            color=MUTED,
+        )
 
 
-def _apart(ceilings: Sequence[Ceiling], factor: float) -> list[tuple[Ceiling, bool]]:
-    """Each with whether its label goes above its line: below, where another line is in the way.
+def _crowds(ceilings: Sequence[Ceiling], factor: float) -> list[list[Ceiling]]:
+    """From the lowest: those between which there is no room for a label, a `factor`, are together.
 
     What is closer than a line's width, or has the same name, becomes one.
     """
@@ -233,8 +238,13 @@ def _apart(ceilings: Sequence[Ceiling], factor: float) -> list[tuple[Ceiling, bo
             kept[-1] = Ceiling(", ".join(names), ceiling.tflops)
         else:
             kept.append(ceiling)
-    above = [a.tflops * factor < b.tflops for a, b in pairwise(kept)]
-    return list(zip(kept, [*above, True], strict=True))
+    crowds: list[list[Ceiling]] = []
+    for ceiling in kept:
+        if crowds and ceiling.tflops < crowds[-1][-1].tflops * factor:
+            crowds[-1].append(ceiling)
+        else:
+            crowds.append([ceiling])
+    return crowds
 
 
 def dots(title: str, labels: Sequence[str], curves: Sequence[Curve]) -> Figure:
