@@ -571,7 +571,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         const int next = n + 1 == steps ? reading : reading + 1 < kStages ? reading + 1 : 0;
         tile.move((next - reading) * kStageBytes);
         reading = next;
-        if (n + 1 < steps) {
+        // To wait once more after the last tile does no harm, and without a branch the compiler
+        // places the multiplications better; but where there are only two steps, worse.
+        if (kSteps > 2 || n + 1 < steps) {
           wait_for_groups<kStages - 2>();
           __syncthreads();  // the next tiles are there; nobody reads these any more
         }
