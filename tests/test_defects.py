@@ -128,6 +128,20 @@ def test_the_second_barrier_outside_of_the_loop() -> None:
     assert f"line {line_of(source, 'sum[i] +=')}" in message
 
 
+def test_an_operand_that_is_cleared_while_other_blocks_read_it() -> None:
+    """Every block clears the first element of its rows of A, which others are still to copy."""
+    spec = make_spec("mma", threadblock="64x64x32", warp="32x32", stages=3)
+    last = (
+        "  store(tile, out, reinterpret_cast<Staging*>(shared)[warp], warp_row, warp_col, lane);\n"
+    )
+    clear = "  if (threadIdx.x == 0) const_cast<input_t*>(A)[index_t(row0) * lda] = 0;\n"
+    source = plant(spec, (last, last + clear))
+    assert verdict(spec, source, "64x64x32") == ""
+    message = verdict(spec, source, "64x65x32")
+    assert f"line {line_of(source, clear.strip())}" in message
+    assert "races with the cp.async at line" in message
+
+
 def test_dividing_by_the_rows_instead_of_the_columns() -> None:
     spec = make_spec("thread_1d", threads=64)
     source = plant(

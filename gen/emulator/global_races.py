@@ -4,12 +4,14 @@ Blocks of a launch run in any order, so nothing orders what they write to the sa
 one reads and another writes. Within a block, barriers do. Kernels that let blocks wait for each
 other (they have a fence, or an acquire or release, of GPU scope) are left alone. Not recorded are
 loads that the compiler knows to be of read-only data (`ld.global.nc`), and that a thread reads
-before another thread of its own block writes.
+before another thread of its own block writes. Asynchronous copies count when they are issued: that
+settles what they may race with in other blocks.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +26,7 @@ from gen.emulator.memory import Buffer, Site
 from gen.emulator.moves import Move
 from gen.emulator.observe import Observer
 from gen.emulator.ops import Value
-from gen.emulator.warp import Bits, Mask
+from gen.emulator.warp import NOBODY, Bits, Mask, narrow
 
 Numbers = npt.NDArray[np.int64]
 _SITE_BITS = 20
@@ -41,30 +43,53 @@ class Records:
     """For each granule of a buffer: thread number << SITE_BITS | site, -1 (or _MOST) for none."""
 
     def __init__(self, buffer: Buffer, granule: int) -> None:
-        self.count = -(-buffer.nbytes // granule)
-        self.writer = np.full(self.count, -1, np.int64)
-        self.epoch = np.zeros(self.count, np.int64)  # of the writer's block, when it wrote
-        # The first and the last reader (False) or atomic access (True), once there is any.
-        self.others: dict[bool, tuple[Numbers, Numbers]] = {}
+        self.start = buffer.base & -16  # where all pieces are aligned
+        self.count = -(-(buffer.base - self.start + buffer.nbytes) // granule)
+        self.writer: Numbers | None = None  # of the latest plain write, once there is any
+        self.epoch: Any = None  # of the writer's block, when it wrote
+        # The first and the last reader (False) or atomic access (True), for pieces of so many
+        # granules: those of a read, which is recorded once, however narrow the granules are.
+        self.others: dict[tuple[bool, int], tuple[Numbers, Numbers]] = {}
 
-    def make_others(self, atomics: bool) -> tuple[Numbers, Numbers]:
-        """Records of readers, or of atomics."""
-        if atomics not in self.others:
-            self.others[atomics] = (
-                np.full(self.count, _MOST, np.int64),
-                np.full(self.count, -1, np.int64),
+    @property
+    def changes(self) -> bool:
+        """Whether anything but reads is recorded."""
+        return self.writer is not None or any(atomics for atomics, _ in self.others)
+
+    def make_writer(self) -> Numbers:
+        """Records of plain writes."""
+        if self.writer is None:
+            self.writer = np.full(self.count, -1, np.int64)
+            self.epoch = np.zeros(self.count, np.int64)
+        return self.writer
+
+    def make_others(self, atomics: bool, several: int) -> tuple[Numbers, Numbers]:
+        """Records of readers, or of atomics, of so many granules at a time."""
+        if (atomics, several) not in self.others:
+            count = -(-self.count // several)
+            self.others[atomics, several] = (
+                np.full(count, _MOST, np.int64),
+                np.full(count, -1, np.int64),
             )
-        return self.others[atomics]
+        return self.others[atomics, several]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Touch:
-    buffer: Buffer
     records: Records
-    index: Numbers
-    low: Numbers  # numbers of the first and the last thread at each granule
+    several: int  # granules of each piece
+    index: Numbers  # of the pieces
+    low: Numbers  # numbers of the first and the last thread at each piece
     high: Numbers
     epoch: Numbers
+
+    def granules(self) -> _Touch:
+        """The same, granule by granule."""
+        if self.several == 1:
+            return self
+        index = (self.index[:, None] * self.several + np.arange(self.several)).ravel()
+        rest = (array.repeat(self.several) for array in (self.low, self.high, self.epoch))
+        return _Touch(self.records, 1, index, *rest)
 
 
 class GlobalRaces(Observer):
@@ -95,20 +120,47 @@ class GlobalRaces(Observer):
         self, chunk: Context, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:
         """See Observer."""
-        if "nc" in site.item.modifiers and not self._recorded(site, address):
+        if "nc" in site.item.modifiers and not self._changed(site, address):
             return
         for touch in self._touches(chunk, site, space, address, mask):
-            self._against_writer(chunk, site, "RAW", touch)
-            self._against_others(chunk, site, "RAW", touch, atomics=True)
-            if "nc" not in site.item.modifiers:
-                self._add(touch, site, atomics=False)
+            self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
 
-    def _recorded(self, site: Site, address: Value) -> bool:
-        """Whether an access may be to a buffer that has records."""
-        if not self.records:
+    def _changed(self, site: Site, address: Value) -> bool:
+        """Whether an access may be to a buffer that this launch has written to."""
+        changed = [buffer for buffer, records in self.records.items() if records.changes]
+        if not changed:
             return False
         least, most = int(address.min()) + site.offset, int(address.max()) + site.offset
-        return any(b.base <= most and least < b.base + b.nbytes for b in self.records)
+        return any(b.base <= most and least < b.base + b.nbytes for b in changed)
+
+    def _load(self, chunk: Context, site: Site, touch: _Touch, kept: bool = True) -> None:
+        if touch.records.changes:
+            granules = touch.granules()
+            self._against_writer(chunk, site, "RAW", granules)
+            self._against_others(chunk, site, "RAW", granules, atomics=True)
+        if kept:
+            self._add(touch, site, atomics=False)
+
+    def copy(
+        self, chunk: Context, site: Site, shared_address: Value, global_address: Value,
+        source_bytes: Value, mask: Mask | None,
+    ) -> None:  # fmt: skip
+        """See Observer."""
+        if self.off:
+            return
+        whole = narrow(mask, source_bytes >= site.size)
+        if whole is not NOBODY:
+            for touch in self._find(chunk, global_address, site.size, whole):
+                self._load(chunk, site, touch)
+        if whole is mask:
+            return
+        # At an edge, only the first bytes are read.
+        part = narrow(mask, (source_bytes > 0) & (source_bytes < site.size))
+        for at in range(0, 0 if part is NOBODY else site.size, self.granule):
+            some = narrow(part, source_bytes > at)
+            if some is not NOBODY:
+                for touch in self._find(chunk, global_address + np.int64(at), self.granule, some):
+                    self._load(chunk, site, touch)
 
     def store(
         self, chunk: Context, site: Site, space: str, address: Value, mask: Mask | None
@@ -118,34 +170,29 @@ class GlobalRaces(Observer):
             self._store(chunk, site, touch)
 
     def bulk(self, chunk: Context, move: Move) -> None:
-        """See Observer. Bulk copies count when they are issued."""
-        for buffer in [] if self.off else chunk.memory.buffers:
-            here = (move.addresses >= buffer.base) & (move.addresses < buffer.base + buffer.nbytes)
-            if not here.any():
-                continue
-            records = self.records.setdefault(buffer, Records(buffer, self.granule))
-            index = (move.addresses[here] - buffer.base) // self.granule
-            several = max(1, move.size // self.granule)
-            lanes = np.broadcast_to(move.of(self.threads)[:, None], here.shape)[here]
-            numbers = lanes.repeat(several)
-            epoch = np.broadcast_to(move.of(self.epoch)[:, None], here.shape)[here].repeat(several)
-            index = (index[:, None] + np.arange(several)).ravel()
-            touch = _Touch(buffer, records, index, numbers, numbers, epoch)
+        """See Observer."""
+        if self.off:
+            return
+        # Addresses of elements, lane by lane; those that are in no buffer exist in shared memory
+        # only, or are memcheck's.
+        threads, epochs = (move.of(of)[:, None] for of in (self.threads, self.epoch))
+        arrays = np.broadcast_arrays(move.addresses, threads, threads, epochs)
+        for touch in self._by_buffer(chunk, move.size, *(array.ravel() for array in arrays)):
             if move.into_shared:
-                self._against_writer(chunk, move.site, "RAW", touch)
-                self._against_others(chunk, move.site, "RAW", touch, atomics=True)
-                self._add(touch, move.site, atomics=False)
+                self._load(chunk, move.site, touch)
             else:
                 self._store(chunk, move.site, touch)
 
     def _store(self, chunk: Context, site: Site, touch: _Touch) -> None:
+        touch = touch.granules()
         self._against_writer(chunk, site, "WAW", touch)
         self._against_others(chunk, site, "WAR", touch, atomics=False)
         self._against_others(chunk, site, "WAW", touch, atomics=True)
         number = touch.low << _SITE_BITS | self._number(site)
-        touch.records.writer[touch.index] = number
+        writer = touch.records.make_writer()
+        writer[touch.index] = number
         touch.records.epoch[touch.index] = touch.epoch
-        kept = touch.records.writer[touch.index]
+        kept = writer[touch.index]
         bad = (kept != number) | (touch.low != touch.high)
         other = np.where(kept != number, kept, touch.high << _SITE_BITS | self._number(site))
         self._report(chunk, site, "WAW", touch, bad, other)
@@ -155,6 +202,7 @@ class GlobalRaces(Observer):
     ) -> None:
         """See Observer."""
         for touch in self._touches(chunk, site, space, address, mask):
+            touch = touch.granules()
             self._against_writer(chunk, site, "WAW", touch)
             self._against_others(chunk, site, "WAR", touch, atomics=False)
             self._add(touch, site, atomics=True)
@@ -178,39 +226,50 @@ class GlobalRaces(Observer):
     # -- records -------------------------------------------------------------------------------
     def _touches(
         self, chunk: Context, site: Site, space: str, address: Value, mask: Mask | None
-    ) -> list[_Touch]:
-        """The granules of an access, buffer by buffer."""
+    ) -> Iterable[_Touch]:
+        """The pieces of an access, buffer by buffer."""
         if self.off or space != "global":
             return []
-        exact = np.asarray(address).reshape(address.shape or (1,) * 6) + np.int64(site.offset)
+        return self._find(chunk, np.asarray(address) + np.int64(site.offset), site.size, mask)
+
+    def _find(
+        self, chunk: Context, address: Value, size: int, mask: Mask | None
+    ) -> Iterator[_Touch]:
+        """The pieces of `size` bytes at addresses, all offsets added, buffer by buffer."""
+        exact = np.asarray(address).reshape(address.shape or (1,) * 6)
         low, high, used = extremes(self.threads, exact.shape, mask)
-        good = exact & (site.size - 1) == 0
+        good = exact & (size - 1) == 0
         good = good if used is None else good & used
         arrays = np.broadcast_arrays(exact, low, high, self._epochs(exact.shape), good)
-        exact, low, high, epoch = (array[arrays[4]] for array in arrays[:4])
-        found = []
+        return self._by_buffer(chunk, size, *(array[arrays[4]] for array in arrays[:4]))
+
+    def _by_buffer(
+        self, chunk: Context, size: int, exact: Numbers, *rest: Numbers
+    ) -> Iterator[_Touch]:
+        """Accesses of `size` bytes; what is in no buffer is left out."""
+        several = max(1, size // self.granule)
         while exact.size:
             buffer = chunk.memory.find(int(exact[0]))
-            if buffer is None:  # memcheck's
+            if buffer is None:
                 here = exact == exact[0]
             else:
                 here = (exact >= buffer.base) & (exact < buffer.base + buffer.nbytes)
-                inside = here & (exact + site.size <= buffer.base + buffer.nbytes)
-                index = (exact[inside] - buffer.base) // self.granule
-                several = max(1, site.size // self.granule)
-                index = (index[:, None] + np.arange(several)).ravel()
-                rest = (array[inside].repeat(several) for array in (low, high, epoch))
                 if buffer not in self.records:
                     self.records[buffer] = Records(buffer, self.granule)
-                found.append(_Touch(buffer, self.records[buffer], index, *rest))
-            exact, low, high, epoch = (array[~here] for array in (exact, low, high, epoch))
-        return found
+                inside = here & (exact + size <= buffer.base + buffer.nbytes)
+                records = self.records[buffer]
+                index = (exact[inside] - records.start) // (several * self.granule)
+                some = (array[inside] for array in rest)
+                yield _Touch(records, several, index, *some)
+            exact, rest = exact[~here], tuple(array[~here] for array in rest)
 
     def _epochs(self, shape: tuple[int, ...]) -> Any:
         axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.epoch.shape[i] > 1)
         return self.epoch.max(axes, keepdims=True) if axes else self.epoch
 
     def _against_writer(self, chunk: Context, site: Site, kind: str, touch: _Touch) -> None:
+        if touch.records.writer is None:
+            return
         found = touch.records.writer[touch.index]
         if found.max(initial=-1) < 0:
             return
@@ -225,20 +284,21 @@ class GlobalRaces(Observer):
     def _against_others(
         self, chunk: Context, site: Site, kind: str, touch: _Touch, atomics: bool
     ) -> None:
-        if atomics not in touch.records.others:
-            return
-        first, last = (array[touch.index] for array in touch.records.others[atomics])
-        if last.max(initial=-1) < 0:
-            return
-        early = first >> _SITE_BITS
-        early = early // _THREADS != touch.low // _THREADS
-        late = (last >> _SITE_BITS) // _THREADS != touch.high // _THREADS
-        bad = (last >= 0) & (early | late)
-        self._report(chunk, site, kind, touch, bad, np.where(early, first, last))
+        for (are_atomics, several), records in touch.records.others.items():
+            if are_atomics != atomics:
+                continue
+            first, last = (array[touch.index // several] for array in records)
+            if last.max(initial=-1) < 0:
+                continue
+            early = first >> _SITE_BITS
+            early = early // _THREADS != touch.low // _THREADS
+            late = (last >> _SITE_BITS) // _THREADS != touch.high // _THREADS
+            bad = (last >= 0) & (early | late)
+            self._report(chunk, site, kind, touch, bad, np.where(early, first, last))
 
     def _add(self, touch: _Touch, site: Site, atomics: bool) -> None:
         number = self._number(site)
-        low, high = touch.records.make_others(atomics)
+        low, high = touch.records.make_others(atomics, touch.several)
         np.minimum.at(low, touch.index, touch.low << _SITE_BITS | number)
         np.maximum.at(high, touch.index, touch.high << _SITE_BITS | number)
 
@@ -260,7 +320,7 @@ class GlobalRaces(Observer):
         mine = int(touch.low[at] if touch.low[at] != by else touch.high[at])
         block, thread = _place(mine, chunk.launch)
         other_block, other_thread = _place(by, chunk.launch)
-        where = chunk.memory.describe(touch.buffer.base + int(touch.index[at]) * self.granule)
+        where = chunk.memory.describe(touch.records.start + int(touch.index[at]) * self.granule)
         line = f" at line {earlier.item.line}" if earlier.item.line else ""
         message = f"{noun(site)} of {site.size} bytes at {where} races with the {noun(earlier)}"
         message += line

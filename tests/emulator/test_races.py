@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import tensor_kernels
 from emulator_kernels import compile_cuda, gemm_source, geometry, run_gemm
+from pipeline_kernels import HELPERS
 from watched import Watched
 
-from gen.emulator import Emulator, Finding, GlobalRaces, LaunchReport, SharedRaces
+from gen.emulator import Emulator, Finding, GlobalRaces, LaunchReport, SharedRaces, TensorMap
 
 FIRST = 4  # the line of a kernel's body: see `kernel`
 
@@ -215,6 +216,101 @@ def test_a_block_that_reads_what_another_writes() -> None:
     read = "  if (out[(x + 64 * blockIdx.x) ^ 1] == 9) out[0] = 1;"
     assert races(write + "  __syncthreads();\n" + read) == set()
     assert races(write + read) == {("RAW", 1, 0)}
+
+
+# Each of two blocks copies 256 bytes of `out` to shared memory, its own or those of the other one.
+COPY_IN = """  __shared__ __align__(16) int s[64];
+  const int mine = 64 * blockIdx.x, there = mine ^ {distance};
+{early}
+  if (x < 16) __pipeline_memcpy_async(s + 4 * x, out + there + 4 * x, 16, {zeros});
+  __pipeline_commit(); __pipeline_wait_prior(0);
+  __syncthreads();
+{late}"""
+EARLY, COPIED, LATE = 2, 3, 6  # lines
+
+
+def copies_in(early: str = "", late: str = "", distance: int = 64, zeros: int = 0) -> LaunchReport:
+    return launch(COPY_IN.format(early=early, late=late, distance=distance, zeros=zeros))
+
+
+@pytest.mark.parametrize("write", ["out[mine + x] = x;", "atomicAdd(out + mine + x, 1);"])
+def test_a_copy_of_what_another_block_writes(write: str) -> None:
+    early = copies_in(early=write + " __syncthreads();")
+    assert lines(early.findings) == {("RAW", COPIED, EARLY)}
+    (finding,) = copies_in(late=write).findings
+    assert lines([finding]) == {("WAR", LATE, COPIED)}
+    assert finding.source == write
+    assert "memcpy_async" in finding.other_source
+    assert "of 4 bytes at out+0 of 1024 races with the cp.async at line" in finding.message
+    assert "of block (1,0,0) (WAR)" in finding.message
+
+
+def test_a_copy_of_what_its_own_block_writes() -> None:
+    write = "out[mine + (x ^ 1)] = x;"
+    assert copies_in(early=write + " __syncthreads();", distance=0).findings == []
+    assert copies_in(late=write, distance=0).findings == []
+    early = copies_in(early=write, distance=0)
+    assert lines(early.findings) == {("RAW", COPIED, EARLY)}
+
+
+@pytest.mark.parametrize(
+    ("when", "zeros", "found"),
+    [("x % 4 >= 2", 8, False), ("x % 4 == 1", 8, True), ("x % 4 == 0", 16, False)],
+)
+def test_a_copy_reads_no_more_than_it_has_to(when: str, zeros: int, found: bool) -> None:
+    """Of each 16 bytes, the last `zeros` are not read: another block may write there."""
+    write = f"if ({when}) out[mine + x] = x;"
+    early = copies_in(early=write + " __syncthreads();", zeros=zeros)
+    late = copies_in(late=write, zeros=zeros)
+    assert lines(early.findings) == ({("RAW", COPIED, EARLY)} if found else set())
+    assert lines(late.findings) == ({("WAR", LATE, COPIED)} if found else set())
+
+
+BULK = """extern "C" __global__ void kernel(int* out, const __grid_constant__ Map map) {
+  const int x = threadIdx.x, mine = 64 * blockIdx.x;
+  __shared__ __align__(128) int s[64];
+  __shared__ u64 bar;
+  if (x == 0) init(&bar, 1);
+  s[x] = x;
+  fence();
+  __syncthreads();
+"""
+FETCH = "if (x == 0) {{ expect(&bar, 256); {}; }}\nwait(&bar, 0);\n"
+SEND = "if (x == 0) {{ {}; commit(); drain(); }}\n"
+READ = "if (out[mine + x] == 99) s[x] = 0;\n"
+WRITE = "out[mine + x] = 1;\n"
+SYNC = "__syncthreads();\n"
+
+
+def bulk_races(*pieces: str) -> set[str]:
+    source, emulator = HELPERS + BULK + "".join(pieces) + "}\n", Emulator()
+    out = emulator.alloc(np.arange(128, dtype=np.int32), "out")
+    report = emulator.launch(
+        compile_cuda(source, "compute_90a"), "kernel", (2, 1, 1), (64, 1, 1),
+        [out, TensorMap(out, "b32", (128, 1), (512,), (64, 1))],
+        source_lines=source.splitlines(), observers=[GlobalRaces()],
+    )  # fmt: skip
+    return {kind for kind, *_ in lines(report.findings)}
+
+
+@pytest.mark.parametrize("copy", ["bulk(s, out + {}, 256, &bar)", "tensor(s, &map, {}, 0, &bar)"])
+def test_bulk_copies_of_what_another_block_writes(copy: str) -> None:
+    mine, other, both = (FETCH.format(copy.format(at)) for at in ("mine", "(mine ^ 64)", "0"))
+    assert bulk_races(other, WRITE) == {"WAR"}
+    assert bulk_races(WRITE, SYNC, other) == {"RAW"}
+    assert bulk_races(WRITE, SYNC, mine) == set()
+    assert bulk_races(mine, WRITE) == set()
+    assert bulk_races(both) == set()  # reads
+
+
+@pytest.mark.parametrize("copy", ["bulk_out(out + {}, s, 256)", "tensor_out(&map, {}, 0, s)"])
+def test_bulk_copies_to_what_another_block_uses(copy: str) -> None:
+    mine, other, both = (SEND.format(copy.format(at)) for at in ("mine", "(mine ^ 64)", "0"))
+    assert bulk_races(other, WRITE) == {"WAW"}
+    assert bulk_races(both) == {"WAW"}
+    assert bulk_races(READ, other) == {"WAR"}
+    assert bulk_races(other, SYNC, READ) == {"RAW"}
+    assert bulk_races(READ, mine) == set()
 
 
 def test_launches_do_not_race_with_each_other() -> None:

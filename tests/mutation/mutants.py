@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gen.render import Source
 
@@ -73,28 +73,51 @@ _REPLACEMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
+_DROPPED = (  # calls and instructions that can be left out, where they are a line of their own
+    r"(?:if \(.*\) )?barrier_arrive\(",
+    r"(?:if \(.*\) )?barrier_wait\(",
+    r"(?:if \(.*\) )?end_of_boxes\(",
+    r"(?:if \(.*\) )?show_to_tma\(",
+    r"(?:if \(.*\) )?wait_for_boxes<",
+    r"asm volatile\(\"cp\.async\.(?:bulk\.)?commit_group",
+    r"asm volatile\(\"cp\.async\.(?:bulk\.)?wait_group",
+    r"asm volatile\(\"fence\.",
+    r"asm volatile\(\"griddepcontrol\.wait",
+    r"barrier_expect\(",
+    r"(?:\w+\.)?advance\(",
+    r"copy_box\(",
+    r"end_of_group\(",
+    r"finish_rows\(",
+    r"if \(.*\) (?:return|continue|break)(?=;)",
+    r"if \(out\.reads_c\(\)\) pair =",
+    r"read_rows\(",
+    r"staging\.put\(",
+    r"store_box\(",
+    r"tile\.clear\(",
+    r"tile\.move_up\(",
+    r"wait_for_grids\(",
+    r"wait_for_groups<",
+    r"write_rows\(",
+    r"__syncthreads\(",
+    r"__syncwarp\(",
+)
+
 _TENSOR_CORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    *(("drop", rf"^ *{what}.*;", ("",)) for what in _DROPPED),
     ("wait count", r"kStages - 2", ("kStages - 1",)),
     ("stage count", r"kStages - 1", ("kStages",)),
     ("stage count", r"(?<=< )kStages(?= \?)", ("kStages - 1", "kStages + 1")),
     ("stage count", r"< kStages - 1(?=;)", ("< kStages - 2",)),
-    ("stage", r"1 - reading", ("reading",)),
     ("stage", r"\(next - reading\)", ("(reading - next)",)),
     ("stage", r"\(stage - finished\)", ("(finished - stage)",)),
+    ("stage", r"16 \* stage \+ 8", ("16 * stage",)),
     ("phase", r"phase \^ 1", ("phase",)),
     ("phase", r"phase \^= 1", ("phase ^= 0",)),
+    ("phase", r"if \(n \+ 1 < last\) (?=barrier_wait)", ("",)),
+    ("phase", r"if \(first < last\)", ("if (true)",)),
     ("arrivals", r"(?<=empty\(stage\), )kWarps", ("kWarps - 1", "kWarps + 1")),
+    ("arrivals", r"(?<=full\(stage\), )1", ("2",)),
     ("bytes", r"kStageBytes(?=\);)", ("Left::kBytes", "kStageBytes + 16")),
-    (
-        "drop",
-        r"^ *(wait_for_groups|end_of_group|barrier_(wait|arrive|expect)|copy_box|store_box)\b.*;",
-        ("",),
-    ),
-    ("drop", r"if \(n \+ 1 < last\) barrier_wait\(.*;", ("",)),
-    ("drop", r"if \(lane == 0\) barrier_arrive\(.*;", ("",)),
-    ("drop", r"^ *wait_for_grids\(\);", ("",)),
-    ("drop", r"__sync(?:warp|threads)\(\);", ("",)),
-    ("drop", r"tile\.(?:clear|move_up)\(\);", ("",)),
     ("fragment", r'"r"\(left\[0\]\)', ('"r"(left[1])',)),
     ("fragment", r'"r"\(left\[2\]\)', ('"r"(left[1])',)),
     ("fragment", r"right\[2 \* column \+ 1\]", ("right[2 * column]",)),
@@ -103,50 +126,116 @@ _TENSOR_CORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("fragment", r"lane / 16 : lane / 8 % 2", ("lane / 8 % 2 : lane / 16",)),
     ("fragment", r"2 \* s \+ half", ("s + half",)),
     ("fragment", r"sum\[i\]\[j\]\[2 \* h \+ column\]", ("sum[i][j][2 * column + h]",)),
-    ("fragment", r"(?<=\[)step % 2|(?<== )step % 2", ("0",)),
+    ("fragment", r"(?<== )step % 2", ("0",)),
     ("warp", r"warp % kWarpsM \* kWarpM", ("warp / kWarpsN * kWarpM",)),
     ("warp", r"warp / kWarpsM \* kWarpN", ("warp % kWarpsM * kWarpN",)),
-    ("edge", r"i \* kPass < lines_left", ("i * kPass <= lines_left", "true")),
+    ("order", r"rest % height", ("rest / height",)),
+    ("order", r"(?<=tiles_m - first) < kGroup", (" > kGroup",)),
+    ("order", r"(?<=tiles_n\)) \* kGroup", ("",)),
+    ("order", r"\w \+= gridDim\.x", ("w += gridDim.x + 1",)),
+    ("edge", r"(?:k \+ line \+ )?i \* kPass < \w+", ("true",)),
+    ("edge", r"(?<=i \* kPass) <", (" <=",)),
+    ("edge", r"(\w+) - (?:k|first|first_line)(?= - (?:line|chunk))", (r"\1",)),
     ("edge", r"left < 0 \? 0 :", ("left < 1 ? 0 :",)),
     ("edge", r"left < kChunk \? left", ("left < kChunk - 1 ? left",)),
-    ("edge", r"row0 \+ r >= out\.rows \|\| ", ("",)),
-    ("edge", r"if \((?:col >= cols|row >= rows)\) (?:continue|return pair);", ("",)),
     ("edge", r"row < rows(?=;)", ("row < Staging::kRows",)),
+    ("edge", r"out\.rows - row0 < Staging::kRows", ("true",)),
+    ("edge", r"row0 \+ row < out\.rows", ("true",)),
     ("edge", r"col0 \+ col < out\.cols", ("true",)),
-    ("edge", r"if \(col(?: \+ 1)? < cols\)", ("",)),
-    ("edge", r"col \+ 1 < cols && ", ("",)),
-    ("edge", r"(?<=\(c\)) % sizeof\(Pair\) == 0", (" != 0",)),
-    ("edge", r" && col0 \+ kWarpN <= out\.cols", ("",)),
+    ("edge", r"(?<=\()row >= out\.rows \|\| ", ("",)),
+    ("edge", r" \|\| col >= out\.cols(?=\))", ("",)),
     ("edge", r"at < length \?", ("at <= length ?",)),
-    ("slices", r"\(slice \* rows \+ row\)", ("(slice + row)",)),
-    ("slices", r"slice \+= 8", ("slice += 7",)),
-    ("slices", r"\(blockIdx\.y \+ 1\)|\(slice \+ 1\)(?= / slices)", ("(0)",)),
+    ("wide", r"address % 16 == 0 && ", ("",)),
+    ("wide", r" && ld \* sizeof\(output_t\) % 16 == 0", ("",)),
+    ("wide", r" && col0 \+ kWarpN <= out\.cols", ("",)),
+    ("wide", r" && whole", ("",)),
+    ("wide", r"Output::is_aligned\(.*?\) && ", ("",)),
+    ("wide", r"at < (16|Staging::kRows) \* kPerRow", (r"at < \1",)),
+    ("wide", r"at % kPerRow \* kElements", ("at % kPerRow",)),
+    ("leading", r"\bout\.ldc\b", ("out.ldd",)),
+    ("leading", r"\bout\.ldd\b", ("out.ldc",)),
+    ("narrow", r"row0 \* out\.(ld[cd])", (r"row0 * int(out.\1)",)),
+    ("narrow", r"\* ld\b", ("* int(ld)",)),
+    ("slices", r"if \(slices > 1\)", ("if (slices > 2)",)),
+    ("slices", r"slice < more \? slice : more", ("more",)),
+    ("slices", r"slice < more(?= \? 1)", ("slice <= more",)),
+    ("slices", r"slice \* each", ("slice + each",)),
+    ("slices", r"first \+ each", ("each",)),
+    ("slices", r"(?<=\()piece \* kWarps", ("piece",)),
+    ("slices", r"(?<=\+ j\)) \* 32", (" * 16",)),
+    ("slices", r"(?<=blockIdx\.y\)) \* gridDim\.x", (" + gridDim.x",)),
+    ("slices", r"w / \(tiles_m \* tiles_n\)", ("w / tiles_m",)),
+    ("reduction", r"slice \* distance", ("slice + distance",)),
+    ("reduction", r"slice \+= groups", ("slice += groups - 1", "slice += groups + 1")),
+    ("reduction", r"slice < slices", ("slice <= slices",)),
+    ("reduction", r"\bgroup = 1", ("group = 0", "group = 2")),
+    ("reduction", r"group < groups", ("group <= groups", "group < groups - 1")),
+    ("reduction", r"group \* width", ("group + width",)),
+    ("reduction", r">= width(?=\) return)", ("> width",)),
+    ("reduction", r"at / 32 % ", ("at % ",)),
+    ("reduction", r"at / \(4 \* kWarpN\)", ("at / (2 * kWarpN)",)),
+    ("reduction", r"e / 2 \* 8", ("e / 2 * 4",)),
+    ("reduction", r"e % 2", ("e / 2",)),
+    ("reduction", r"out\.reads_c\(\) \?", ("true ?",)),
+    ("packing", r"(?<=chunk) \+ c \* step", ("",)),
+    ("packing", r"kAtOnce \* step", ("2 * kAtOnce * step",)),
+    ("packing", r"chunk < packed_ld / kChunk", ("chunk < length / kChunk",)),
+    ("packing", r"line < lines", ("line <= lines",)),
+    ("packing", r"(?<=gridDim\.x\)) \* kWidth", ("",)),
+    ("packing", r"blockIdx\.z == 0", ("true",)),
     ("staging", r"8 \* j \+ lane % 4 \* 2", ("8 * j + lane % 4",)),
     ("staging", r"8 \* h(?= \+ lane / 4, col)", ("4 * h",)),
-    ("staging", r"(?<!row0 \+ )row(?=, col0|, byte)", ("row / 2",)),
-    ("boxes", r"kSlots - 1|(?<=wait_for_boxes<)0", ("kSlots",)),
-    ("boxes", r"col0 \+ p \* kWide", ("col0",)),
-    ("boxes", r"^ *(?:if \(.*\) )?(?:end_of_boxes|show_to_tma|wait_for_boxes<.*>)\(\);", ("",)),
+    ("staging", r"(?<!row0 \+ )row(?=, col0)", ("row / 2",)),
+    ("staging", r"line \+ row", ("row", "line + row / 2")),
+    ("boxes", r"kSlots - 1", ("kSlots",)),
+    ("boxes", r"(?<=wait_for_boxes<)0", ("kSlots",)),
+    ("boxes", r"row - line", ("row",)),
+    ("boxes", r"line == 0", ("line != 0",)),
+    ("boxes", r"line \+ 16 < Staging::kRows", ("line < Staging::kRows",)),
+    ("boxes", r"(?<=swizzle<kLine>\()row", ("row / 2",)),
     ("boxes", r"if \(!by_tma\)", ("if (true)",)),
     ("epilogue", r"alpha \* sum", ("sum",)),
     ("epilogue", r"x \+= beta \* static_cast", ("x = beta * static_cast",)),
+    ("epilogue", r"beta != scalar_t\(0\)", ("true",)),
 )
 
 
 def mutants(source: Source) -> Iterator[Mutant]:
     """Every mutant of an emitted file, in the order of its lines."""
     lines = source.text.splitlines()
-    tensor_cores = source.spec is not None and source.spec.instruction is not None
-    operators = _TENSOR_CORES if tensor_cores else _REPLACEMENTS
     for at in _code_lines(lines):
         code = lines[at].partition("//")[0]
-        if "__syncthreads();" in code and not tensor_cores:
+        if "__syncthreads();" in code and not _on_tensor_cores(source):
             yield from _barriers(source, lines, at)
-        for name, pattern, replacements in operators:
+        for name, pattern, replacements in _operators(source):
             for match in re.finditer(pattern, code):
                 for replacement in replacements:
                     new = code[: match.start()] + match.expand(replacement) + code[match.end() :]
                     yield _mutant(source, lines, {at: new}, name, at)
+
+
+def unused(sources: Sequence[Source]) -> list[str]:
+    """The patterns that match nothing in any of the files that they are for.
+
+    A kernel's text changes, and a pattern that no longer fits it goes unnoticed: it makes fewer
+    mutants, all of which are found.
+    """
+    patterns: dict[str, bool] = {}
+    for source in sources:
+        lines = source.text.splitlines()
+        code = [lines[at].partition("//")[0] for at in _code_lines(lines)]
+        for _, pattern, _ in _operators(source):
+            seen = patterns.get(pattern, False)
+            patterns[pattern] = seen or any(re.search(pattern, line) for line in code)
+    return [pattern for pattern, seen in patterns.items() if not seen]
+
+
+def _on_tensor_cores(source: Source) -> bool:
+    return source.spec is not None and source.spec.instruction is not None
+
+
+def _operators(source: Source) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    return _TENSOR_CORES if _on_tensor_cores(source) else _REPLACEMENTS
 
 
 def _code_lines(lines: list[str]) -> Iterator[int]:

@@ -14,7 +14,7 @@ import multiprocessing
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gen import check
 from gen.errors import CompileError, GenError
@@ -22,7 +22,7 @@ from gen.nvrtc import compile_cuda
 from gen.registry import make_spec
 from gen.render import Source, render
 from tests.mutation.equivalent import reason
-from tests.mutation.mutants import Mutant, mutants
+from tests.mutation.mutants import Mutant, mutants, unused
 from tests.test_verify import SCALAR, SMALL
 
 # Several rows and columns per thread; more columns than threads, fewer than a chunk. A variant, and
@@ -36,6 +36,11 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
     "mma_tma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
 }
+
+
+def sources(names: Iterable[str] = SPECS) -> list[Source]:
+    """The emitted files that the suite mutates."""
+    return [render(make_spec(name.split()[0], **SPECS[name])) for name in names]
 
 
 def verdict(mutant: Mutant) -> str:
@@ -76,9 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    found = []
-    for name in options.variants:
-        found += list(mutants(render(make_spec(name.split()[0], **SPECS[name]))))
+    if stale := unused(sources()):
+        print("no kernel has anything that these patterns match:", *stale, sep="\n  ")
+        return 1
+    found = [mutant for source in sources(options.variants) for mutant in mutants(source)]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         verdicts = []
         for one in pool.imap(verdict, found, chunksize=4):

@@ -1,0 +1,16 @@
+"""The mutants and their explanations fit the kernels' present text, or they would prove nothing."""
+
+from __future__ import annotations
+
+from tests.mutation.equivalent import unused_explanations
+from tests.mutation.mutants import mutants, unused
+from tests.mutation.run import sources
+
+
+def test_every_operator_matches_something() -> None:
+    assert unused(sources()) == []
+
+
+def test_every_explanation_is_of_a_mutant() -> None:
+    keys = {mutant.key for source in sources() for mutant in mutants(source)}
+    assert unused_explanations(keys) == []
