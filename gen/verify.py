@@ -111,6 +111,13 @@ PLANNED_CASES = {
     )
     for exact, (first, second, third) in CASES.items()
 }
+# And where a line of D is whole units: a matrix that starts inside of one, though its lines are as
+# long as units; lines of D in order and C's not, and the other way round (D's are 2 longer).
+WHOLE_LINES = (
+    Case("integer", 2, -1, _UNIT, _UNIT, 1),
+    Case("integer", 3, -2, _UNIT - 2),
+    Case("integer", 3, -2, _UNIT),
+)
 
 
 def default_shapes(spec: KernelSpec) -> list[GemmShape]:
@@ -171,13 +178,16 @@ def verify_shape(
     budget and the kernel exceeds it.
     """
     on = reference_runner or runner
-    cases = (_run_case(spec, runner, module, shape, case, on) for case in _cases(spec))
+    cases = (_run_case(spec, runner, module, shape, case, on) for case in _cases(spec, shape))
     return ShapeResult(spec, shape, tuple(cases))
 
 
-def _cases(spec: KernelSpec) -> tuple[Case, ...]:
-    cases = PLANNED_CASES if get_variant(spec.variant).planner else CASES
-    return cases[spec.dtypes.accumulator.is_float]
+def _cases(spec: KernelSpec, shape: GemmShape) -> tuple[Case, ...]:
+    exact = spec.dtypes.accumulator.is_float
+    if not get_variant(spec.variant).planner:
+        return CASES[exact]
+    line = shape.n if spec.layouts.c else shape.m
+    return PLANNED_CASES[exact] + (WHOLE_LINES if line % _UNIT == 0 else ())
 
 
 def _run_case(
