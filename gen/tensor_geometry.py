@@ -54,7 +54,7 @@ def mma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `mma_tma`."""
     block, warp, _ = tiles(t)
-    consumers = warps(block, warp)
+    consumers = t["sliced_k"] * warps(block, warp)
     producers = 4 if consumers > 4 else 1  # registers move between groups of four warps
     threads = WARP * (consumers + producers)
     staging = tma_staging(t, d)
@@ -91,16 +91,29 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     long as TMA can swizzle them.
     """
     _, warp, _ = tiles(t)
+    finished = _finished(t)
     line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
     limit = SHARED_KIB[90] * 1024
     for rows in (64, 32, 16):
-        count = warp.m // rows
+        count = finished // rows
         for slots in range(count, 0, -1):
             staging = Staging(rows, slots, line)
             fits = tma_shared(t, d, t["stages"], staging) <= limit
-            if fits and warp.m % rows == 0 and count % slots == 0:
+            if fits and finished % rows == 0 and count % slots == 0:
                 return staging
     return _LEAST._replace(line=line)
+
+
+def _finished(t: Mapping[str, Any]) -> int:
+    """Rows that each warp of mma_tma finishes; where two teams' shares differ, what divides both.
+
+    Teams share blocks of 16 rows.
+    """
+    _, warp, _ = tiles(t)
+    blocks = warp.m // 16
+    if t["sliced_k"] == 1:
+        return warp.m
+    return 16 * (blocks // 2 if blocks % 2 == 0 else 1)
 
 
 def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging = _LEAST) -> int:
@@ -109,8 +122,9 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging = 
     The swizzle counts on tiles that start at multiples of 1024 bytes.
     """
     block, warp, _ = tiles(t)
-    rows = warps(block, warp) * staging.slots * staging.rows
-    return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + 1024
+    rows = t["sliced_k"] * warps(block, warp) * staging.slots * staging.rows
+    sliced = 16 if t["sliced_k"] > 1 else 0  # the barrier behind the exchange of sums
+    return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + 1024 + sliced
 
 
 def _stage_bytes(t: Mapping[str, Any], d: DTypes) -> int:

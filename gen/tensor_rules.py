@@ -36,7 +36,7 @@ def mma_rules(chosen: Choice) -> None:
 
 def mma_tma_rules(chosen: Choice) -> None:
     """Raises SpecError for tunables of `mma_tma` that do not go together."""
-    _common_rules(chosen, CONSUMERS)
+    _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
     _shared_rule(chosen, tma_shared, 2)
 
 
@@ -61,9 +61,11 @@ def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
     _instruction_rule(chosen)
     for axis, size in (("m", warp.m), ("n", warp.n)):
         _multiple(f"warp.{axis}", size, 16, "16")
-    for axis, size, part in (("m", block.m, warp.m), ("n", block.n, warp.n)):
+    sides = (("m", block.m, warp.m), ("n", block.n, warp.n))
+    for (axis, size, part), along_k in zip(sides, _along_k(chosen), strict=True):
         _multiple(f"threadblock.{axis}", size, part, f"warp.{axis}={part}")
-        _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
+        if not along_k and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
+            _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
     _line_rule(block, chosen.dtypes)
     _warps_rule(block, warp, allowed)
     _sums_rule(warp, chosen.dtypes)
