@@ -203,8 +203,8 @@ class KernelSpec:
         """gemm_<variant>_<dtypes>_<layouts>_tb<M>x<N>x<K>_t<threads>_s<stages>[_g<grid>]_<arch>.
 
         With warps' tiles: .._tb<M>x<N>x<K>_w<M>x<N>_<instruction>_s<stages>[_g<swizzle>]
-        [_tk<teams>][_sk<slices>][_<epilogue>]_<arch>, without what is as usual. Different specifications have
-        different full names.
+        [_tk<teams>][_sk<slices>][_<epilogue>]_<arch>, without what is as usual. Different
+        specifications have different full names.
         """
         parts = [
             *("gemm", self.variant, self.dtypes.name, str(self.layouts), f"tb{self.threadblock}"),

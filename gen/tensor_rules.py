@@ -38,6 +38,7 @@ def mma_tma_rules(chosen: Choice) -> None:
     """Raises SpecError for tunables of `mma_tma` that do not go together."""
     _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
     _shared_rule(chosen, tma_shared, 2)
+    _sliced_rule(chosen)
 
 
 def _turing(chosen: Choice) -> None:
@@ -138,6 +139,23 @@ def _shared_rule(chosen: Choice, shared_bytes: SharedBytes, least_stages: int) -
         f"more than the {limit} that a block may have on {chosen.arch}; "
         f"use {f'stages={near}' if near else 'a smaller threadblock'}"
     )
+
+
+def _sliced_rule(chosen: Choice) -> None:
+    """Each team of warps waits for its next stage before it leaves the one it has.
+
+    At the end of a tile they exchange sums where the stages were.
+    """
+    block, _, _ = tiles(chosen.values)
+    stages, teams = chosen.values["stages"], chosen.values["sliced_k"]
+    stage = (block.m + block.n) * block.k * chosen.dtypes.input.size
+    sums = block.m * block.n * chosen.dtypes.accumulator.size
+    least = max(teams + 1, -(-sums // stage))
+    if teams > 1 and stages < least:
+        raise SpecError(
+            f"sliced_k={teams} needs a stage more than teams, and {sums} bytes for sums where the "
+            f"stages={stages} have {stages * stage}; use stages={least} or sliced_k=1"
+        )
 
 
 def _even_copies(chosen: Choice) -> None:
