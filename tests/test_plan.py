@@ -215,7 +215,7 @@ def test_the_next_kernel_starts_early_after_one_tile_a_block_without_packing() -
 def test_teams_have_room_for_the_rows_that_they_finish() -> None:
     tile = {"threadblock": "96x96x64", "warp": "48x48", "stages": 4, "layout": "rcr"}
     one, two = (geometry(make_spec("mma_tma", **tile, sliced_k=n)) for n in (1, 2))
-    assert (one.block, two.block) == ((160, 1), (384, 1))
+    assert (one.threads, two.threads) == ((160, 1), (384, 1))
     assert (one.values["staged_rows"], one.values["slots"]) == (16, 3)
     assert (two.values["staged_rows"], two.values["slots"]) == (16, 2)  # the first team's, at most
 
