@@ -67,7 +67,8 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
     stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
     is summed in slices, some have more steps than there are stages, too, and many tiles have a
-    single slice. On tensor cores, rows that are ragged but aligned.
+    single slice. On tensor cores, rows that are ragged but aligned. Where teams take turns along K,
+    many tiles have an odd number of steps, so that turns change.
     """
     m, n, k = spec.threadblock
     slices = [(3, n + 2, 2 * spec.stages * k * max(spec.split_k, 4)), (2 * m + 1, 2 * n + 8, k)]
@@ -81,6 +82,7 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
         (1, 2, 3 * k + 1),
         *(slices if spec.split_k != 1 else ()),
         *([(m + 1, n + 8, k)] if spec.instruction else ()),
+        *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
         (m, n + 1, 0),
         (0, n, k),
     ]
