@@ -66,13 +66,15 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
 
     First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
     stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
-    is summed in slices, some have more steps than there are stages, too, some slices are longer than
+    is summed in slices, some have more steps than there are stages, too, some are longer than
     others, and many tiles have a single slice. On tensor cores, rows that are ragged but aligned,
-    and more tiles along M than are computed together.
+    and more tiles along M than are computed together. Where teams take turns along K, many tiles
+    have an odd number of steps, so that turns change.
     """
     m, n, k = spec.threadblock
     uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
     slices = [(3, n + 2, uneven), (2 * m + 1, 2 * n + 8, k)]
+    groups = (spec.tunables.get("swizzle", 1) * m + 1, n + 1, 1)
     sizes = [
         (1, 1, 1),
         (m, n, k),
@@ -82,7 +84,8 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
         (max(m - 1, 1), 2 * n, max(k - 1, 1)),
         (1, 2, 3 * k + 1),
         *(slices if spec.split_k != 1 else ()),
-        *([(m + 1, n + 8, k), (spec.tunables["swizzle"] * m + 1, n + 1, 1)] if spec.instruction else ()),
+        *([(m + 1, n + 8, k), groups] if spec.instruction else ()),
+        *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
         (m, n + 1, 0),
         (0, n, k),
     ]

@@ -30,6 +30,7 @@ from gen.spec import GemmProblem, GemmShape, KernelSpec
 # holds it; twice as many are negative as an int; odd, so that no power of two hides a mistake.
 _FAR = 2**32 + 2**30 + 11
 _UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
+_UNIT = 16  # bytes that a thread reads at once at most
 _ALPHA, _BETA = 2, -1
 
 
@@ -54,7 +55,9 @@ class _Part(NamedTuple):
         lines = self.values if self.row_major else self.values.T
         first = self.column if self.row_major else self.column * self.ld
         size = self.values.itemsize
-        return emulator.alloc_lines(lines, self.ld * size, name, skip=first * size)
+        # What an operand has between two lines, if anything, may be read along in whole units.
+        unit = _UNIT if name in "AB" and self.ld > 2 * lines.shape[1] + _UNIT * 4 else 1
+        return emulator.alloc_lines(lines, self.ld * size, name, first * size, unit)
 
 
 def why_not(spec: KernelSpec) -> str:

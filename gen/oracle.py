@@ -142,7 +142,8 @@ def sums_of(spec: KernelSpec) -> Sums:
     of b products makes b + 1 such errors; b is at least 4. Sums in f16 are rounded to f16 after
     every block, to nearest, besides these errors, which are thousands of times less.
 
-    With slices of K, their sums are added in f32.
+    With slices of K, their sums are added in f32; teams that take turns along K add theirs in the
+    type that they have.
     """
     dtypes = spec.dtypes
     u = numerics.unit_roundoff(dtypes.scalar.name)
@@ -152,10 +153,11 @@ def sums_of(spec: KernelSpec) -> Sums:
     def steps(k: int) -> tuple[int, float]:
         blocks = -(-k // _BLOCK)
         slices = max(-(-k // spec.threadblock.k), 1)
-        more = min(spec.split_k or slices, slices) - 1
+        more = min(spec.split_k or slices, slices) - 1 + (spec.sliced_k - 1)
         if dtypes.accumulator.size >= 4:
             return tensor_core_steps(k, u, more)
         half = numerics.unit_roundoff(dtypes.accumulator.name)
+        blocks += spec.sliced_k - 1  # teams add up their sums in f16
         return blocks, half + (_BLOCK + 1) * 2 * u * 2 + more * u
 
     return steps

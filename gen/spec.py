@@ -179,6 +179,11 @@ class KernelSpec:
         return int(self.tunables.get("stages", 1))
 
     @property
+    def sliced_k(self) -> int:
+        """Teams of warps that compute the same tile and take turns along K."""
+        return int(self.tunables.get("sliced_k", 1))
+
+    @property
     def split_k(self) -> int:
         """Slices of K that are summed apart, at most; 0: as many as suit problem and GPU."""
         return int(self.tunables.get("split_k", 1))
@@ -198,8 +203,8 @@ class KernelSpec:
         """gemm_<variant>_<dtypes>_<layouts>_tb<M>x<N>x<K>_t<threads>_s<stages>[_g<grid>]_<arch>.
 
         With warps' tiles: .._tb<M>x<N>x<K>_w<M>x<N>_<instruction>_s<stages>[_g<swizzle>]
-        [_sk<slices>][_<epilogue>]_<arch>, without what is as usual. Different specifications have
-        different full names.
+        [_tk<teams>][_sk<slices>][_<epilogue>]_<arch>, without what is as usual. Different
+        specifications have different full names.
         """
         parts = [
             *("gemm", self.variant, self.dtypes.name, str(self.layouts), f"tb{self.threadblock}"),
@@ -221,6 +226,7 @@ class KernelSpec:
             self.tunables["instruction"],
             f"s{self.stages}",
             *([f"g{swizzle}"] if swizzle != USUAL_SWIZZLE else []),
+            *([f"tk{self.sliced_k}"] if self.sliced_k != 1 else []),
             *([f"sk{self.split_k or 'auto'}"] if self.split_k != 1 else []),
             *([self.epilogue] if self.epilogue != "linear" else []),
         ]

@@ -77,6 +77,7 @@ TENSOR_VARIANTS = (
             Size("warp", _WARP, _tma_warp, "MxN"),
             _INSTRUCTION,
             Integer("stages", _STAGES, 3, 2, 16),
+            Integer("sliced_k", "teams of warps that take turns along K", 1, 1, 2),
             *_rest(),
         ),
         mma_tma,

@@ -54,7 +54,7 @@ def mma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `mma_tma`."""
     block, warp, _ = tiles(t)
-    consumers = warps(block, warp)
+    consumers = t["sliced_k"] * warps(block, warp)
     producers = 4 if consumers > 4 else 1  # registers move between groups of four warps
     threads = WARP * (consumers + producers)
     staging = tma_staging(t, d)
@@ -93,14 +93,27 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     _, warp, _ = tiles(t)
     line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
     limit = SHARED_KIB[90] * 1024
+    most, each = _finished(warp.m, t["sliced_k"])
     for rows in (64, 32, 16):
-        count = warp.m // rows
-        for slots in range(count, 0, -1):
+        for slots in range(most // rows, 0, -1):
             staging = Staging(rows, slots, line)
             fits = tma_shared(t, d, t["stages"], staging) <= limit
-            if fits and warp.m % rows == 0 and count % slots == 0:
+            in_turn = most // rows % slots == 0 or t["sliced_k"] > 1
+            if fits and each % rows == 0 and in_turn:
                 return staging
     return _LEAST._replace(line=line)
+
+
+def _finished(rows: int, teams: int) -> tuple[int, int]:
+    """Of a warp's rows, how many a team finishes at most; and what divides all teams' shares.
+
+    Teams share blocks of 16 rows; the first one has one more where their number is odd. It starts
+    each tile with the first slot.
+    """
+    if teams == 1:
+        return rows, rows
+    blocks = rows // 16
+    return 16 * (blocks - blocks // 2), 16 * (blocks // 2 if blocks % 2 == 0 else 1)
 
 
 def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging = _LEAST) -> int:
@@ -109,8 +122,10 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging = 
     The swizzle counts on tiles that start at multiples of 1024 bytes.
     """
     block, warp, _ = tiles(t)
-    rows = warps(block, warp) * staging.slots * staging.rows
-    return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + 1024
+    teams: int = t["sliced_k"]
+    rows = teams * warps(block, warp) * staging.slots * staging.rows
+    more = 1024 + (16 if teams > 1 else 0)  # the barrier behind the exchange of sums
+    return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + more
 
 
 def _stage_bytes(t: Mapping[str, Any], d: DTypes) -> int:

@@ -31,7 +31,7 @@ UNIT = 16  # bytes: what is copied at a time, and what addresses are multiples o
 PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 SECTION = 256  # bytes: what the parts of the workspace start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
-PACK_LINES, PACK_UNITS, MOST_PACKING = 8, 512, (4096, 64)
+PACK_LINES, PACK_UNITS, MOST_PACKING = 8, 32, (4096, 64)
 MOST_BOX = 256  # lines that TMA copies at a time
 STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
 
@@ -170,9 +170,9 @@ def _pack(spec: KernelSpec, layout: _Layout) -> list[Launch]:
     return [Launch(f"{spec.name}_pack", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 
-def _reduce_width(slices: int) -> int:
+def _reduce_width(spec: KernelSpec, slices: int) -> int:
     """Groups of four sums that a block adds up; its threads share the slices."""
-    return 8 if slices > 64 else 32
+    return 8 if (spec.split_k or slices) > 64 else 32
 
 
 def _reduce(spec: KernelSpec, problem: GemmProblem, layout: _Layout) -> list[Launch]:
@@ -182,7 +182,7 @@ def _reduce(spec: KernelSpec, problem: GemmProblem, layout: _Layout) -> list[Lau
     names = ("M", "N", "alpha", "beta", "C", "ldc", "D", "ldd")
     args = {name: whole[name] for name in names} | _extra(spec, layout)
     fours = layout.tiles * spec.threadblock.m * spec.threadblock.n // 4
-    grid = (fours // _reduce_width(layout.slices), 1, 1)
+    grid = (fours // _reduce_width(spec, layout.slices), 1, 1)
     return [Launch(f"{spec.name}_reduce", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 
@@ -229,15 +229,18 @@ def plan_tma(
     whole, (left, right) = matrices(problem, spec.dtypes), layout.read
     values = geometry.values
     box = (values["staging_line"] // spec.dtypes.output.size, values["staged_rows"])
+    work = layout.tiles * layout.slices
+    early = work <= multiprocessors and layout.read == layout.given
     args = {
         **{name: whole[name] for name in ("M", "N", "K", "alpha")},
         "map_left": _map(spec, left, right, spec.threadblock.m),
         "map_right": _map(spec, right, left, spec.threadblock.n),
         "map_out": _map_out(spec, problem, layout, box, alignment.d),
         **{name: whole[name] for name in ("beta", "C", "ldc", "D", "ldd")},
+        "early": i64(early),
         **_extra(spec, layout),
     }
-    grid = (min(layout.tiles * layout.slices, multiprocessors), 1, 1)
+    grid = (min(work, multiprocessors), 1, 1)
     main = Launch(spec.name, grid, (*spec.threads, 1), geometry.dynamic_shared, args)
     return _plan(spec, problem, layout, main)
 

@@ -36,8 +36,9 @@ def mma_rules(chosen: Choice) -> None:
 
 def mma_tma_rules(chosen: Choice) -> None:
     """Raises SpecError for tunables of `mma_tma` that do not go together."""
-    _common_rules(chosen, CONSUMERS)
+    _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
     _shared_rule(chosen, tma_shared, 2)
+    _sliced_rule(chosen)
 
 
 def _turing(chosen: Choice) -> None:
@@ -61,9 +62,11 @@ def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
     _instruction_rule(chosen)
     for axis, size in (("m", warp.m), ("n", warp.n)):
         _multiple(f"warp.{axis}", size, 16, "16")
-    for axis, size, part in (("m", block.m, warp.m), ("n", block.n, warp.n)):
+    sides = (("m", block.m, warp.m), ("n", block.n, warp.n))
+    for (axis, size, part), along_k in zip(sides, _along_k(chosen), strict=True):
         _multiple(f"threadblock.{axis}", size, part, f"warp.{axis}={part}")
-        _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
+        if not along_k and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
+            _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
     _line_rule(block, chosen.dtypes)
     _warps_rule(block, warp, allowed)
     _sums_rule(warp, chosen.dtypes)
@@ -136,6 +139,23 @@ def _shared_rule(chosen: Choice, shared_bytes: SharedBytes, least_stages: int) -
         f"more than the {limit} that a block may have on {chosen.arch}; "
         f"use {f'stages={near}' if near else 'a smaller threadblock'}"
     )
+
+
+def _sliced_rule(chosen: Choice) -> None:
+    """Each team of warps waits for its next stage before it leaves the one it has.
+
+    At the end of a tile they exchange sums where the stages were.
+    """
+    block, _, _ = tiles(chosen.values)
+    stages, teams = chosen.values["stages"], chosen.values["sliced_k"]
+    stage = (block.m + block.n) * block.k * chosen.dtypes.input.size
+    sums = block.m * block.n * chosen.dtypes.accumulator.size
+    least = max(teams + 1, -(-sums // stage))
+    if teams > 1 and stages < least:
+        raise SpecError(
+            f"sliced_k={teams} needs a stage more than teams, and {sums} bytes for sums where the "
+            f"stages={stages} have {stages * stage}; use stages={least} or sliced_k=1"
+        )
 
 
 def _even_copies(chosen: Choice) -> None:

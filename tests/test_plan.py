@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.errors import SpecError
 from gen.plan import ALIGNED, Alignment, Plan, Pointer, TensorMap
-from gen.registry import VARIANTS, make_spec, plan
+from gen.registry import VARIANTS, geometry, make_spec, plan
 from gen.spec import GemmProblem, GemmShape, KernelSpec, parse_layout
 from tests.test_spec import specs
 
@@ -180,6 +180,7 @@ def test_tensor_maps_describe_the_operands() -> None:
     args = main(made(spec, 1000, 504, 64), spec)
     assert list(args) == [
         "M", "N", "K", "alpha", "map_left", "map_right", "map_out", "beta", "C", "ldc", "D", "ldd",
+        "early",
     ]  # fmt: skip
     assert args["map_left"] == TensorMap(Pointer("A"), "f16", (64, 1000), 128, (32, 128), 64)
     assert args["map_right"] == TensorMap(Pointer("B"), "f16", (504, 64), 1008, (64, 32), 128)
@@ -203,6 +204,20 @@ def test_blocks_that_stay_are_no_more_than_multiprocessors() -> None:
     assert made(spec, 128, 256, 640).launch(spec.name).grid == (2, 1, 1)
     assert made(spec, 1280, 2560, 640).launch(spec.name).grid == (132, 1, 1)
     assert made(spec, 1280, 2560, 640, multiprocessors=4).launch(spec.name).grid == (4, 1, 1)
+
+
+def test_the_next_kernel_starts_early_after_one_tile_a_block_without_packing() -> None:
+    spec = make_spec("mma_tma", split_k=2)
+    for size, early in (((128, 256, 640), 1), ((1280, 2560, 640), 0), ((128, 256, 641), 0)):
+        assert main(made(spec, *size), spec)["early"] == early
+
+
+def test_teams_have_room_for_the_rows_that_they_finish() -> None:
+    tile = {"threadblock": "96x96x64", "warp": "48x48", "stages": 4, "layout": "rcr"}
+    one, two = (geometry(make_spec("mma_tma", **tile, sliced_k=n)) for n in (1, 2))
+    assert (one.threads, two.threads) == ((160, 1), (384, 1))
+    assert (one.values["staged_rows"], one.values["slots"]) == (16, 3)
+    assert (two.values["staged_rows"], two.values["slots"]) == (16, 2)  # the first team's, at most
 
 
 def test_what_is_too_large_is_refused() -> None:

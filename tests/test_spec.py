@@ -181,7 +181,7 @@ def test_nothing_is_launched_for_an_empty_result() -> None:
             "threadblock.m=96 is not a multiple of warp.m=64; use 64 or 128",
         ),
         (
-            {"variant": "mma", "threadblock": "64x96x32", "warp": "32x32"},
+            {"variant": "mma", "threadblock": "64x96x32", "warp": "32x32"},  # B: not along K
             "threadblock.n=96 is not a multiple of 64; use 64 or 128",
         ),
         (
@@ -214,6 +214,21 @@ def test_nothing_is_launched_for_an_empty_result() -> None:
                 "stages": 2,
             },
             "threadblock=256x512x64 has 16 warps of 128x64, not 4, 8, 12; use 12",
+        ),
+        (
+            {
+                "variant": "mma_tma",
+                "threadblock": "64x64x64",
+                "warp": "32x32",
+                "sliced_k": 2,
+                "stages": 2,
+            },
+            "sliced_k=2 needs a stage more than teams, and 16384 bytes for sums where the stages=2 "
+            "have 32768; use stages=3 or sliced_k=1",
+        ),
+        (
+            {"variant": "mma_tma", "sliced_k": 2},
+            "threadblock=128x256x64 has 8 warps of 64x64, not 2, 4, 6; use 6, for ",
         ),
         (
             {"variant": "mma", "threadblock": "192x64x32", "warp": "96x32", "layout": "crr"},
@@ -282,6 +297,8 @@ def test_names_say_what_is_not_as_usual() -> None:
     assert (spec.split_k, spec.has_bias, spec.instruction) == (0, True, (16, 8, 8))
     assert "--split-k 0 --epilogue linear_bias_relu --swizzle 4" in spec.command
     assert make_spec("mma", split_k=3).full_name.endswith("_s4_sk3_sm80")
+    sliced = make_spec("mma_tma", sliced_k=2, threadblock="128x128x64", stages=4)
+    assert sliced.full_name.endswith("_s4_tk2_sm90a")
     assert make_spec("mma", split_k="3") == make_spec("mma", split_k=3)
     assert make_spec("mma", threadblock=" 0128x256X32 ") == make_spec("mma")
 

@@ -106,6 +106,24 @@ def test_ways_to_copy(dtype: str, tunables: dict[str, Any], runner: EmulatorRunn
     assert complaints(small("mma", dtype, "crc", **tunables), runner) == []
 
 
+@pytest.mark.parametrize(
+    ("dtype", "layout", "tunables"),
+    [
+        ("f16", "rcr", {"threadblock": "96x96x64", "warp": "48x48", "stages": 4}),
+        ("f16", "crr", {"threadblock": "128x64x32", "warp": "64x32", "stages": 3, "split_k": 3}),
+        ("f16_f16", "rrc", {"threadblock": "64x64x32", "stages": 5, "split_k": "auto"}),
+        ("i8", "rcr", {"threadblock": "64x32x64", "warp": "32x16", "stages": 6, "split_k": 1}),
+        ("tf32", "rcr", {"threadblock": "64x96x32", "warp": "32x32", "stages": 3, "split_k": 1}),
+        ("bf16", "rcr", {"threadblock": "16x64x64", "warp": "16x32", "stages": 4, "split_k": 1}),
+    ],
+)
+def test_teams_that_take_turns_along_k(
+    dtype: str, layout: str, tunables: dict[str, Any], runner: EmulatorRunner
+) -> None:
+    spec = small("mma_tma", dtype, layout, sliced_k=2, **tunables)
+    assert complaints(spec, runner) == []
+
+
 def test_operands_are_tried_in_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Aligned and not, whole units and not: with and without packing."""
     seen = set()

@@ -48,9 +48,12 @@ class DeviceArray:
 
 @dataclass(frozen=True, eq=False)
 class LineArray(DeviceArray):
-    """Lines of an array, far apart in emulated global memory; `buffer` is the first of them."""
+    """Lines of an array, far apart in emulated global memory; `buffer` has the first of them.
 
-    lines: tuple[Buffer, ...] = ()
+    lines: of each, the buffer that has it, and the byte in there at which it starts.
+    """
+
+    lines: tuple[tuple[Buffer, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,27 +101,39 @@ class Emulator:
         return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
 
     def alloc_lines(
-        self, lines: npt.NDArray[Any], pitch: int, name: str = "A", skip: int = 0
+        self,
+        lines: npt.NDArray[Any],
+        pitch: int,
+        name: str = "A",
+        skip: int = 0,
+        unit: int = 1,
     ) -> LineArray:
         """Map the lines of a 2-D array `pitch` bytes apart, with nothing mapped in between.
 
         So a matrix may have rows that are gigabytes long, of which only the bytes of `lines` exist.
-        skip: bytes from the array's address to its first mapped line.
+        skip: bytes from the array's address to its first mapped line. unit: where it is more than
+        1, gaps are mapped up to the end of the next so many bytes beside a line, all ones.
         """
         lines = np.ascontiguousarray(lines)
         address = self.memory.reserve(skip + len(lines) * pitch)
-        buffers = []
+        buffers, starts = [], []
         for at, line in enumerate(lines):
-            data = aligned_bytes(line.nbytes)
-            data[:] = line.view(np.uint8)
-            buffers.append(self.memory.add(name, data, address + skip + at * pitch))
-        return LineArray(
-            name, address, lines.nbytes, lines.dtype, lines.shape, buffers[0], tuple(buffers)
-        )
+            start = address + skip + at * pitch
+            end = start + line.nbytes
+            first = start // unit * unit - unit if at and unit > 1 else start
+            last = -(-end // unit) * unit + unit if at + 1 < len(lines) and unit > 1 else end
+            data = aligned_bytes(last - first)
+            data[:] = 0xFF
+            data[start - first : end - first] = line.view(np.uint8)
+            buffers.append(self.memory.add(name, data, first))
+            starts.append(start - first)
+        shape, places = lines.shape, tuple(zip(buffers, starts, strict=True))
+        return LineArray(name, address, lines.nbytes, lines.dtype, shape, buffers[0], places)
 
     def read_lines(self, array: LineArray) -> npt.NDArray[Any]:
         """A copy of the lines that were mapped."""
-        flat = b"".join(buffer.data.tobytes() for buffer in array.lines)
+        size = array.nbytes // len(array.lines)
+        flat = b"".join(buffer.data[at : at + size].tobytes() for buffer, at in array.lines)
         return np.frombuffer(flat, array.dtype).reshape(array.shape).copy()
 
     def read(self, buf: DeviceArray) -> npt.NDArray[Any]:

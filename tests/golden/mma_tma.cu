@@ -21,10 +21,10 @@
 // alpha and beta float. The launcher may need memory to work in: ..._workspace tells how much.
 // Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.1.0:  gen emit --variant mma_tma --dtype f16 --layout rrr --arch sm_90a --threadblock 128x256x64 --warp 64x64 --instruction m16n8k16 --stages 3 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.1.0:  gen emit --variant mma_tma --dtype f16 --layout rrr --arch sm_90a --threadblock 128x256x64 --warp 64x64 --instruction m16n8k16 --stages 3 --sliced-k 1 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f16_rrr_tb128x256x64_w64x64_m16n8k16_s3_sm90a.cu
 //           NVRTC takes the file as it is, too.
-// gen-spec: {"variant": "mma_tma", "dtype": "f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x256x64", "warp": "64x64", "instruction": "m16n8k16", "stages": 3, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "mma_tma", "dtype": "f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x256x64", "warp": "64x64", "instruction": "m16n8k16", "stages": 3, "sliced_k": 1, "split_k": 1, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -266,10 +266,11 @@ struct WarpTile {
 // Tiles in the order in which they are computed. kGroup tiles below each other come before the next
 // column of tiles: what runs at the same time is then a square part of D rather than a long one,
 // and shares more of both operands in the L2 cache.
-__device__ inline void tile_at(int t, int tiles_m, int tiles_n, int& m, int& n) {
-  const int first = t / (kGroup * tiles_n) * kGroup;
-  const int height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
-  const int rest = t % (kGroup * tiles_n);
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& m, int& n) {
+  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
+  const int first = t / group * kGroup;
+  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+  const uint32_t rest = t % group;
   m = first + rest % height;
   n = rest / height;
 }
@@ -411,6 +412,11 @@ __device__ inline void wait_for_grids() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+// The next kernel may be launched once all blocks have called this, or have ended.
+__device__ inline void let_next_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // ---------------------------------------------------------------------------- packing
 //
 // Operands are read 16 bytes at a time. One whose lines do not all start at a multiple of 16 bytes
@@ -420,6 +426,39 @@ __device__ inline void wait_for_grids() {
 constexpr bool kTransposesLeft = false;
 constexpr bool kTransposesRight = false;
 
+// 16 of these 32 bytes, from byte `first` (0 to 15) on. Registers cannot be indexed by a variable:
+// all words move by two, then by one, then by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// A chunk of a line that may start anywhere: `line` points to its `length` elements, `first` to
+// those of the whole matrix, `end` behind them. Two aligned chunks hold it; both must be there.
+__device__ inline uint4 read_chunk(
+    const input_t* line, index_t length, index_t chunk, const input_t* first, const input_t* end) {
+  const input_t* const from = line + chunk * kChunk;
+  const int shift = reinterpret_cast<unsigned long long>(from) % 16;
+  const input_t* const low = from - shift / sizeof(input_t);
+  if (low >= first && low + 2 * kChunk <= end && (chunk + 1) * kChunk <= length) {
+    const uint4* const chunks = reinterpret_cast<const uint4*>(low);
+    return part_of(chunks[0], chunks[1], shift);
+  }
+  alignas(16) input_t elements[kChunk];
+#pragma unroll
+  for (int e = 0; e < kChunk; ++e) {
+    elements[e] = chunk * kChunk + e < length ? from[e] : input_t(0);
+  }
+  return *reinterpret_cast<const uint4*>(elements);
+}
+
 // A block packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks. Where
 // the lines have to be transposed (element i of a line is in line i of the source), it packs 32 at
 // a time, one for each lane: these are neighbours, then.
@@ -428,30 +467,14 @@ __device__ inline void pack(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
   constexpr int kWidth = kTransposes ? 32 : 8, kDepth = 256 / kWidth;  // lines; chunks of each
-  constexpr int kAtOnce = 2;  // chunks of a thread that are on their way together
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const index_t step = index_t(gridDim.y) * kDepth;
+  const input_t* const end = source + (lines - 1) * ld + length;
   for (index_t line = index_t(blockIdx.x) * kWidth + (kTransposes ? lane : warp); line < lines;
        line += index_t(gridDim.x) * kWidth) {
-    const input_t* const from = source + (kTransposes ? line : line * ld);
     for (index_t chunk = index_t(blockIdx.y) * kDepth + (kTransposes ? warp : lane);
-         chunk < packed_ld / kChunk; chunk += kAtOnce * step) {
-      alignas(16) input_t elements[kAtOnce][kChunk];
-#pragma unroll
-      for (int c = 0; c < kAtOnce; ++c) {
-#pragma unroll
-        for (int e = 0; e < kChunk; ++e) {
-          const index_t at = (chunk + c * step) * kChunk + e;
-          elements[c][e] = at < length ? from[kTransposes ? at * ld : at] : input_t(0);
-        }
-      }
-#pragma unroll
-      for (int c = 0; c < kAtOnce; ++c) {
-        const index_t at = (chunk + c * step) * kChunk;
-        if (at >= packed_ld) break;
-        *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
-            *reinterpret_cast<const uint4*>(elements[c]);
-      }
+         chunk * kChunk < length; chunk += index_t(gridDim.y) * kDepth) {
+      const uint4 elements = read_chunk(source + line * ld, length, chunk, source, end);
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + chunk * kChunk]) = elements;
     }
   }
 }
@@ -461,13 +484,13 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t left_lines, index_t left_length, const input_t* left, index_t left_ld,
         input_t* left_packed, index_t left_packed_ld, index_t right_lines, index_t right_length,
         const input_t* right, index_t right_ld, input_t* right_packed, index_t right_packed_ld) {
+  let_next_start();
   wait_for_grids();
-  if (blockIdx.z == 0) {
-    pack<kTransposesLeft>(left_lines, left_length, left, left_ld, left_packed, left_packed_ld);
-  } else {
-    pack<kTransposesRight>(
-        right_lines, right_length, right, right_ld, right_packed, right_packed_ld);
-  }
+  const bool is_left = blockIdx.z == 0;
+  pack<kTransposesLeft>(
+      is_left ? left_lines : right_lines, is_left ? left_length : right_length,
+      is_left ? left : right, is_left ? left_ld : right_ld, is_left ? left_packed : right_packed,
+      is_left ? left_packed_ld : right_packed_ld);
 }
 
 // ---------------------------------------------------------------------------- the product
@@ -618,7 +641,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         const __grid_constant__ tensor_map_t left_map,
         const __grid_constant__ tensor_map_t right_map,
         const __grid_constant__ tensor_map_t out_map, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd) {
+        output_t* D, index_t ldd, index_t early) {
   extern __shared__ __align__(128) unsigned char shared[];
   // kStages times: left tile, right tile, at a multiple of the 1024 bytes after which swizzles
   // repeat; then the consumers' staging; then the barriers.
@@ -630,18 +653,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-
-  if (threadIdx.x == 0) {
-    prefetch_map(left_map);
-    prefetch_map(right_map);
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), kWarps);  // a thread of each consumer
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
-  }
-  __syncthreads();
-  wait_for_grids();
 
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM;
@@ -657,6 +668,28 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     col0 *= kTileN;
   };
   int row0, col0, first, last;
+  piece(blockIdx.x, row0, col0, first, last);
+  // Divisions take long: the first piece's are made while the kernels before still run. The asm
+  // keeps the compiler from moving them.
+  asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
+
+  if (threadIdx.x == 0) {
+    prefetch_map(left_map);
+    prefetch_map(right_map);
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), kWarps);  // a thread of each consumer
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+  }
+  __syncthreads();
+  if (early) let_next_start();
+  wait_for_grids();
+
+  const auto next = [&](int& w) {
+    w += gridDim.x;
+    piece(w, row0, col0, first, last);
+  };
   int stage = 0, phase = 0;
   const auto advance = [&] {
     stage = stage + 1 < kStages ? stage + 1 : 0;
@@ -666,8 +699,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   if (warp >= kWarps) {  // producers
     give_registers<24>();
     if (warp == kWarps && lane == 0) {
-      for (int w = blockIdx.x; w < work; w += gridDim.x) {
-        piece(w, row0, col0, first, last);
+      for (int w = blockIdx.x; w < work; next(w)) {
         for (int n = first; n < last; ++n) {
           barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
           barrier_expect(full(stage), kStageBytes);
@@ -687,8 +719,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   take_registers<240>();
   WarpTile tile;
-  for (int w = blockIdx.x; w < work; w += gridDim.x) {
-    piece(w, row0, col0, first, last);
+  for (int w = blockIdx.x; w < work; next(w)) {
     tile.clear();
     if (first < last) {
       barrier_wait(full(stage), phase);
@@ -902,7 +933,7 @@ gemm_mma_tma_f16_rrr_tb128x256x64_w64x64_m16n8k16_s3_sm90a_launch(  // D = alpha
     const index_t lines = plan.left_lines > plan.right_lines ? plan.left_lines : plan.right_lines;
     const index_t length =
         plan.left_packed_ld > plan.right_packed_ld ? plan.left_packed_ld : plan.right_packed_ld;
-    const index_t blocks_x = (lines + 7) / 8, blocks_y = (length / kChunk + 511) / 512;
+    const index_t blocks_x = (lines + 7) / 8, blocks_y = (length / kChunk + 31) / 32;
     const dim3 grid(blocks_x < 4096 ? blocks_x : 4096, blocks_y < 64 ? blocks_y : 64, 2);
     const auto pack =  // both operands at once
         gemm_mma_tma_f16_rrr_tb128x256x64_w64x64_m16n8k16_s3_sm90a_pack;
@@ -941,13 +972,16 @@ gemm_mma_tma_f16_rrr_tb128x256x64_w64x64_m16n8k16_s3_sm90a_launch(  // D = alpha
   const index_t work = plan.tiles * plan.slices;
   if (work > kMost) return cudaErrorInvalidConfiguration;
   const int blocks = int(work < processors ? work : processors);
+  // The next kernel may start early where no block has a second tile. But after packing it is
+  // likely to pack as well, which is slower among this kernel's blocks.
+  const index_t early = work == blocks && plan.left_lines == 0 && plan.right_lines == 0;
   const auto kernel =  // may have more shared memory than the usual 48 KiB
       gemm_mma_tma_f16_rrr_tb128x256x64_w64x64_m16n8k16_s3_sm90a;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   error = launch_early(
       kernel, blocks, kThreads, kSharedBytes, stream,  // and its parameters:
-      M, N, K, alpha, left, right, out, beta, C, ldc, D, ldd);
+      M, N, K, alpha, left, right, out, beta, C, ldc, D, ldd, early);
   return error;
 }
 

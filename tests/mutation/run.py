@@ -34,6 +34,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
+    "mma_tma sliced-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "sliced_k": 2},
     "mma_tma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
 }
 

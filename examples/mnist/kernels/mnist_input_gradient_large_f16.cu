@@ -231,10 +231,11 @@ struct WarpTile {
 // Tiles in the order in which they are computed. kGroup tiles below each other come before the next
 // column of tiles: what runs at the same time is then a square part of D rather than a long one,
 // and shares more of both operands in the L2 cache.
-__device__ inline void tile_at(int t, int tiles_m, int tiles_n, int& m, int& n) {
-  const int first = t / (kGroup * tiles_n) * kGroup;
-  const int height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
-  const int rest = t % (kGroup * tiles_n);
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& m, int& n) {
+  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
+  const int first = t / group * kGroup;
+  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+  const uint32_t rest = t % group;
   m = first + rest % height;
   n = rest / height;
 }
@@ -381,6 +382,39 @@ __device__ inline void write_rows(
 constexpr bool kTransposesLeft = false;
 constexpr bool kTransposesRight = false;
 
+// 16 of these 32 bytes, from byte `first` (0 to 15) on. Registers cannot be indexed by a variable:
+// all words move by two, then by one, then by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// A chunk of a line that may start anywhere: `line` points to its `length` elements, `first` to
+// those of the whole matrix, `end` behind them. Two aligned chunks hold it; both must be there.
+__device__ inline uint4 read_chunk(
+    const input_t* line, index_t length, index_t chunk, const input_t* first, const input_t* end) {
+  const input_t* const from = line + chunk * kChunk;
+  const int shift = reinterpret_cast<unsigned long long>(from) % 16;
+  const input_t* const low = from - shift / sizeof(input_t);
+  if (low >= first && low + 2 * kChunk <= end && (chunk + 1) * kChunk <= length) {
+    const uint4* const chunks = reinterpret_cast<const uint4*>(low);
+    return part_of(chunks[0], chunks[1], shift);
+  }
+  alignas(16) input_t elements[kChunk];
+#pragma unroll
+  for (int e = 0; e < kChunk; ++e) {
+    elements[e] = chunk * kChunk + e < length ? from[e] : input_t(0);
+  }
+  return *reinterpret_cast<const uint4*>(elements);
+}
+
 // A block packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks. Where
 // the lines have to be transposed (element i of a line is in line i of the source), it packs 32 at
 // a time, one for each lane: these are neighbours, then.
@@ -389,30 +423,14 @@ __device__ inline void pack(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
   constexpr int kWidth = kTransposes ? 32 : 8, kDepth = 256 / kWidth;  // lines; chunks of each
-  constexpr int kAtOnce = 2;  // chunks of a thread that are on their way together
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const index_t step = index_t(gridDim.y) * kDepth;
+  const input_t* const end = source + (lines - 1) * ld + length;
   for (index_t line = index_t(blockIdx.x) * kWidth + (kTransposes ? lane : warp); line < lines;
        line += index_t(gridDim.x) * kWidth) {
-    const input_t* const from = source + (kTransposes ? line : line * ld);
     for (index_t chunk = index_t(blockIdx.y) * kDepth + (kTransposes ? warp : lane);
-         chunk < packed_ld / kChunk; chunk += kAtOnce * step) {
-      alignas(16) input_t elements[kAtOnce][kChunk];
-#pragma unroll
-      for (int c = 0; c < kAtOnce; ++c) {
-#pragma unroll
-        for (int e = 0; e < kChunk; ++e) {
-          const index_t at = (chunk + c * step) * kChunk + e;
-          elements[c][e] = at < length ? from[kTransposes ? at * ld : at] : input_t(0);
-        }
-      }
-#pragma unroll
-      for (int c = 0; c < kAtOnce; ++c) {
-        const index_t at = (chunk + c * step) * kChunk;
-        if (at >= packed_ld) break;
-        *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
-            *reinterpret_cast<const uint4*>(elements[c]);
-      }
+         chunk * kChunk < length; chunk += index_t(gridDim.y) * kDepth) {
+      const uint4 elements = read_chunk(source + line * ld, length, chunk, source, end);
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + chunk * kChunk]) = elements;
     }
   }
 }
@@ -422,12 +440,11 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t left_lines, index_t left_length, const input_t* left, index_t left_ld,
         input_t* left_packed, index_t left_packed_ld, index_t right_lines, index_t right_length,
         const input_t* right, index_t right_ld, input_t* right_packed, index_t right_packed_ld) {
-  if (blockIdx.z == 0) {
-    pack<kTransposesLeft>(left_lines, left_length, left, left_ld, left_packed, left_packed_ld);
-  } else {
-    pack<kTransposesRight>(
-        right_lines, right_length, right, right_ld, right_packed, right_packed_ld);
-  }
+  const bool is_left = blockIdx.z == 0;
+  pack<kTransposesLeft>(
+      is_left ? left_lines : right_lines, is_left ? left_length : right_length,
+      is_left ? left : right, is_left ? left_ld : right_ld, is_left ? left_packed : right_packed,
+      is_left ? left_packed_ld : right_packed_ld);
 }
 
 // ---------------------------------------------------------------------------- the product
@@ -718,7 +735,7 @@ mnist_input_gradient_large_f16_launch(  // D = alpha * A * B + beta * C
     const index_t lines = plan.left_lines > plan.right_lines ? plan.left_lines : plan.right_lines;
     const index_t length =
         plan.left_packed_ld > plan.right_packed_ld ? plan.left_packed_ld : plan.right_packed_ld;
-    const index_t blocks_x = (lines + 7) / 8, blocks_y = (length / kChunk + 511) / 512;
+    const index_t blocks_x = (lines + 7) / 8, blocks_y = (length / kChunk + 31) / 32;
     const dim3 grid(blocks_x < 4096 ? blocks_x : 4096, blocks_y < 64 ? blocks_y : 64, 2);
     const auto pack =  // both operands at once
         mnist_input_gradient_large_f16_pack;

@@ -230,10 +230,11 @@ struct WarpTile {
 // Tiles in the order in which they are computed. kGroup tiles below each other come before the next
 // column of tiles: what runs at the same time is then a square part of D rather than a long one,
 // and shares more of both operands in the L2 cache.
-__device__ inline void tile_at(int t, int tiles_m, int tiles_n, int& m, int& n) {
-  const int first = t / (kGroup * tiles_n) * kGroup;
-  const int height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
-  const int rest = t % (kGroup * tiles_n);
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& m, int& n) {
+  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
+  const int first = t / group * kGroup;
+  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+  const uint32_t rest = t % group;
   m = first + rest % height;
   n = rest / height;
 }
@@ -378,7 +379,8 @@ __device__ inline void write_rows(
 // same order, so that the result is the same in every run.
 
 // A slice's steps along K: from `first` to before `last`. The first slices may have one more.
-__device__ inline void steps_of(int slice, int slices, int all_steps, int& first, int& last) {
+__device__ inline void steps_of(
+    int slice, uint32_t slices, uint32_t all_steps, int& first, int& last) {
   const int each = all_steps / slices, more = all_steps % slices;
   first = slice * each + (slice < more ? slice : more);
   last = first + each + (slice < more ? 1 : 0);
@@ -407,42 +409,67 @@ __host__ __device__ inline int reduce_width(index_t slices) {
   return slices > 64 ? 8 : 32;
 }
 
+template <int kReduceWidth>
+__device__ inline void reduce(const Output& out, int slices, const scalar_t* partials) {
+  using Four = Vector<scalar_t, 4>;
+  constexpr int kFours = kTileM * kTileN / 4;  // of a tile
+  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
+  constexpr int kAtOnce = 4;  // loads of a thread that are on their way together
+  __shared__ Four sums[kGroups][kReduceWidth];
+  const int tiles_m = (out.rows + kTileM - 1) / kTileM, tiles_n = (out.cols + kTileN - 1) / kTileN;
+  const int group = threadIdx.x / kReduceWidth;
+  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
+  // In the end, a thread has one element. Where it is takes divisions: they come first.
+  int row = 0, col = 0;
+  if (threadIdx.x < 4 * kReduceWidth) {
+    // store_partial's lane has had four elements: two neighbours in one row, and two in the eighth
+    // row below.
+    const index_t at = begin + threadIdx.x / 4;
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
+    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
+    tile_at(at / kFours, tiles_m, tiles_n, row, col);
+    row = row * kTileM + warp % kWarpsM * kWarpM + 16 * i + lane / 4 + e / 2 * 8;
+    col = col * kTileN + warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
+  }
+  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
+  const Four* from = reinterpret_cast<const Four*>(partials) + begin + group * distance +
+                     threadIdx.x % kReduceWidth;
+  Four sum = {};
+#pragma unroll 1
+  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
+    Four parts[kAtOnce] = {};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slice + i * kGroups < slices) parts[i] = *from;
+      from += kGroups * distance;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      for (int e = 0; e < 4; ++e) sum.elements[e] += parts[i].elements[e];
+    }
+  }
+  sums[group][threadIdx.x % kReduceWidth] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (threadIdx.x >= 4 * kReduceWidth) return;
+  scalar_t total = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    total += sums[g][threadIdx.x / 4].elements[threadIdx.x % 4];
+  }
+  if (row >= out.rows || col >= out.cols) return;
+  const output_t old = out.reads_c() ? out.C[row * out.ldc + col] : output_t(0);
+  out.D[row * out.ldd + col] = out.element(row, col, total, old);
+}
+
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
     mnist_input_gradient_split_reduce(  // D = alpha * (sum of the partial sums) + beta * C
         index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
   const Output out{int(M), int(N), alpha, beta, C, ldc, D, ldd};
-  using Four = Vector<scalar_t, 4>;
-  constexpr int kFours = kTileM * kTileN / 4;  // of a tile
-  const int tiles_m = (out.rows + kTileM - 1) / kTileM, tiles_n = (out.cols + kTileN - 1) / kTileN;
-  const int width = reduce_width(slices), groups = 256 / width;
-  const index_t at = index_t(blockIdx.x) * width + threadIdx.x % width;
-  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
-  // Where store_partial's lane has found them: in two rows, two neighbours in each.
-  const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
-  const int warp = at % kFours / (kWarpM * kWarpN / 4);
-  int tile_m, tile_n;
-  tile_at(int(at / kFours), tiles_m, tiles_n, tile_m, tile_n);
-  const int row0 = tile_m * kTileM + warp % kWarpsM * kWarpM + 16 * i + lane / 4;
-  const int col0 = tile_n * kTileN + warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2;
-  __shared__ Four sums[256];
-  Four sum = {};
-#pragma unroll 4
-  for (index_t slice = threadIdx.x / width; slice < slices; slice += groups) {
-    const Four part = reinterpret_cast<const Four*>(partials)[slice * distance + at];
-    for (int e = 0; e < 4; ++e) sum.elements[e] += part.elements[e];
-  }
-  sums[threadIdx.x] = sum;
-  __syncthreads();  // all threads' sums are there
-  if (int(threadIdx.x) >= width) return;
-  for (int group = 1; group < groups; ++group) {
-    for (int e = 0; e < 4; ++e) sum.elements[e] += sums[group * width + threadIdx.x].elements[e];
-  }
-  for (int e = 0; e < 4; ++e) {
-    const int row = row0 + e / 2 * 8, col = col0 + e % 2;
-    if (row >= out.rows || col >= out.cols) continue;
-    const output_t old = out.reads_c() ? C[row * ldc + col] : output_t(0);
-    D[row * ldd + col] = out.element(row, col, sum.elements[e], old);
+  if (slices > 64) {
+    reduce<8>(out, int(slices), partials);
+  } else {
+    reduce<32>(out, int(slices), partials);
   }
 }
 
@@ -455,6 +482,39 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 constexpr bool kTransposesLeft = false;
 constexpr bool kTransposesRight = false;
 
+// 16 of these 32 bytes, from byte `first` (0 to 15) on. Registers cannot be indexed by a variable:
+// all words move by two, then by one, then by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// A chunk of a line that may start anywhere: `line` points to its `length` elements, `first` to
+// those of the whole matrix, `end` behind them. Two aligned chunks hold it; both must be there.
+__device__ inline uint4 read_chunk(
+    const input_t* line, index_t length, index_t chunk, const input_t* first, const input_t* end) {
+  const input_t* const from = line + chunk * kChunk;
+  const int shift = reinterpret_cast<unsigned long long>(from) % 16;
+  const input_t* const low = from - shift / sizeof(input_t);
+  if (low >= first && low + 2 * kChunk <= end && (chunk + 1) * kChunk <= length) {
+    const uint4* const chunks = reinterpret_cast<const uint4*>(low);
+    return part_of(chunks[0], chunks[1], shift);
+  }
+  alignas(16) input_t elements[kChunk];
+#pragma unroll
+  for (int e = 0; e < kChunk; ++e) {
+    elements[e] = chunk * kChunk + e < length ? from[e] : input_t(0);
+  }
+  return *reinterpret_cast<const uint4*>(elements);
+}
+
 // A block packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks. Where
 // the lines have to be transposed (element i of a line is in line i of the source), it packs 32 at
 // a time, one for each lane: these are neighbours, then.
@@ -463,30 +523,14 @@ __device__ inline void pack(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
   constexpr int kWidth = kTransposes ? 32 : 8, kDepth = 256 / kWidth;  // lines; chunks of each
-  constexpr int kAtOnce = 2;  // chunks of a thread that are on their way together
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const index_t step = index_t(gridDim.y) * kDepth;
+  const input_t* const end = source + (lines - 1) * ld + length;
   for (index_t line = index_t(blockIdx.x) * kWidth + (kTransposes ? lane : warp); line < lines;
        line += index_t(gridDim.x) * kWidth) {
-    const input_t* const from = source + (kTransposes ? line : line * ld);
     for (index_t chunk = index_t(blockIdx.y) * kDepth + (kTransposes ? warp : lane);
-         chunk < packed_ld / kChunk; chunk += kAtOnce * step) {
-      alignas(16) input_t elements[kAtOnce][kChunk];
-#pragma unroll
-      for (int c = 0; c < kAtOnce; ++c) {
-#pragma unroll
-        for (int e = 0; e < kChunk; ++e) {
-          const index_t at = (chunk + c * step) * kChunk + e;
-          elements[c][e] = at < length ? from[kTransposes ? at * ld : at] : input_t(0);
-        }
-      }
-#pragma unroll
-      for (int c = 0; c < kAtOnce; ++c) {
-        const index_t at = (chunk + c * step) * kChunk;
-        if (at >= packed_ld) break;
-        *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
-            *reinterpret_cast<const uint4*>(elements[c]);
-      }
+         chunk * kChunk < length; chunk += index_t(gridDim.y) * kDepth) {
+      const uint4 elements = read_chunk(source + line * ld, length, chunk, source, end);
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + chunk * kChunk]) = elements;
     }
   }
 }
@@ -496,12 +540,11 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t left_lines, index_t left_length, const input_t* left, index_t left_ld,
         input_t* left_packed, index_t left_packed_ld, index_t right_lines, index_t right_length,
         const input_t* right, index_t right_ld, input_t* right_packed, index_t right_packed_ld) {
-  if (blockIdx.z == 0) {
-    pack<kTransposesLeft>(left_lines, left_length, left, left_ld, left_packed, left_packed_ld);
-  } else {
-    pack<kTransposesRight>(
-        right_lines, right_length, right, right_ld, right_packed, right_packed_ld);
-  }
+  const bool is_left = blockIdx.z == 0;
+  pack<kTransposesLeft>(
+      is_left ? left_lines : right_lines, is_left ? left_length : right_length,
+      is_left ? left : right, is_left ? left_ld : right_ld, is_left ? left_packed : right_packed,
+      is_left ? left_packed_ld : right_packed_ld);
 }
 
 // ---------------------------------------------------------------------------- the product
@@ -819,7 +862,7 @@ mnist_input_gradient_split_launch(  // D = alpha * A * B + beta * C
     const index_t lines = plan.left_lines > plan.right_lines ? plan.left_lines : plan.right_lines;
     const index_t length =
         plan.left_packed_ld > plan.right_packed_ld ? plan.left_packed_ld : plan.right_packed_ld;
-    const index_t blocks_x = (lines + 7) / 8, blocks_y = (length / kChunk + 511) / 512;
+    const index_t blocks_x = (lines + 7) / 8, blocks_y = (length / kChunk + 31) / 32;
     const dim3 grid(blocks_x < 4096 ? blocks_x : 4096, blocks_y < 64 ? blocks_y : 64, 2);
     const auto pack =  // both operands at once
         mnist_input_gradient_split_pack;
