@@ -68,13 +68,14 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
     is summed in slices, some have more steps than there are stages, too, some are longer than
     others, and many tiles have a single slice. On tensor cores, rows that are ragged but aligned,
-    and more tiles along M than are computed together. Where teams take turns along K, many tiles
-    have an odd number of steps, so that turns change.
+    more tiles along M than are computed together, and a long line to pack. Where teams take turns
+    along K, many tiles have an odd number of steps, so that turns change.
     """
     m, n, k = spec.threadblock
     uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
     slices = [(3, n + 2, uneven), (2 * m + 1, 2 * n + 8, k)]
-    groups = (spec.tunables.get("swizzle", 1) * m + 1, n + 1, 1)
+    # Blocks that stay take tile after tile, which takes long here.
+    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if "sliced_k" in spec.tunables else n + 1, 1)
     sizes = [
         (1, 1, 1),
         (m, n, k),
@@ -84,7 +85,7 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
         (max(m - 1, 1), 2 * n, max(k - 1, 1)),
         (1, 2, 3 * k + 1),
         *(slices if spec.split_k != 1 else ()),
-        *([(m + 1, n + 8, k), groups] if spec.instruction else ()),
+        *([(m + 1, n + 8, k), groups, (1, 2, 1031)] if spec.instruction else ()),
         *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
         (m, n + 1, 0),
         (0, n, k),

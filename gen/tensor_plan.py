@@ -166,7 +166,9 @@ def _pack(spec: KernelSpec, layout: _Layout) -> list[Launch]:
     lines = max(operand.lines for operand in packed)
     units = max(operand.ld * operand.size // UNIT for operand in packed)
     most_x, most_y = MOST_PACKING
-    grid = (min(ceil_div(lines, PACK_LINES), most_x), min(ceil_div(units, PACK_UNITS), most_y), 2)
+    # What is left of a line after whole blocks, the first ones take as well.
+    whole = max(units // PACK_UNITS, 1)
+    grid = (min(ceil_div(lines, PACK_LINES), most_x), min(whole, most_y), 2)
     return [Launch(f"{spec.name}_pack", grid, (HELPER_THREADS, 1, 1), 0, args)]
 
 

@@ -425,8 +425,12 @@ def chosen(dtype: str, arch: str, m: int, n: int, k: int, **tunables: Any) -> tu
 
 def test_the_rules_of_auto() -> None:
     assert chosen("f16", "sm_90a", 4096, 4096, 4096) == (
-        "mma_tma", {"threadblock": "128x256x64", "warp": "64x64", "split_k": 1},
+        "mma_tma", {"threadblock": "128x256x64", "warp": "64x64", "stages": 3, "split_k": 1},
     )  # fmt: skip
+    small = chosen("f16", "sm_90a", 1024, 1024, 1024)[1]
+    assert (small["threadblock"], small["sliced_k"], small["split_k"]) == ("64x128x64", 2, 1)
+    small = chosen("f16", "sm_90a", 1024, 1024, 1024, stages=2)[1]
+    assert small == {"threadblock": "64x128x64", "warp": "64x32", "stages": 2, "split_k": 1}
     assert chosen("i8", "sm_80", 4096, 4096, 64) == (
         "mma", {"threadblock": "128x256x64", "warp": "64x64", "split_k": 1},
     )  # fmt: skip

@@ -19,10 +19,24 @@ from gen.variant import Variant, ceil_div
 BEST_SCALAR = "rec_tiles"
 BEST_TENSOR = ("mma_tma", "mma")  # the first that the GPU has
 
-# Rows and columns of D that a block and a warp compute, the largest first; bytes along K.
-TILES = ((128, 256, "64x64"), (128, 128, "64x64"), (64, 128, "32x64"), (64, 64, "32x32"))
+# Rows and columns of D that a block computes, the largest first, and how; bytes along K. On Hopper,
+# more of K is on its way where tiles are small, and two teams share those too small for one.
+TILES: dict[str, tuple[tuple[int, int, dict[str, Any]], ...]] = {
+    "mma_tma": (
+        (128, 256, {"warp": "64x64", "stages": 3}),
+        (128, 128, {"warp": "64x64", "stages": 5}),
+        (64, 128, {"warp": "64x32", "stages": 8, "sliced_k": 2}),
+        (64, 64, {"warp": "32x32", "stages": 8}),
+    ),
+    "mma": (
+        (128, 256, {"warp": "64x64"}),
+        (128, 128, {"warp": "64x64"}),
+        (64, 128, {"warp": "32x64"}),
+        (64, 64, {"warp": "32x32"}),
+    ),
+}
 LINE = {"mma_tma": 128, "mma": 64}
-TURING_TILES = TILES[1:]  # larger ones take too many registers beside their loads
+TURING_TILES = TILES["mma"][1:]  # larger ones take too many registers beside their loads
 
 # A wave of blocks that leaves a quarter of the multiprocessors idle is no worse than smaller tiles.
 BUSY = 0.75
@@ -40,8 +54,10 @@ def choose(
         _check_epilogue(call, tunables, arch)
         return BEST_SCALAR, {k: v for k, v in tunables.items() if k != "epilogue"}
     chosen = _tile(call, row, compute_capability(arch), multiprocessors)
-    if tunables.keys() & chosen.keys():
+    if tunables.keys() & (chosen.keys() - {"stages"}):
         return row.name, tunables  # tiles go together: one by hand, all by hand
+    if "stages" in tunables:
+        chosen.pop("sliced_k", None)  # teams leave each other sums where the stages were
     return row.name, {**chosen, **tunables}
 
 
@@ -58,17 +74,14 @@ def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, 
     s, size = call.problem.shape, call.dtypes.input.size
     # With a column-major D the kernel computes its transpose.
     rows, cols = (s.m, s.n) if call.layouts.c else (s.n, s.m)
-    tiles = TILES if cc >= 80 else TURING_TILES
-    m, n, warp = next(
+    tiles = TILES[row.name] if cc >= 80 else TURING_TILES
+    m, n, how = next(
         (t for t in tiles if ceil_div(rows, t[0]) * ceil_div(cols, t[1]) >= BUSY * multiprocessors),
         tiles[-1],
     )
     busy = ceil_div(rows, m) * ceil_div(cols, n) >= BUSY * multiprocessors
-    return {
-        "threadblock": f"{m}x{n}x{LINE[row.name] // size}",
-        "warp": warp,
-        "split_k": 1 if busy else 0,
-    }
+    threadblock = f"{m}x{n}x{LINE[row.name] // size}"
+    return {"threadblock": threadblock, **how, "split_k": 1 if busy else 0}
 
 
 def _check_epilogue(call: Call, tunables: dict[str, Any], arch: str) -> None:

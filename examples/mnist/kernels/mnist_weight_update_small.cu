@@ -735,8 +735,10 @@ mnist_weight_update_small_launch(  // D = alpha * A * B + beta * C
     const index_t lines = plan.left_lines > plan.right_lines ? plan.left_lines : plan.right_lines;
     const index_t length =
         plan.left_packed_ld > plan.right_packed_ld ? plan.left_packed_ld : plan.right_packed_ld;
-    const index_t blocks_x = (lines + 7) / 8, blocks_y = (length / kChunk + 31) / 32;
-    const dim3 grid(blocks_x < 4096 ? blocks_x : 4096, blocks_y < 64 ? blocks_y : 64, 2);
+    const index_t blocks_x = (lines + 7) / 8, blocks_y = length / kChunk / 32;
+    // What is left of a line after whole blocks, the first ones take as well.
+    const index_t along_line = blocks_y < 1 ? 1 : blocks_y < 64 ? blocks_y : 64;
+    const dim3 grid(blocks_x < 4096 ? blocks_x : 4096, along_line, 2);
     const auto pack =  // both operands at once
         mnist_weight_update_small_pack;
     pack<<<grid, 256, 0, stream>>>(
