@@ -74,8 +74,8 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     m, n, k = spec.threadblock
     uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
     slices = [(3, n + 2, uneven), (2 * m + 1, 2 * n + 8, k)]
-    # Blocks that stay take tile after tile, which takes long here.
-    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if "sliced_k" in spec.tunables else n + 1, 1)
+    stays = "sliced_k" in spec.tunables  # a block takes tile after tile, which takes long here
+    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if stays else n + 1, 1)
     sizes = [
         (1, 1, 1),
         (m, n, k),
