@@ -427,6 +427,11 @@ def test_the_rules_of_auto() -> None:
     assert chosen("f16", "sm_90a", 4096, 4096, 4096) == (
         "mma_tma", {"threadblock": "128x256x64", "warp": "64x64", "stages": 3, "split_k": 1},
     )  # fmt: skip
+    for side, tile in ((256, 64), (512, 64), (1536, 256), (2048, 256), (3072, 256)):
+        tile_n = chosen("f16", "sm_90a", side, side, side)[1]["threadblock"].split("x")[1]
+        assert tile_n == str(tile), side
+    assert chosen("f16", "sm_90a", 64, 64, 65536)[1]["split_k"] == 0
+    assert chosen("f16", "sm_90a", 64, 64, 512)[1]["split_k"] == 1
     small = chosen("f16", "sm_90a", 1024, 1024, 1024)[1]
     assert (small["threadblock"], small["sliced_k"], small["split_k"]) == ("64x128x64", 2, 1)
     small = chosen("f16", "sm_90a", 1024, 1024, 1024, stages=2)[1]

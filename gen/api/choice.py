@@ -1,8 +1,9 @@
 """variant="auto": the kernel for a problem, by rules that fit on a page.
 
 Tensor cores where the element types and the GPU have them, else `rec_tiles`. On tensor cores, the
-largest tile of D that still gives most multiprocessors one; where even the smallest does not,
-slices of K are summed apart as well.
+tile of D with which multiprocessors are done first: what counts is how many tiles the busiest has,
+and that an element of a smaller tile takes longer. Where even the smallest tiles are too few,
+slices of a long K are summed apart as well.
 """
 
 from __future__ import annotations
@@ -19,27 +20,29 @@ from gen.variant import Variant, ceil_div
 BEST_SCALAR = "rec_tiles"
 BEST_TENSOR = ("mma_tma", "mma")  # the first that the GPU has
 
-# Rows and columns of D that a block computes, the largest first, and how; bytes along K. On Hopper,
-# more of K is on its way where tiles are small, and two teams share those too small for one.
-TILES: dict[str, tuple[tuple[int, int, dict[str, Any]], ...]] = {
+# Rows and columns of D that a block computes, the largest first; the time of an element, relative;
+# and how. On Hopper, more of K is on its way where tiles are small, and two teams share those too
+# small for one. Times are of f16 on an H200 (docs/tensor-cores.md), rounded.
+TILES: dict[str, tuple[tuple[int, int, float, dict[str, Any]], ...]] = {
     "mma_tma": (
-        (128, 256, {"warp": "64x64", "stages": 3}),
-        (128, 128, {"warp": "64x64", "stages": 5}),
-        (64, 128, {"warp": "64x32", "stages": 8, "sliced_k": 2}),
-        (64, 64, {"warp": "32x32", "stages": 8}),
+        (128, 256, 1.0, {"warp": "64x64", "stages": 3}),
+        (128, 128, 1.2, {"warp": "64x64", "stages": 5}),
+        (64, 128, 1.35, {"warp": "64x32", "stages": 8, "sliced_k": 2}),
+        (64, 64, 1.8, {"warp": "32x32", "stages": 8}),
     ),
     "mma": (
-        (128, 256, {"warp": "64x64"}),
-        (128, 128, {"warp": "64x64"}),
-        (64, 128, {"warp": "32x64"}),
-        (64, 64, {"warp": "32x32"}),
+        (128, 256, 1.0, {"warp": "64x64"}),
+        (128, 128, 1.2, {"warp": "64x64"}),
+        (64, 128, 1.35, {"warp": "32x64"}),
+        (64, 64, 1.8, {"warp": "32x32"}),
     ),
 }
 LINE = {"mma_tma": 128, "mma": 64}
 TURING_TILES = TILES["mma"][1:]  # larger ones take too many registers beside their loads
 
-# A wave of blocks that leaves a quarter of the multiprocessors idle is no worse than smaller tiles.
-BUSY = 0.75
+# Slices of K pay where fewer of the multiprocessors than this have a tile, and a tile takes more
+# steps along K than this: the sums are a second kernel, which takes as long as some ten steps.
+BUSY, STEPS = 0.75, 16
 
 
 def choose(
@@ -75,13 +78,17 @@ def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, 
     # With a column-major D the kernel computes its transpose.
     rows, cols = (s.m, s.n) if call.layouts.c else (s.n, s.m)
     tiles = TILES[row.name] if cc >= 80 else TURING_TILES
-    m, n, how = next(
-        (t for t in tiles if ceil_div(rows, t[0]) * ceil_div(cols, t[1]) >= BUSY * multiprocessors),
-        tiles[-1],
-    )
-    busy = ceil_div(rows, m) * ceil_div(cols, n) >= BUSY * multiprocessors
-    threadblock = f"{m}x{n}x{LINE[row.name] // size}"
-    return {"threadblock": threadblock, **how, "split_k": 1 if busy else 0}
+
+    def count(tile: tuple[int, int, float, dict[str, Any]]) -> int:
+        return ceil_div(rows, tile[0]) * ceil_div(cols, tile[1])
+
+    def time(tile: tuple[int, int, float, dict[str, Any]]) -> float:
+        return ceil_div(count(tile), multiprocessors) * tile[0] * tile[1] * tile[2]
+
+    step = LINE[row.name] // size
+    sliced = count(tiles[-1]) < BUSY * multiprocessors and s.k > STEPS * step
+    m, n, _, how = tiles[-1] if sliced else min(tiles, key=time)
+    return {"threadblock": f"{m}x{n}x{step}", **how, "split_k": 0 if sliced else 1}
 
 
 def _check_epilogue(call: Call, tunables: dict[str, Any], arch: str) -> None:
