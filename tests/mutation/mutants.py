@@ -278,7 +278,7 @@ _TENSOR_CORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("teams", r"team \* Exchange::kFirst", ("0",)),
     ("teams", r"16 \* first_block", ("first_block",)),
     ("teams", r"i < blocks", ("i < WarpTile::kM",)),
-    ("teams", r"warp \* kSlots", ("part * kSlots",)),
+    ("teams", r"(?<=blocks, out, out_map, staging \+ )warp", ("part",)),
     ("boxes", r"if \(!by_tma\)", ("if (true)",)),
     ("epilogue", r"alpha \* sum", ("sum",)),
     ("epilogue", r"x \+= beta \* static_cast", ("x = beta * static_cast",)),

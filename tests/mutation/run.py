@@ -1,9 +1,10 @@
 """Does `gen check` notice? Makes mutants of every kernel, checks each, prints those that survive.
 
-    python -m tests.mutation.run [VARIANT ...] [--jobs N]
+    python -m tests.mutation.run [VARIANT ...] [--only REGEX] [--jobs N]
 
-Mutants that compile to the same code are counted apart. Exits with 1 if one survives that
-`equivalent.py` does not explain.
+A kernel of SPECS has its name there, such as "mma split-k". REGEX is searched for in `Mutant.key`,
+which is "operator: line -> mutated line". Mutants that compile to the same code are counted apart.
+Exits with 1 if one survives that `equivalent.py` does not explain.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from gen import check
 from gen.errors import CompileError, GenError
+from gen.far import why_not
 from gen.nvrtc import compile_cuda
 from gen.registry import make_spec
 from gen.render import Source, render
@@ -34,7 +36,8 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
-    "mma_tma sliced-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "sliced_k": 2},
+    # The teams finish two blocks of 16 rows and one.
+    "mma_tma sliced-k": {"threadblock": "96x64x32", "warp": "48x32", "stages": 3, "sliced_k": 2},
     "mma_tma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
 }
 
@@ -54,7 +57,8 @@ def verdict(mutant: Mutant) -> str:
     except CompileError:
         return "compiler"
     # Shape after shape, then all of them and the far ends: most mutants are found at once.
-    for shapes in (*([shape] for shape in check.default_shapes(spec)), None):
+    far = () if why_not(spec) else (None,)
+    for shapes in (*([shape] for shape in check.default_shapes(spec)), *far):
         try:
             report = check.check(mutant.source, shapes)
         except GenError:
@@ -79,38 +83,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the suite; prints a table and the survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("variants", nargs="*", default=list(SPECS))
+    parser.add_argument("--only", type=re.compile, default="", metavar="REGEX")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
     start = time.perf_counter()
     if stale := unused(sources()):
         print("no kernel has anything that these patterns match:", *stale, sep="\n  ")
         return 1
-    found = [mutant for source in sources(options.variants) for mutant in mutants(source)]
+    found = [
+        (name, mutant)
+        for name, source in zip(options.variants, sources(options.variants), strict=True)
+        for mutant in mutants(source)
+        if re.search(options.only, mutant.key)
+    ]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         verdicts = []
-        for one in pool.imap(verdict, found, chunksize=4):
+        for one in pool.imap(verdict, [mutant for _, mutant in found]):
             verdicts.append(one)
             print(f"\r{len(verdicts)} of {len(found)} mutants", end="", file=sys.stderr)
     print(file=sys.stderr)
     return _report(found, verdicts, time.perf_counter() - start)
 
 
-def _report(found: Sequence[Mutant], verdicts: Sequence[str], seconds: float) -> int:
+def _report(found: Sequence[tuple[str, Mutant]], verdicts: Sequence[str], seconds: float) -> int:
     wrong = 0
-    by_variant: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for mutant, how in zip(found, verdicts, strict=True):
-        spec = mutant.source.spec
-        assert spec is not None
+    by_name: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for (name, mutant), how in zip(found, verdicts, strict=True):
         if how == "survived":
-            why = reason(mutant.key)
-            by_variant[spec.variant]["equivalent" if why else "SURVIVED"] += 1
+            why = reason(name, mutant.key)
+            by_name[name]["equivalent" if why else "SURVIVED"] += 1
             wrong += not why
-            print(f"{why or 'SURVIVED'}: {spec.variant} line {mutant.line}, {mutant.key}")
+            print(f"{why or 'SURVIVED'}: {name} line {mutant.line}, {mutant.key}")
         else:
-            by_variant[spec.variant][how] += 1
-    for variant, counts in by_variant.items():
+            by_name[name][how] += 1
+    for name, counts in by_name.items():
         text = ", ".join(f"{count} {how}" for how, count in counts.most_common())
-        print(f"{variant}: {sum(counts.values())} mutants: {text}")
+        print(f"{name}: {sum(counts.values())} mutants: {text}")
     print(f"{len(found)} mutants, {wrong} unexplained survivors, {seconds:.0f} s")
     return 1 if wrong else 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.equivalent import unused_explanations
 from tests.mutation.mutants import mutants, unused
-from tests.mutation.run import sources
+from tests.mutation.run import SPECS, sources
 
 
 def test_every_operator_matches_something() -> None:
@@ -12,5 +12,6 @@ def test_every_operator_matches_something() -> None:
 
 
 def test_every_explanation_is_of_a_mutant() -> None:
-    keys = {mutant.key for source in sources() for mutant in mutants(source)}
-    assert unused_explanations(keys) == []
+    every = zip(SPECS, sources(), strict=True)
+    found = {(kernel, mutant.key) for kernel, source in every for mutant in mutants(source)}
+    assert unused_explanations(found) == []
