@@ -39,6 +39,7 @@ _PROXY = (
 )
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column of tiles, all outside of D"
+_STEP = "one more step along K, of zeros"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
@@ -68,6 +69,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_UNUSED, "-> take<0, WarpTile::kM>(tile);"),
     (_OUTSIDE, "mma_tma: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
     (_OUTSIDE, "mma_tma sliced-k: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
+    (_STEP, "-> const int all_steps = (depth + kTileK) / kTileK;"),
     (_SLOTS, "mma_tma sliced-k: drop: if (lane == 0) wait_for_boxes<kSlots - 1>();"),
     (_SLOTS, "mma_tma sliced-k: boxes: if (lane == 0) wait_for_boxes<kSlots - 1>(); ->"),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),
