@@ -102,6 +102,35 @@ def test_a_missing_barrier(variant: str, which: int) -> None:
         assert pairs & {(line, load) for line in near}
 
 
+# What fences of mma_tma with slices of K are for: the line, what is said without it, and the line
+# of the earlier access.
+FENCES = {
+    "sums where the next tile is to come": (
+        "    show_to_tma();  // which may write there again",
+        r"bulk copy of 16 bytes at .* may come before the store .* a fence\.proxy\.async is",
+        "] = {sum[0], sum[1], ",
+    ),
+    "barriers": (
+        '    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");',
+        r"bulk copy that completes at .* may not see the mbarrier\.init .* a fence\.mbarrier_",
+        "mbarrier.init.shared",
+    ),
+}
+
+
+@pytest.mark.parametrize("fence", FENCES)
+def test_a_missing_fence_between_proxies(fence: str) -> None:
+    line, message, earlier = FENCES[fence]
+    spec = make_spec("mma_tma", threadblock="64x64x64", warp="32x32", stages=3, sliced_k=2)
+    # Small tiles, of which a block takes several.
+    shapes = [shape for shape in default_shapes(spec) if shape.n == shape.k == 1]
+    source = plant(spec, (line, "    ;"))
+    (found,) = (one.finding for one in check(source, shapes).findings)
+    assert re.match(message, found.message)
+    assert found.file_line == line_of(source, '"l"(&map), "r"(inner), "r"(outer), "r"(barrier)')
+    assert found.other_line == line_of(source, earlier)
+
+
 def test_dynamic_shared_memory_that_is_too_small() -> None:
     """The file uses more than its gen-spec line, which decides on the launch, says."""
     spec = make_spec("rec_tiles", tile=8, coarsen=2)

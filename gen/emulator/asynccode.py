@@ -27,7 +27,9 @@ _BULK = re.compile(
     r"(?P<load>\.shared::(cluster|cta)\.global(\.tile)?\.mbarrier::complete_tx::bytes)"
     r"|\.global\.shared::cta(\.tile)?\.bulk_group)(\.L2::cache_hint)?$"
 )
-_FENCE = re.compile(r"fence\.proxy\.async(\.shared::(cta|cluster))?$")
+_FENCE = re.compile(
+    r"fence\.(proxy\.async(\.shared::(cta|cluster))?|(?P<init>mbarrier_init)\.release\.cluster)$"
+)
 REGISTER_COUNTS = range(24, 257, 8)
 
 
@@ -43,9 +45,9 @@ class AsyncCode(MemoryCode):
             self.copies_arrive(item)
         elif item.name.startswith("cp.async.bulk"):
             self.bulk(item)
-        elif _FENCE.match(item.name):
+        elif match := _FENCE.match(item.name):
             mask = self.mask()
-            self.call(f"E.bulk.fence({mask})", mask)
+            self.call(f"E.bulk.fence({mask}, {bool(match['init'])})", mask)
         elif item.name == "griddepcontrol.wait":
             mask = self.mask()
             self.call(f"E.wait_for_grids({mask})", mask)

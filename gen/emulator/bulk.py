@@ -94,10 +94,10 @@ class BulkCopies:
             if not done.all():
                 self.stores.append(move.some(~done))
 
-    def fence(self, mask: Mask | None) -> None:
-        """fence.proxy.async: nothing to wait for here; checks learn what it shows."""
+    def fence(self, mask: Mask | None, inits_only: bool) -> None:
+        """fence.proxy.async, mbarrier_init: nothing to wait for; checks learn what they show."""
         for observer in self.chunk.launch.observers:
-            observer.fence_proxy(self.chunk, mask)
+            observer.fence_proxy(self.chunk, mask, inits_only)
 
     # -- what the scheduler calls --------------------------------------------------------------
     def progress(self) -> bool:

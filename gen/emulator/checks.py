@@ -124,9 +124,11 @@ def access_message(site: Site, what: str, address: str, lanes: int) -> str:
 
 
 def noun(site: Site) -> str:
-    """What a race calls an access: "load", "bulk copy"."""
+    """What a race calls an access: "load", "bulk copy", "mbarrier.init"."""
     if "bulk" in site.item.modifiers:
         return "bulk copy"
+    if site.item.opcode == "mbarrier":
+        return ".".join(site.item.name.split(".")[:2])
     names = {"ld": "load", "ldu": "load", "st": "store", "cp": "cp.async"}
     return names.get(site.item.opcode, site.item.opcode)
 

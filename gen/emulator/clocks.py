@@ -6,9 +6,10 @@ there are, as `b`, whole warps (all their lanes), and what only completes in the
 copies of each thread, and the bulk copies of each mbarrier.
 
 Bulk copies are the work of another proxy: what threads wrote is visible to these only once a
-`fence.proxy.async` has shown it. Where a kernel copies out of shared memory, threads and their
-copies are there once more, as what the proxy sees of them: a fence brings that up to what its
-thread knows, and from there on it spreads like anything that is known.
+`fence.proxy.async` has shown it. Where a kernel has any, threads and their copies are there once
+more, as what the proxy sees of them: a fence brings that up to what its thread knows, and from
+there on it spreads like anything that is known. Threads that initialise mbarriers are there a third
+time, as what the proxy sees of these: `fence.mbarrier_init` brings up that and nothing else.
 
 Kernels without mbarriers do without clocks: what a barrier orders, `records.py` just forgets.
 """
@@ -65,6 +66,7 @@ class Clocks:
         self.known[:, missing, :] = self.known[:, :, missing] = _ALWAYS
         self.objects: dict[int, _Object] = {}
         self._bulk: dict[int, int] = {}
+        self._inits: dict[int, int] = {}  # by the place of the thread that initialises
 
     def widen(self, rows: int) -> None:
         """Give every block what was common to all."""
@@ -116,12 +118,18 @@ class Clocks:
         self._take(lanes, self._given(lanes, self.warps if by_warp else 1))
         self.now += 1
 
-    def show(self, lanes: Lanes) -> None:
-        """Lanes have shown the asynchronous proxy all that is ordered before them."""
+    def show(self, lanes: Lanes, inits_only: bool) -> None:
+        """Lanes have shown the asynchronous proxy all that is ordered before them.
+
+        inits_only: of that, only the mbarriers that were initialised.
+        """
         known = self.known[lanes]
-        shown = known[:, self.shown : 2 * self.shown]
-        given = np.minimum(known[:, : self.shown], np.int32(self.now + 1))  # of their own: so far
-        np.maximum(shown, given, out=shown)
+        so_far = np.minimum(known[:, : self.shown], np.int32(self.now + 1))  # of their own, too
+        if not inits_only:
+            shown = known[:, self.shown : 2 * self.shown]
+            np.maximum(shown, so_far, out=shown)
+        by, inits = list(self._inits), list(self._inits.values())
+        known[:, inits] = np.maximum(known[:, inits], so_far[:, by])
         self.known[lanes] = known
         self.now += 1
 
@@ -162,11 +170,25 @@ class Clocks:
     def bulk(self, offset: int) -> int:
         """The place of the bulk copies that complete at an mbarrier."""
         if offset not in self._bulk:
-            self._bulk[offset] = self.known.shape[2]
-            self.known = _with_place(self.known)
-            for item in self.objects.values():
-                item.arrived, item.complete = _with_place(item.arrived), _with_place(item.complete)
+            (self._bulk[offset],) = self._add_places(1)
         return self._bulk[offset]
+
+    def inits(self, codes: Codes) -> npt.NDArray[np.int64]:
+        """The places of the mbarriers that threads initialise, as the proxy sees them."""
+        by = place(codes).tolist()
+        new = sorted(set(by) - set(self._inits))
+        self._inits.update(zip(new, self._add_places(len(new)), strict=True))
+        return np.array([self._inits[at] for at in by], np.int64)
+
+    def _add_places(self, count: int) -> range:
+        """More places, of which nobody knows anything yet."""
+        first = self.known.shape[2]
+        self.known = _widened(self.known, count)
+        for item in self.objects.values():
+            item.arrived, item.complete = (
+                _widened(times, count) for times in (item.arrived, item.complete)
+            )
+        return range(first, first + count)
 
     # -- what is ordered -----------------------------------------------------------------------
     def before(
@@ -182,5 +204,5 @@ class Clocks:
         return ordered
 
 
-def _with_place(times: Times) -> Times:
-    return np.concatenate([times, np.zeros((*times.shape[:-1], 1), np.int32)], axis=-1)
+def _widened(times: Times, count: int) -> Times:
+    return np.concatenate([times, np.zeros((*times.shape[:-1], count), np.int32)], axis=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,17 @@ from gen.emulator.context import Context
 from gen.emulator.memory import Site
 from gen.emulator.moves import Move
 from gen.emulator.ops import Value
-from gen.emulator.races import UNSEEN, AccessRaces
+from gen.emulator.races import AccessRaces
 from gen.emulator.records import SITE_BITS
 from gen.emulator.timed import TimedLast, TimedSeveral
 from gen.emulator.warp import Bits, Mask
 
+# As RACES, of bulk copies: what they read and overwrite, and the mbarrier that counts their bytes.
+_MISSING = "{earlier}: a fence.%s is missing between them"
+_READS = "{access} at {place} may not see " + _MISSING % "proxy.async"
+_WRITES = "{access} at {place} may come before " + _MISSING % "proxy.async"
+_SIGNAL_RACES = "bulk copy that completes at {place} races with {earlier}"
+_SIGNALS = "bulk copy that completes at {place} may not see " + _MISSING % "mbarrier_init"
 _NEVER = np.int64(2**62)  # the number of a copy in flight that no wait for groups lands
 
 
@@ -31,12 +38,30 @@ class SharedRaces(AccessRaces):
         self.signals: Any = np.zeros((1,) * 6, np.int64)  # cp.async.mbarrier.arrive of each thread
         self.landed: Any = np.zeros((1,) * 6, np.int64)  # and how many of these have happened
         self.before = np.zeros((1, self.columns), np.int64)  # signals before each copy in flight
+        # Initialisations of mbarriers: ordered is what the asynchronous proxy has been shown.
+        self.inits: TimedLast | None = None
+        if self.clocks and self.clocks.proxies:
+            self.inits = TimedLast(self.clocks, self.columns)
 
     def widen(self) -> None:
         """See SharedWatch."""
         self.groups = np.repeat(self.groups, self.blocks, axis=0)
         self.before = np.repeat(self.before, self.blocks, axis=0)
+        if self.inits:
+            self.inits.widen(self.blocks)
         super().widen()
+
+    def store(
+        self, chunk: Context, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> None:
+        """See Observer."""
+        super().store(chunk, site, space, address, mask)
+        if self.inits and site.item.name.startswith("mbarrier.init"):
+            assert self.clocks is not None
+            touch = self._touch(site, space, address, mask)
+            if touch is not None:
+                record = touch.low << np.int32(SITE_BITS) | np.int32(self._number(site))
+                self.inits.put(touch.index, record, self.clocks.inits(touch.low))
 
     # -- cp.async ------------------------------------------------------------------------------
     def copy(
@@ -98,24 +123,37 @@ class SharedRaces(AccessRaces):
     def bulk(self, chunk: Context, move: Move) -> None:
         """See Observer."""
         touch, number = self.place_move(move), self._number(move.site)
+        assert isinstance(self.writes, TimedLast)
+        assert isinstance(self.atomics, TimedSeveral)
+        # Those that race are among them; a pair of lines is reported once.
+        unseen = [earlier.clash(touch, shown=True) for earlier in (self.writes, self.atomics)]
         if move.into_shared:
+            kind, what = "WAW", _WRITES
+            self._signal(chunk, move)
             self._before_write(chunk, move.site, touch)
             self._report(chunk, move.site, "WAW", touch, self.flights.add(touch, number))
             self.groups.reshape(-1)[touch.index] = self.before.reshape(-1)[touch.index] = _NEVER
         else:
+            kind, what = "RAW", _READS
             for earlier in (self.writes, self.atomics, self.flights):
                 self._report(chunk, move.site, "RAW", touch, earlier.clash(touch))
-            for earlier in (self.writes, self.atomics):
-                assert isinstance(earlier, (TimedLast, TimedSeveral))
-                # Those that race are among them; a pair of lines is reported once.
-                unseen = earlier.clash(touch, shown=True)
-                self._report(chunk, move.site, "RAW", touch, unseen, UNSEEN)
             self.leaving.add(touch, number)
+        for clash in unseen:
+            self._report(chunk, move.site, kind, touch, clash, what)
 
-    def fence_proxy(self, chunk: Context, mask: Mask | None) -> None:
+    def _signal(self, chunk: Context, move: Move) -> None:
+        """The mbarriers of bulk copies, whose initialisation these must see."""
+        assert self.inits is not None
+        touch = self.place_move(replace(move, size=8, shared=move.barriers[:, None]))
+        for clash, what in (
+            (self.writes.clash(touch), _SIGNAL_RACES), (self.inits.clash(touch), _SIGNALS),
+        ):  # fmt: skip
+            self._report(chunk, move.site, "RAW", touch, clash, what)
+
+    def fence_proxy(self, chunk: Context, mask: Mask | None, inits_only: bool) -> None:
         """See Observer."""
         if self.clocks and self.clocks.proxies:
-            self.clocks.show(self._lanes(mask))
+            self.clocks.show(self._lanes(mask), inits_only)
 
     def land_bulk(self, chunk: Context, move: Move, done: Bits | None) -> None:
         """See Observer."""

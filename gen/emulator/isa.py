@@ -41,7 +41,7 @@ NO_RESULT = frozenset(
 # Accepted and without effect in an emulator that runs a chunk in lockstep.
 NO_EFFECT = re.compile(
     r"(membar\.(cta|gl|sys)|fence\.(sc|acq_rel)\.(cta|gpu|sys|cluster)|prefetchu?\..*"
-    r"|fence\.mbarrier_init\.release\.cluster|fence\.proxy\.async\.global"
+    r"|fence\.proxy\.async\.global"
     r"|barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?"
     r"|cp\.async\.bulk\.prefetch\..*"
     r"|griddepcontrol\.launch_dependents"

@@ -98,10 +98,11 @@ class Observer:
     def bulk(self, chunk: Context, move: Move) -> None:
         """Lanes start bulk copies; these are under way until `land_bulk`."""
 
-    def fence_proxy(self, chunk: Context, mask: Mask | None) -> None:
+    def fence_proxy(self, chunk: Context, mask: Mask | None, inits_only: bool) -> None:
         """fence.proxy.async: each lane shows bulk copies what was written to shared memory.
 
-        That is what it wrote itself, and all that is ordered before it.
+        That is what it wrote itself, and all that is ordered before it. inits_only: of that, only
+        the mbarriers that were initialised; the instruction is fence.mbarrier_init.
         """
 
     def land_bulk(self, chunk: Context, move: Move, done: Bits | None) -> None:

@@ -13,8 +13,10 @@ Without them, every granule of shared memory (see `granules.py`) keeps its last 
 first and the last by number of the threads that have read it, since they were synchronised. That is
 exact: an access races with one of these if it races with any.
 
-Bulk copies out of shared memory may not see what threads wrote there, ordered or not, unless a
-`fence.proxy.async` stands between, in that order: without one they are found, too.
+Bulk copies may miss what threads wrote to shared memory, ordered or not, unless a
+`fence.proxy.async` stands between, in that order: without one they are found, too, whether they
+read those bytes or overwrite them. So are those whose mbarrier has been initialised without one, or
+without a `fence.mbarrier_init`, behind.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ from gen.emulator.records import SITE_BITS, Clash, Last, Several
 from gen.emulator.timed import TimedLast, TimedSeveral
 from gen.emulator.warp import THREAD_AXES, Bits, Mask
 
-RACES = "races with {}"  # what a finding says of the earlier access
-UNSEEN = "may not see {}: a fence.proxy.async is missing between them"
+# What a finding says of an access, of where it is, and of the earlier one.
+RACES = "{access} at {place} races with {earlier}"
 _TOGETHER = ("ldmatrix", "stmatrix")
 
 
@@ -216,7 +218,7 @@ class AccessRaces(SharedWatch):
     ) -> None:  # fmt: skip
         """A finding for each earlier instruction in `clash`, at the first granule that has it.
 
-        what: it says of that instruction.
+        what: it says of the two instructions.
         """
         if clash is None:
             return
@@ -237,8 +239,8 @@ class AccessRaces(SharedWatch):
         block = chunk.launch.block
         address = chunk.describe_shared(index % self.columns * self.granule)
         line = f" at line {earlier.item.line}" if earlier.item.line else ""
-        message = f"{noun(site)} of {site.size} bytes at {address} "
-        message += f"{what.format(f'the {noun(earlier)}{line}')} ({kind})"
+        access, other = f"{noun(site)} of {site.size} bytes", f"the {noun(earlier)}{line}"
+        message = f"{what.format(access=access, place=address, earlier=other)} ({kind})"
         flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
         message += ", which is still in flight" if flying else ""
         chunk.launch.findings.add(
@@ -253,7 +255,8 @@ def _differs(bits: Bits) -> bool:
 
 def _clocks(chunk: Context) -> Clocks | None:
     """The clocks of a kernel that needs them."""
-    items = [item for block in chunk.launch.program.blocks for item in block.body]
-    if not any(item.name.startswith(("mbarrier", "cp.async.bulk")) for item in items):
+    names = [item.name for block in chunk.launch.program.blocks for item in block.body]
+    copies = any(name.startswith("cp.async.bulk") for name in names)
+    if not copies and not any(name.startswith("mbarrier") for name in names):
         return None
-    return Clocks(chunk.threads, any("bulk_group" in item.modifiers for item in items))
+    return Clocks(chunk.threads, proxies=copies)

@@ -71,6 +71,9 @@ DEVICE void tensor_out(const Map* m, int x, int y, const void* s) {
 }
 DEVICE void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 DEVICE void drain() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+#if __CUDA_ARCH__ >= 900
+DEVICE void fence_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+#endif
 DEVICE void fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 """
 
@@ -111,6 +114,7 @@ extern "C" __global__ void kernel(const int4* in, int4* out, int steps) {
 # The same with one lane that starts copies of whole tiles.
 BULK = (
     CP_ASYNC.replace("init(full + i, 32)", "init(full + i, 1)")
+    .replace("  __syncthreads();", "  if (x == 0) fence_init();\n  __syncthreads();")
     .replace("  if (x < 32) {", "  if (x == 0) {")
     .replace("} else {", "} else if (x >= 32) {")
     .replace("      copy(&tile[i % kStages][lane], in + i * 32 + lane);\n", "")
@@ -138,7 +142,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map in, const __grid_c
       init(full + i, 1);
       init(empty + i, 32);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_init();
   }
   __syncthreads();
   if (x < 32) {

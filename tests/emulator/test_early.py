@@ -49,7 +49,7 @@ def run(body: str) -> LaunchReport:
 
 
 MOVE = "out[at_x] = in[at_x];"
-INIT = "if (x == 0) init(&bar, 1);\nSYNC;\n"
+INIT = "if (x == 0) { init(&bar, 1); fence_init(); }\nSYNC;\n"
 RIGHT = {
     "no wait at all": MOVE,
     "no wait, but dependents": f"NEXT; {MOVE}",

@@ -124,6 +124,7 @@ COPY_BUGS = {
         ),
         "no wait for the copy out": ("drain();", "", {"WAR"}),
         "no barrier before the copy out": ("fence();\n      __syncwarp();", "fence();", {"RAW"}),
+        "no fence behind the initialisation": ("fence_init();\n  }", "}", {"RAW"}),
         "something else than a map": ("&in, 64 * i", "(Map*)&steps, 64 * i", {"memcheck"}),
         "a copy out that misses a tile": (
             "64 * i, 8 * blockIdx.x, result", "64 * i, 0, result", {"WAW"},

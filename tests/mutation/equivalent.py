@@ -21,9 +21,6 @@ _ZERO = "registers without a value are 0 on the emulator; the compiler need not 
 _ELSEWHERE = (
     "not tried with tensor maps, nor with slices of K; found in mma, which has the same line"
 )
-_FENCE = (
-    "on the emulator, bulk copies count at an mbarrier whether or not a fence has shown it to them"
-)
 _LANES = "the lanes write the rows that they would have left to the TMA"
 _SUNK = "the compiler still loads C only where it is used: where beta is not 0"
 _SPEED = "every kernel waits for the ones before it: when it starts is a matter of speed"
@@ -34,9 +31,6 @@ _BEHIND = "nobody uses what is behind the end of a packed line"
 _SLOWER = "`end` is never too late: more chunks than necessary are read element by element"
 _ONE_ROUND = "nine slices are added up in one round; found where there are more than 32"
 _TURNS = "all tiles have as many steps: if these are even, it does not matter which team is first"
-_PROXY = (
-    "docs/checks.md: fences between accesses and a bulk copy that overwrites them are not checked"
-)
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column of tiles, all outside of D"
 _STEP = "one more step along K, of zeros"
@@ -50,7 +44,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ZERO, "drop: tile.clear();"),
     (_ELSEWHERE, "row0 * int(out.ld"),
     (_ELSEWHERE, "line * int(ld)"),
-    (_FENCE, 'drop: asm volatile("fence.mbarrier_init'),
     (_LANES, ") { -> if (true) {"),
     (_SUNK, "-> const output_t old = true ?"),
     (_SPEED, "drop: let_next_start();"),
@@ -65,7 +58,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SLOWER, "end = source + lines * length;"),
     (_ONE_ROUND, "slice += 2 * kAtOnce * kGroups"),
     (_TURNS, "-> turn = 1 - turn;"),
-    (_PROXY, "drop: show_to_tma();"),
     (_UNUSED, "-> take<0, WarpTile::kM>(tile);"),
     (_OUTSIDE, "mma_tma: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
     (_OUTSIDE, "mma_tma sliced-k: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
