@@ -22,7 +22,6 @@ _ELSEWHERE = (
     "not tried with tensor maps, nor with slices of K; found in mma, which has the same line"
 )
 _LANES = "the lanes write the rows that they would have left to the TMA"
-_SUNK = "the compiler still loads C only where it is used: where beta is not 0"
 _SPEED = "every kernel waits for the ones before it: when it starts is a matter of speed"
 _BASE = "on the emulator, shared memory begins at a multiple of 1024 bytes"
 _WRAPS = "a funnel shift counts its bits modulo 32"
@@ -45,7 +44,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ELSEWHERE, "row0 * int(out.ld"),
     (_ELSEWHERE, "line * int(ld)"),
     (_LANES, ") { -> if (true) {"),
-    (_SUNK, "-> const output_t old = true ?"),
     (_SPEED, "drop: let_next_start();"),
     (_SPEED, "drop: if (early) let_next_start();"),
     (_SPEED, "start: if (early) let_next_start(); -> let_next_start();"),

@@ -67,6 +67,11 @@ static_assert(kSteps == 2 || kSteps == 4, "lines of 64 or 128 bytes: see swizzle
 
 // ---------------------------------------------------------------------------- shared memory
 
+// What PTX instructions take for a pointer to shared memory.
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
 // Byte offset of 16 bytes ("a chunk") in a tile of lines of kLine bytes. Without the XOR, the eight
 // chunks that lie below each other, which ldmatrix reads together, would all be in the same four
 // banks; with it they are in different ones, at no cost in memory.
@@ -215,14 +220,15 @@ struct WarpTile {
     }
   }
 
-  // The sums of block i + 1 become those of block i.
+  // The sums of block i + kBlocks become those of block i.
+  template <int kBlocks>
   __device__ void move_up() {
 #pragma unroll
-    for (int i = 0; i + 1 < kM; ++i) {
+    for (int i = 0; i + kBlocks < kM; ++i) {
 #pragma unroll
       for (int j = 0; j < 2 * kN; ++j) {
 #pragma unroll
-        for (int s = 0; s < kSums; ++s) sum[i][j][s] = sum[i + 1][j][s];
+        for (int s = 0; s < kSums; ++s) sum[i][j][s] = sum[i + kBlocks][j][s];
       }
     }
   }
@@ -276,10 +282,8 @@ struct Output {
     return beta != scalar_t(0);
   }
 
-  // The element of D in this row and column; c is that of C, if it is read.
-  __device__ output_t element(int row, int col, scalar_t sum, output_t c) const {
-    scalar_t x = alpha * sum;
-    if (reads_c()) x += beta * static_cast<scalar_t>(c);
+  // The element of D in this row and column, of which x is the linear part.
+  __device__ output_t element(int row, int col, scalar_t x) const {
     return static_cast<output_t>(activation(x));
   }
 
@@ -306,59 +310,82 @@ struct Staging {
     const int place = byte / kLine * kPieceBytes + swizzle<kLine>(row, byte % kLine / 16);
     return reinterpret_cast<output_t&>(bytes[place + byte % 16]);
   }
-  __device__ Pair get(int row, int col) {
-    return reinterpret_cast<const Pair&>(at(row, col));
+  // 16 x 16 elements, a lane's pairs in the order of an instruction's sums: those in row g and in
+  // row g + 8, first of the left half, then of the right half.
+  // stmatrix is the way back from registers of what ldmatrix reads.
+  __device__ void get(Pair (&quarters)[4], int line, int col, int lane) {
+    auto& to = reinterpret_cast<uint32_t (&)[4]>(quarters);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(chunk(line, col, lane))
+                 : "memory");
   }
-  __device__ void put(int row, int col, const Pair& pair) {
-    reinterpret_cast<Pair&>(at(row, col)) = pair;
+  __device__ void put(const Pair (&quarters)[4], int line, int col, int lane) {
+    const auto& from = reinterpret_cast<const uint32_t (&)[4]>(quarters);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     chunk(line, col, lane)),
+                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  }
+  // The 16 bytes that a lane points them to.
+  __device__ uint32_t chunk(int line, int col, int lane) {
+    return shared_address(&at(line + lane % 16, col + lane / 16 * 8));
   }
 };
 
 // 16 bytes of a row that a warp computes: how many, and the elements of each.
 constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
 
-// Reads 16 rows of C, from (row0, col0) on, into `staging`, from `line` on.
+// Reads rows of C, from (row0, col0) on, into `staging`.
 __device__ inline void read_rows(
-    Staging& staging, int line, const Output& out, int row0, int col0, int lane) {
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
-  if (Output::is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
-#pragma unroll
-    for (int at = lane; at < 16 * kPerRow; at += 32) {
+  if (Output::is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {
+    // 16 bytes at once, past the registers: all of them are on their way at the same time.
+#pragma unroll 1
+    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
-      uint4 elements{};
-      if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
-      reinterpret_cast<uint4&>(staging.at(line + row, col)) = elements;
+      const int bytes = row0 + row < out.rows ? 16 : 0;  // the others become zeros
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                       shared_address(&staging.at(row, col))),
+                   "l"(c + row * out.ldc + col), "r"(bytes)
+                   : "memory");
     }
+    asm volatile("cp.async.wait_all;" ::: "memory");
     return;
   }
-#pragma unroll 2
-  for (int row = 0; row < 16; ++row, c += out.ldc) {
+#pragma unroll 1
+  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
 #pragma unroll
     for (int col = lane; col < kWarpN; col += 32) {
       const bool exists = row0 + row < out.rows && col0 + col < out.cols;
-      staging.at(line + row, col) = exists ? c[col] : output_t(0);
+      staging.at(row, col) = exists ? c[col] : output_t(0);
     }
   }
 }
 
-// Replaces these rows of C by rows of D, made from the first block of a warp's sums.
+// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the
+// rows of C in `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
-    Staging& staging, int line, const WarpTile& tile, const Output& out, int row0, int col0,
-    int lane) {
+    Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    int row0, int col0, int lane) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int j = 0; j < WarpTile::kN; ++j) {
+    Pair quarters[4]{};
+    if (reads_c) staging.get(quarters, line, 16 * j, lane);
 #pragma unroll
-    for (int j = 0; j < 2 * WarpTile::kN; ++j) {
-      const int row = 8 * h + lane / 4, col = 8 * j + lane % 4 * 2;
-      Pair pair{};
-      if (out.reads_c()) pair = staging.get(line + row, col);
+    for (int q = 0; q < 4; ++q) {
+      const int h = q % 2, n = 2 * j + q / 2;
+      const int row = row0 + 8 * h + lane / 4, col = col0 + 8 * n + lane % 4 * 2;
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        pair.elements[e] =
-            out.element(row0 + row, col0 + col + e, tile.value(0, h, j, e), pair.elements[e]);
+        output_t& element = quarters[q].elements[e];
+        scalar_t x = out.alpha * tile.value(i, h, n, e);
+        if (reads_c) x += out.beta * static_cast<scalar_t>(element);
+        element = out.element(row, col + e, x);
       }
-      staging.put(line + row, col, pair);
     }
+    staging.put(quarters, line, 16 * j, lane);
   }
 }
 
@@ -497,7 +524,22 @@ __device__ inline void barrier_expect(uint32_t barrier, int bytes) {
                : "memory");
 }
 
-// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation.
+// Whether the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation.
+__device__ inline bool barrier_test(uint32_t barrier, int parity) {
+  uint32_t over;
+  asm volatile(
+      "{\n"
+      ".reg .pred over;\n"
+      "mbarrier.test_wait.parity.shared.b64 over, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, over;\n"
+      "}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over;
+}
+
+// Until it is over. The hardware lets the thread sleep for a while.
 __device__ inline void barrier_wait(uint32_t barrier, int parity) {
   uint32_t over = 0;
   while (!over) {
@@ -529,7 +571,7 @@ __device__ inline void store_box(
     const tensor_map_t& map, int inner, int outer, const void* shared) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
-      "r"(inner), "r"(outer), "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared)))
+      "r"(inner), "r"(outer), "r"(shared_address(shared))
       : "memory");
 }
 
@@ -549,41 +591,57 @@ __device__ inline void show_to_tma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// Makes the rows of D that a slot holds of the first blocks of a warp's sums. The blocks behind them
+// become the first ones. Registers cannot be indexed by a variable: the code is there kTogether
+// times, for as many blocks, before the others move up.
+template <int kTogether>
+__device__ inline void fill(
+    Staging& staging, WarpTile& tile, const Output& out, bool reads_c, int row0, int col0,
+    int lane) {
+#pragma unroll 1
+  for (int line = 0; line < Staging::kRows; line += 16 * kTogether) {
+#pragma unroll
+    for (int b = 0; b < kTogether; ++b) {
+      const int at = line + 16 * b;
+      finish_rows(staging, at, tile, b, out, reads_c, row0 + at, col0, lane);
+    }
+    tile.move_up<kTogether>();
+  }
+}
+
 // Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up. The TMA
 // takes it from shared memory, while the warp goes on. But it writes 16 bytes at a time, and would
 // write beyond the end of a row that is no multiple of them.
 __device__ inline void store(
     WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0, int col0,
     int lane) {
+  // So that what depends on the lane is computed here: registers are short where sums are made.
+  asm volatile("" : "+r"(lane));
   const bool whole = out.cols * sizeof(output_t) % 16 == 0 || col0 + kWarpN <= out.cols;
   const bool by_tma = Output::is_aligned(out.D, out.ldd) && whole;
-  // Registers cannot be indexed by a variable. The loop takes the first block's sums, and then
-  // moves all others up, so that its body need not be repeated for each.
-#pragma unroll 2
-  for (int i = 0; i < WarpTile::kM; ++i) {
-    const int row = row0 + 16 * i, line = 16 * i % Staging::kRows;
-    Staging& staging = slots[16 * i / Staging::kRows % kSlots];
-    if (line == 0) {
-      if (lane == 0) wait_for_boxes<kSlots - 1>();  // what was in this slot has been read
-      __syncwarp();
-    }
+  constexpr int kBlocks = Staging::kRows / 16;  // in a slot
+#pragma unroll 1
+  for (int i = 0; i < WarpTile::kM; i += kBlocks) {
+    const int row = row0 + 16 * i;
+    Staging& staging = slots[i / kBlocks % kSlots];
+    if (lane == 0) wait_for_boxes<kSlots - 1>();  // what was in this slot has been read
+    __syncwarp();
     if (out.reads_c()) {
-      read_rows(staging, line, out, row, col0, lane);
+      read_rows(staging, out, row, col0, lane);
       __syncwarp();
+      fill<1>(staging, tile, out, true, row, col0, lane);
+    } else {  // as usual, and longer code for the sake of speed
+      fill<kBlocks>(staging, tile, out, false, row, col0, lane);
     }
-    finish_rows(staging, line, tile, out, row, col0, lane);
-    tile.move_up();
-    if (line + 16 < Staging::kRows) continue;
     if (by_tma) show_to_tma();
     __syncwarp();
     if (!by_tma) {
-      write_rows(staging, out, row - line, col0, lane);
+      write_rows(staging, out, row, col0, lane);
     } else if (lane == 0) {
       constexpr int kWide = Staging::kLine / sizeof(output_t);  // elements
 #pragma unroll
       for (int p = 0; p < Staging::kPieces; ++p) {
-        const void* const piece = staging.bytes + p * Staging::kPieceBytes;
-        store_box(map, col0 + p * kWide, row - line, piece);
+        store_box(map, col0 + p * kWide, row, staging.bytes + p * Staging::kPieceBytes);
       }
     }
     if (lane == 0) end_of_boxes();
@@ -600,7 +658,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   extern __shared__ __align__(128) unsigned char shared[];
   // kStages times: left tile, right tile, at a multiple of the 1024 bytes after which swizzles
   // repeat; then the consumers' staging; then the barriers.
-  const uint32_t begin = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const uint32_t begin = shared_address(shared);
   const uint32_t stages = (begin + 1023) & ~1023u;
   const auto staging =
       reinterpret_cast<Staging*>(shared + (stages - begin) + kStages * kStageBytes);
@@ -681,16 +739,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       // While step s of a tile is multiplied, step s + 1 moves from shared memory to registers;
       // after the last one comes the first of the next tile.
 #pragma unroll
-      for (int s = 0; s < kSteps - 1; ++s) {
+      for (int s = 0; s < kSteps - 2; ++s) {
         tile.load(s + 1);
         tile.multiply_all(s);
       }
       const int finished = stage;
       advance();
+      const bool more = n + 1 < last;
+      tile.load(kSteps - 1);
+      // Whether the next tile is there: asked before a step is multiplied, it costs no time.
+      const bool ready = barrier_test(full(stage), phase);
+      tile.multiply_all(kSteps - 2);
       // After the last tile, load again what is there: it is not used, and costs less than a
       // branch.
-      tile.move(n + 1 < last ? (stage - finished) * kStageBytes : 0);
-      if (n + 1 < last) barrier_wait(full(stage), phase);
+      tile.move(more ? (stage - finished) * kStageBytes : 0);
+      if (more && !ready) barrier_wait(full(stage), phase);
       tile.load(0);
       tile.multiply_all(kSteps - 1);
       __syncwarp();  // all lanes have read all of the stage

@@ -60,6 +60,11 @@ static_assert(kSteps == 2 || kSteps == 4, "lines of 64 or 128 bytes: see swizzle
 
 // ---------------------------------------------------------------------------- shared memory
 
+// What PTX instructions take for a pointer to shared memory.
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
 // Byte offset of 16 bytes ("a chunk") in a tile of lines of kLine bytes. Without the XOR, the eight
 // chunks that lie below each other, which ldmatrix reads together, would all be in the same four
 // banks; with it they are in different ones, at no cost in memory.
@@ -207,14 +212,15 @@ struct WarpTile {
     }
   }
 
-  // The sums of block i + 1 become those of block i.
+  // The sums of block i + kBlocks become those of block i.
+  template <int kBlocks>
   __device__ void move_up() {
 #pragma unroll
-    for (int i = 0; i + 1 < kM; ++i) {
+    for (int i = 0; i + kBlocks < kM; ++i) {
 #pragma unroll
       for (int j = 0; j < 2 * kN; ++j) {
 #pragma unroll
-        for (int s = 0; s < kSums; ++s) sum[i][j][s] = sum[i + 1][j][s];
+        for (int s = 0; s < kSums; ++s) sum[i][j][s] = sum[i + kBlocks][j][s];
       }
     }
   }
@@ -268,10 +274,8 @@ struct Output {
     return beta != scalar_t(0);
   }
 
-  // The element of D in this row and column; c is that of C, if it is read.
-  __device__ output_t element(int row, int col, scalar_t sum, output_t c) const {
-    scalar_t x = alpha * sum;
-    if (reads_c()) x += beta * static_cast<scalar_t>(c);
+  // The element of D in this row and column, of which x is the linear part.
+  __device__ output_t element(int row, int col, scalar_t x) const {
     return static_cast<output_t>(activation(x));
   }
 
@@ -292,59 +296,74 @@ struct Staging {
   __device__ output_t& at(int row, int col) {
     return elements[row][col];
   }
-  __device__ Pair get(int row, int col) {
-    return reinterpret_cast<const Pair&>(at(row, col));
+  // 16 x 16 elements, a lane's pairs in the order of an instruction's sums: those in row g and in
+  // row g + 8, first of the left half, then of the right half.
+  __device__ void get(Pair (&quarters)[4], int line, int col, int lane) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      quarters[q] = pair(line + q % 2 * 8 + lane / 4, col + q / 2 * 8 + lane % 4 * 2);
+    }
   }
-  __device__ void put(int row, int col, const Pair& pair) {
-    reinterpret_cast<Pair&>(at(row, col)) = pair;
+  __device__ void put(const Pair (&quarters)[4], int line, int col, int lane) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      pair(line + q % 2 * 8 + lane / 4, col + q / 2 * 8 + lane % 4 * 2) = quarters[q];
+    }
+  }
+  __device__ Pair& pair(int row, int col) {
+    return reinterpret_cast<Pair&>(at(row, col));
   }
 };
 
 // 16 bytes of a row that a warp computes: how many, and the elements of each.
 constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
 
-// Reads 16 rows of C, from (row0, col0) on, into `staging`, from `line` on.
+// Reads rows of C, from (row0, col0) on, into `staging`.
 __device__ inline void read_rows(
-    Staging& staging, int line, const Output& out, int row0, int col0, int lane) {
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
   if (Output::is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
 #pragma unroll
-    for (int at = lane; at < 16 * kPerRow; at += 32) {
+    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
       uint4 elements{};
       if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
-      reinterpret_cast<uint4&>(staging.at(line + row, col)) = elements;
+      reinterpret_cast<uint4&>(staging.at(row, col)) = elements;
     }
     return;
   }
 #pragma unroll 2
-  for (int row = 0; row < 16; ++row, c += out.ldc) {
+  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
 #pragma unroll
     for (int col = lane; col < kWarpN; col += 32) {
       const bool exists = row0 + row < out.rows && col0 + col < out.cols;
-      staging.at(line + row, col) = exists ? c[col] : output_t(0);
+      staging.at(row, col) = exists ? c[col] : output_t(0);
     }
   }
 }
 
-// Replaces these rows of C by rows of D, made from the first block of a warp's sums.
+// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the
+// rows of C in `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
-    Staging& staging, int line, const WarpTile& tile, const Output& out, int row0, int col0,
-    int lane) {
+    Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    int row0, int col0, int lane) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int j = 0; j < WarpTile::kN; ++j) {
+    Pair quarters[4]{};
+    if (reads_c) staging.get(quarters, line, 16 * j, lane);
 #pragma unroll
-    for (int j = 0; j < 2 * WarpTile::kN; ++j) {
-      const int row = 8 * h + lane / 4, col = 8 * j + lane % 4 * 2;
-      Pair pair{};
-      if (out.reads_c()) pair = staging.get(line + row, col);
+    for (int q = 0; q < 4; ++q) {
+      const int h = q % 2, n = 2 * j + q / 2;
+      const int row = row0 + 8 * h + lane / 4, col = col0 + 8 * n + lane % 4 * 2;
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        pair.elements[e] =
-            out.element(row0 + row, col0 + col + e, tile.value(0, h, j, e), pair.elements[e]);
+        output_t& element = quarters[q].elements[e];
+        scalar_t x = out.alpha * tile.value(i, h, n, e);
+        if (reads_c) x += out.beta * static_cast<scalar_t>(element);
+        element = out.element(row, col + e, x);
       }
-      staging.put(line + row, col, pair);
     }
+    staging.put(quarters, line, 16 * j, lane);
   }
 }
 
@@ -457,8 +476,9 @@ __device__ inline void reduce(const Output& out, int slices, const scalar_t* par
     total += sums[g][threadIdx.x / 4].elements[threadIdx.x % 4];
   }
   if (row >= out.rows || col >= out.cols) return;
-  const output_t old = out.reads_c() ? out.C[row * out.ldc + col] : output_t(0);
-  out.D[row * out.ldd + col] = out.element(row, col, total, old);
+  scalar_t x = out.alpha * total;
+  if (out.reads_c()) x += out.beta * static_cast<scalar_t>(out.C[row * out.ldc + col]);
+  out.D[row * out.ldd + col] = out.element(row, col, x);
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
@@ -625,14 +645,14 @@ __device__ inline void store(
   for (int i = 0; i < WarpTile::kM; ++i) {
     const int row = row0 + 16 * i;
     if (out.reads_c()) {
-      read_rows(staging, 0, out, row, col0, lane);
+      read_rows(staging, out, row, col0, lane);
       __syncwarp();
     }
-    finish_rows(staging, 0, tile, out, row, col0, lane);
+    finish_rows(staging, 0, tile, 0, out, out.reads_c(), row, col0, lane);
     __syncwarp();
     write_rows(staging, out, row, col0, aligned, lane);
     __syncwarp();  // all have been read
-    tile.move_up();
+    tile.move_up<1>();
   }
 }
 
@@ -642,7 +662,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd, index_t slices, scalar_t* partials) {
   extern __shared__ __align__(128) unsigned char shared[];  // kStages times: left tile, right tile
-  const uint32_t stages = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const uint32_t stages = shared_address(shared);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
