@@ -57,8 +57,13 @@ class Gpu:
 
     @property
     def arch(self) -> str:
-        """What to compile for."""
+        """What kernels are written for."""
         return f"sm_{self.capability}"
+
+    @property
+    def own_arch(self) -> str:
+        """What to compile for: with the features that only this generation has (`sm_90a`)."""
+        return self.arch + ("a" if self.capability >= 90 else "")
 
     @property
     def limits(self) -> SmLimits:

@@ -132,8 +132,8 @@ def profile(source: Source, shape: GemmShape, gpu: Gpu) -> Profile:
         )
     start = time.perf_counter()
     spec, text, name = source.spec, source.text, source.filename
-    ptx = nvrtc.compile_cuda(text, name=name, arch=gpu.arch)
-    cubin = nvrtc.compile_cuda(text, name=name, arch=gpu.arch, format="cubin")
+    ptx = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch)
+    cubin = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch, format="cubin")
     limits, unmatched, widths = _shared_loads(spec.name, name, ptx, cubin)
     counters = Counters(limits=limits)
     _run(spec, shape, ptx, counters, gpu)

@@ -415,11 +415,14 @@ def test_a_matrix_lies_where_its_order_says(
 # -- variant="auto" -----------------------------------------------------------------------------
 
 
-def chosen(dtype: str, arch: str, m: int, n: int, k: int, **tunables: Any) -> tuple[str, dict]:
+def chosen(
+    dtype: str, arch: str, m: int, n: int, k: int, layout: str = "rrr", **tunables: Any
+) -> tuple[str, dict]:
     types = {"f16": np.float16, "f32": np.float32, "i8": np.int8, "tf32": np.float32}
     a = View(0, (m, k), (k, 1), np.dtype(types[dtype]), 0)
     b = View(0, (k, n), (n, 1), np.dtype(types[dtype]), 0)
     call = fit(Arguments(a, b, None, None, None), Wanted(dtype, None, "linear"), 1, 0)
+    call = dataclasses.replace(call, layouts=parse_layout(layout))
     return choice.choose(call, arch, 132, tunables)
 
 
@@ -427,9 +430,11 @@ def test_the_rules_of_auto() -> None:
     assert chosen("f16", "sm_90a", 4096, 4096, 4096) == (
         "mma_tma", {"threadblock": "128x256x64", "warp": "64x64", "stages": 3, "split_k": 1},
     )  # fmt: skip
-    for side, tile in ((256, 64), (512, 64), (1536, 256), (2048, 256), (3072, 256)):
+    for side, tile in ((256, 64), (512, 64), (1536, 192), (2048, 256), (3072, 192)):
         tile_n = chosen("f16", "sm_90a", side, side, side)[1]["threadblock"].split("x")[1]
         assert tile_n == str(tile), side
+    for layout, tile in (("rcr", "96x96"), ("rrr", "128x128"), ("rcc", "96x96")):
+        assert chosen("f16", "sm_90a", 1023, 1025, 1027, layout)[1]["threadblock"] == f"{tile}x64"
     assert chosen("f16", "sm_90a", 64, 64, 65536)[1]["split_k"] == 0
     assert chosen("f16", "sm_90a", 64, 64, 512)[1]["split_k"] == 1
     small = chosen("f16", "sm_90a", 1024, 1024, 1024)[1]
@@ -455,11 +460,11 @@ def test_what_auto_chooses_can_be_made(arch: str, dtype: str) -> None:
     if arch == "sm_75" and dtype in ("f16_f32", "bf16", "tf32"):
         return  # nothing there has them
     names = {"i8": "int8", "bf16": "bfloat16", "tf32": "float32", "f32": "float32"}
-    for m, n in ((1, 1), (700, 900), (4096, 4096), (1, 70_000)):
+    for m, n in ((1, 1), (700, 900), (1023, 1025), (1536, 1536), (4096, 4096), (1, 70_000)):
         name = names.get(dtype, "float16")
         a, b = (View(0, s, (s[1], 1), name, 0) for s in ((m, 64), (64, n)))
         found = fit(Arguments(a, b, None, None, None), Wanted(dtype, None, "linear"), 1, 0)
-        for layout in ("rrr", "ccc"):
+        for layout in ("rrr", "rcr", "ccc", "crc"):
             call = dataclasses.replace(found, layouts=parse_layout(layout))
             variant, tunables = choice.choose(call, arch, 132, {})
             make_spec(variant, dtype=dtype, layout=layout, arch=arch, **tunables)

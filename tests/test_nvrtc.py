@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gen import cache, nvrtc
+from gen import cache, nvrtc, registry
 from gen.compiler_log import Resources, parse_resources
 from gen.errors import CompileError, MissingError, UsageError
+from gen.render import render
 
 COPY = 'extern "C" __global__ void copy(float* d, const float* s) { *d = *s; }\n'
 ROOT = Path(__file__).parents[1]
@@ -70,6 +71,28 @@ def test_line_info_can_be_left_out():
 def test_headers_of_cuda_and_cccl_are_found():
     text = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda/std/cstdint>\n" + COPY
     assert b".entry copy(" in nvrtc.compile_cuda(text, cache=False).code
+
+
+@pytest.mark.parametrize(
+    "tunables",
+    [
+        {},
+        {"instruction": "m16n8k8"},
+        {"dtype": "f16_f16"},
+        {"dtype": "f16_f32", "epilogue": "linear_bias"},
+        {"epilogue": "linear_bias_gelu"},
+        {"split_k": 0},
+        {"threadblock": "96x96x64", "warp": "32x48", "stages": 8, "sliced_k": 2},
+    ],
+    ids=lambda tunables: " ".join(map(str, tunables.values())) or "default",
+)
+def test_sums_of_tensor_cores_stay_in_registers(tunables):
+    values = {"dtype": "f16", "layout": "rcr", "arch": "sm_90a", **tunables}
+    spec = registry.make_spec("mma_tma", **values)
+    source = render(spec)
+    module = nvrtc.compile_cuda(source.text, name=source.filename, arch="sm_90a", format="cubin")
+    used = module.resources[spec.name]
+    assert (used.spill_stores, used.spill_loads, used.stack_bytes) == (0, 0, 0)
 
 
 def test_cubin_is_elf_and_reports_resources():

@@ -22,13 +22,15 @@ BEST_TENSOR = ("mma_tma", "mma")  # the first that the GPU has
 
 # Rows and columns of D that a block computes, the largest first; the time of an element, relative;
 # and how. On Hopper, more of K is on its way where tiles are small, and two teams share those too
-# small for one. Times are of f16 on an H200 (docs/tensor-cores.md), rounded.
+# small for one; its times are of f16 at 512 to 3072 a side on an H200 (docs/tensor-cores.md).
 TILES: dict[str, tuple[tuple[int, int, float, dict[str, Any]], ...]] = {
     "mma_tma": (
         (128, 256, 1.0, {"warp": "64x64", "stages": 3}),
-        (128, 128, 1.2, {"warp": "64x64", "stages": 5}),
-        (64, 128, 1.35, {"warp": "64x32", "stages": 8, "sliced_k": 2}),
-        (64, 64, 1.8, {"warp": "32x32", "stages": 8}),
+        (128, 192, 1.01, {"warp": "64x48", "stages": 4}),
+        (128, 128, 1.02, {"warp": "32x64", "stages": 5}),
+        (64, 128, 1.2, {"warp": "64x32", "stages": 8, "sliced_k": 2}),
+        (96, 96, 1.3, {"warp": "32x48", "stages": 7, "sliced_k": 2}),
+        (64, 64, 1.6, {"warp": "32x32", "stages": 8}),
     ),
     "mma": (
         (128, 256, 1.0, {"warp": "64x64"}),
@@ -77,7 +79,9 @@ def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, 
     s, size = call.problem.shape, call.dtypes.input.size
     # With a column-major D the kernel computes its transpose.
     rows, cols = (s.m, s.n) if call.layouts.c else (s.n, s.m)
-    tiles = TILES[row.name] if cc >= 80 else TURING_TILES
+    tiles = [tile for tile in TILES[row.name] if _can_be_copied(tile[:2], call)]
+    if cc < 80:
+        tiles = list(TURING_TILES)
 
     def count(tile: tuple[int, int, float, dict[str, Any]]) -> int:
         return ceil_div(rows, tile[0]) * ceil_div(cols, tile[1])
@@ -89,6 +93,15 @@ def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, 
     sliced = count(tiles[-1]) < BUSY * multiprocessors and s.k > STEPS * step
     m, n, _, how = tiles[-1] if sliced else min(tiles, key=time)
     return {"threadblock": f"{m}x{n}x{step}", **how, "split_k": 0 if sliced else 1}
+
+
+def _can_be_copied(sides: tuple[int, int], call: Call) -> bool:
+    """Lines that do not run along K are copied 64 elements at a time (those of 2 bytes)."""
+    a, b, c = call.layouts.a, call.layouts.b, call.layouts.c
+    along_k = (a, not b) if c else (not b, a)
+    return call.dtypes.input.size != 2 or all(
+        side % 64 == 0 or along for side, along in zip(sides, along_k, strict=True)
+    )
 
 
 def _check_epilogue(call: Call, tunables: dict[str, Any], arch: str) -> None:

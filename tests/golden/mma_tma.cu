@@ -310,8 +310,8 @@ struct Output {
     return beta != scalar_t(0);
   }
 
-  // The element of D in this row and column, of which x is the linear part.
-  __device__ output_t element(int row, int col, scalar_t x) const {
+  // An element of D, from its linear part.
+  static __device__ output_t element(scalar_t x) {
     return static_cast<output_t>(activation(x));
   }
 
@@ -392,25 +392,24 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the
-// rows of C in `staging`, from `line` on. They take the place of these.
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C
+// in `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
     Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
-    int row0, int col0, int lane) {
+    int lane) {
 #pragma unroll
   for (int j = 0; j < WarpTile::kN; ++j) {
     Pair quarters[4]{};
     if (reads_c) staging.get(quarters, line, 16 * j, lane);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const int h = q % 2, n = 2 * j + q / 2;
-      const int row = row0 + 8 * h + lane / 4, col = col0 + 8 * n + lane % 4 * 2;
+      const int h = q % 2, n = 2 * j + q / 2;  // rows g or g + 8, the left or the right half
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         output_t& element = quarters[q].elements[e];
         scalar_t x = out.alpha * tile.value(i, h, n, e);
         if (reads_c) x += out.beta * static_cast<scalar_t>(element);
-        element = out.element(row, col + e, x);
+        element = out.element(x);
       }
     }
     staging.put(quarters, line, 16 * j, lane);
@@ -624,14 +623,13 @@ __device__ inline void show_to_tma() {
 // times, for as many blocks, before the others move up.
 template <int kTogether>
 __device__ inline void fill(
-    Staging& staging, WarpTile& tile, const Output& out, bool reads_c, int row0, int col0,
-    int lane) {
+    Staging& staging, WarpTile& tile, const Output& out, bool reads_c, int lane) {
 #pragma unroll 1
   for (int line = 0; line < Staging::kRows; line += 16 * kTogether) {
+    asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
 #pragma unroll
     for (int b = 0; b < kTogether; ++b) {
-      const int at = line + 16 * b;
-      finish_rows(staging, at, tile, b, out, reads_c, row0 + at, col0, lane);
+      finish_rows(staging, line + 16 * b, tile, b, out, reads_c, lane);
     }
     tile.move_up<kTogether>();
   }
@@ -643,8 +641,6 @@ __device__ inline void fill(
 __device__ inline void store(
     WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0, int col0,
     int lane) {
-  // So that what depends on the lane is computed here: registers are short where sums are made.
-  asm volatile("" : "+r"(lane));
   const bool whole = out.cols * sizeof(output_t) % 16 == 0 || col0 + kWarpN <= out.cols;
   const bool by_tma = Output::is_aligned(out.D, out.ldd) && whole;
   constexpr int kBlocks = Staging::kRows / 16;  // in a slot
@@ -657,9 +653,9 @@ __device__ inline void store(
     if (out.reads_c()) {
       read_rows(staging, out, row, col0, lane);
       __syncwarp();
-      fill<1>(staging, tile, out, true, row, col0, lane);
+      fill<1>(staging, tile, out, true, lane);
     } else {  // as usual, and longer code for the sake of speed
-      fill<kBlocks>(staging, tile, out, false, row, col0, lane);
+      fill<kBlocks>(staging, tile, out, false, lane);
     }
     if (by_tma) show_to_tma();
     __syncwarp();
@@ -674,6 +670,18 @@ __device__ inline void store(
     }
     if (lane == 0) end_of_boxes();
   }
+}
+
+// A thread's warp and lane, read where they are asked for: they would be spilled if they were kept
+// while sums need all registers.
+struct Place {
+  int warp, lane;
+};
+
+__device__ inline Place place() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return {thread / 32, thread % 32};
 }
 
 // Sums need registers, copies hardly any: producers keep kCount of those that the launch gave them,
@@ -710,7 +718,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const uint32_t barriers = stages + kStages * kStageBytes + kWarps * kSlots * sizeof(Staging);
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM;
@@ -754,9 +761,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     if (stage == 0) phase ^= 1;
   };
 
-  if (warp >= kWarps) {  // producers
+  if (threadIdx.x >= 32 * kWarps) {  // producers
     give_registers<24>();
-    if (warp == kWarps && lane == 0) {
+    if (threadIdx.x == 32 * kWarps) {
       for (int w = blockIdx.x; w < work; next(w)) {
         for (int n = first; n < last; ++n) {
           barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -781,6 +788,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     tile.clear();
     if (first < last) {
       barrier_wait(full(stage), phase);
+      const auto [warp, lane] = place();
       tile.read_from(stages + stage * kStageBytes, warp, lane);
       tile.load(0);
     }
@@ -807,14 +815,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       tile.load(0);
       tile.multiply_all(kSteps - 1);
       __syncwarp();  // all lanes have read all of the stage
-      if (lane == 0) barrier_arrive(empty(finished));
+      if (threadIdx.x % 32 == 0) barrier_arrive(empty(finished));
     }
+    const auto [warp, lane] = place();
     const int warp_row = row0 + warp % kWarpsM * kWarpM;
     const int warp_col = col0 + warp / kWarpsM * kWarpN;
     const Output out{rows, cols, alpha, beta, C, ldc, D, ldd};
     store(tile, out, out_map, staging + warp * kSlots, warp_row, warp_col, lane);
   }
-  if (lane == 0) wait_for_boxes<0>();  // shared memory lasts as long as the block
+  if (threadIdx.x % 32 == 0) wait_for_boxes<0>();  // shared memory lasts as long as the block
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc

@@ -304,14 +304,14 @@ struct Output {
     return beta != scalar_t(0);
   }
 
-  // The element of D in this row and column, of which x is the linear part.
-  __device__ output_t element(int row, int col, scalar_t x) const {
-    x += static_cast<scalar_t>(bias[col]);
-    return static_cast<output_t>(activation(x));
+  // Of this column; 0 outside of D.
+  __device__ scalar_t bias_of(int col) const {
+    return col < cols ? static_cast<scalar_t>(bias[col]) : scalar_t(0);
   }
 
-  __device__ bool has(int row, int col) const {
-    return row < rows && col < cols;
+  // An element of D, from its linear part.
+  static __device__ output_t element(scalar_t x) {
+    return static_cast<output_t>(activation(x));
   }
 
   // Whether all rows of C or D start at a multiple of 16 bytes.
@@ -377,8 +377,8 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the
-// rows of C in `staging`, from `line` on. They take the place of these.
+// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the rows of C
+// in `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
     Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
     int row0, int col0, int lane) {
@@ -386,17 +386,20 @@ __device__ inline void finish_rows(
   for (int j = 0; j < WarpTile::kN; ++j) {
     Pair quarters[4]{};
     if (reads_c) staging.get(quarters, line, 16 * j, lane);
+    scalar_t bias[4];  // of the lane's columns
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      bias[e] = out.bias_of(col0 + 16 * j + e / 2 * 8 + lane % 4 * 2 + e % 2);
+    }
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const int h = q % 2, n = 2 * j + q / 2;
-      const int row = row0 + 8 * h + lane / 4, col = col0 + 8 * n + lane % 4 * 2;
+      const int h = q % 2, n = 2 * j + q / 2;  // rows g or g + 8, the left or the right half
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         output_t& element = quarters[q].elements[e];
-        if (!out.has(row, col + e)) continue;
         scalar_t x = out.alpha * tile.value(i, h, n, e);
         if (reads_c) x += out.beta * static_cast<scalar_t>(element);
-        element = out.element(row, col + e, x);
+        element = out.element(x + bias[q / 2 * 2 + e]);
       }
     }
     staging.put(quarters, line, 16 * j, lane);

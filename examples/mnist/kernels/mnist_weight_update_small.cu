@@ -276,8 +276,8 @@ struct Output {
     return beta != scalar_t(0);
   }
 
-  // The element of D in this row and column, of which x is the linear part.
-  __device__ output_t element(int row, int col, scalar_t x) const {
+  // An element of D, from its linear part.
+  static __device__ output_t element(scalar_t x) {
     return static_cast<output_t>(activation(x));
   }
 
@@ -344,25 +344,24 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the
-// rows of C in `staging`, from `line` on. They take the place of these.
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C
+// in `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
     Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
-    int row0, int col0, int lane) {
+    int lane) {
 #pragma unroll
   for (int j = 0; j < WarpTile::kN; ++j) {
     Pair quarters[4]{};
     if (reads_c) staging.get(quarters, line, 16 * j, lane);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const int h = q % 2, n = 2 * j + q / 2;
-      const int row = row0 + 8 * h + lane / 4, col = col0 + 8 * n + lane % 4 * 2;
+      const int h = q % 2, n = 2 * j + q / 2;  // rows g or g + 8, the left or the right half
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         output_t& element = quarters[q].elements[e];
         scalar_t x = out.alpha * tile.value(i, h, n, e);
         if (reads_c) x += out.beta * static_cast<scalar_t>(element);
-        element = out.element(row, col + e, x);
+        element = out.element(x);
       }
     }
     staging.put(quarters, line, 16 * j, lane);
@@ -547,7 +546,7 @@ __device__ inline void store(
       read_rows(staging, out, row, col0, lane);
       __syncwarp();
     }
-    finish_rows(staging, 0, tile, 0, out, out.reads_c(), row, col0, lane);
+    finish_rows(staging, 0, tile, 0, out, out.reads_c(), lane);
     __syncwarp();
     write_rows(staging, out, row, col0, aligned, lane);
     __syncwarp();  // all have been read
