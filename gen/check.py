@@ -67,15 +67,16 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
     stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
     is summed in slices, some have more steps than there are stages, too, some are longer than
-    others, and many tiles have a single slice. On tensor cores, rows that are ragged but aligned,
-    more tiles along M than are computed together, and a long line to pack. Where teams take turns
-    along K, many tiles have an odd number of steps, so that turns change.
+    others, a full tile has two, and many tiles have a single one. On tensor cores, rows that are
+    ragged but aligned, more tiles along M than are computed together, in full columns, and a long
+    line to pack; M and N change places where C is column-major. Where teams take turns along K,
+    many tiles have an odd number of steps, so that turns change.
     """
     m, n, k = spec.threadblock
     uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
-    slices = [(3, n + 2, uneven), (2 * m + 1, 2 * n + 8, k)]
+    slices = [(3, n + 2, uneven), (m, n, 2 * k), (2 * m + 1, 2 * n + 8, k)]
     stays = "sliced_k" in spec.tunables  # a block takes tile after tile, which takes long here
-    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if stays else n + 1, 1)
+    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if stays else 2 * n, 1)
     sizes = [
         (1, 1, 1),
         (m, n, k),
@@ -90,7 +91,10 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
         (m, n + 1, 0),
         (0, n, k),
     ]
-    return [GemmShape(*size) for size in dict.fromkeys(sizes)]
+    shapes = [GemmShape(*size) for size in dict.fromkeys(sizes)]
+    if spec.instruction and not spec.layouts.c:  # tiles are of the row-major result
+        return [GemmShape(shape.n, shape.m, shape.k) for shape in shapes]
+    return shapes
 
 
 def default_budget(spec: KernelSpec, shape: GemmShape) -> int:

@@ -150,8 +150,10 @@ def run_kernel(
     FindingsError with what the device's checks found, CheckError for a write beside D or beside
     the workspace.
     """
-    undefined = ("D",) if problem.beta != 0 else ("C", "D")
-    with uploaded(runner, storages(spec, problem, operands), undefined, skip) as places:
+    stored = storages(spec, problem, operands)
+    if problem.beta == 0 and runner.finds_reads:
+        stored["C"] = stored["C"][:0]  # it may be null
+    with uploaded(runner, stored, ("D",), skip) as places:
         steps = plan(spec, problem, alignment(places), runner.multiprocessors)
         space = np.full(steps.workspace_bytes, _POISON, np.uint8)
         own = {WORKSPACE: space} if space.size else {}

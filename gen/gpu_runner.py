@@ -38,6 +38,7 @@ class GpuRunner:
     """Runs cubins on the first GPU through cuda.core."""
 
     format = "cubin"
+    finds_reads = False
 
     def __init__(self) -> None:
         from cuda.core import Device

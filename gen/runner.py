@@ -49,6 +49,7 @@ class Runner(Protocol):
     name: str
     format: str  # what modules have to be compiled to: "ptx" or "cubin"
     multiprocessors: int  # that work is spread over
+    finds_reads: bool  # whether it finds those outside of every buffer
 
     def target(self, arch: str) -> str:
         """The architecture to compile for, of a kernel that was specified for `arch`."""
@@ -107,6 +108,7 @@ class EmulatorRunner:
 
     name = "emulator"
     format = "ptx"
+    finds_reads = True
 
     def __init__(
         self,

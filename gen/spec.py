@@ -109,14 +109,15 @@ class GemmProblem:
     ) -> GemmProblem:
         """Rows (or columns) stored one after another, `padding` elements apart.
 
-        With padding, those of D are two more apart than those of C: a kernel that takes the one
-        leading dimension for the other must not come out right. All leading dimensions are rounded
-        up to a multiple of `multiple` elements.
+        With padding, those of B are two more apart than those of A, and those of D than those of C:
+        a kernel that takes the one leading dimension for the other must not come out right. All
+        leading dimensions are rounded up to a multiple of `multiple` elements.
         """
         m, n, k = shape.m, shape.n, shape.k
         lengths = [k if layouts.a else m, n if layouts.b else k, n if layouts.c else m]
         lda, ldb, ldc = (length + padding for length in lengths)
-        ldd = ldc + (2 if padding else 0)
+        more = 2 if padding else 0
+        ldb, ldd = ldb + more, ldc + more
         lda, ldb, ldc, ldd = (-(-ld // multiple) * multiple for ld in (lda, ldb, ldc, ldd))
         return GemmProblem(shape, lda, ldb, ldc, ldd, alpha, beta)
 

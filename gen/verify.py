@@ -6,8 +6,8 @@
   (integer types have none: their sums wrap around, and must again be equal bit for bit).
 
 Nothing is taken on trust: leading dimensions are longer than the rows, with poison in between; D
-is full of poison before the launch; where beta is 0, C is poison too; buffers are guarded on all
-sides.
+is full of poison before the launch; where beta is 0, so is C, or it has no elements; buffers are
+guarded on all sides.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ PLANNED_CASES = {
     for exact, (first, second, third) in CASES.items()
 }
 # And where a line of D is whole units: a matrix that starts inside of one, though its lines are as
-# long as units; lines of D in order and C's not, and the other way round (D's are 2 longer).
+# long as units; lines of D in order and C's not, and the other way round (D's are 2 longer). The
+# same goes for those of B and A if they are whole units, too.
 WHOLE_LINES = (
     Case("integer", 2, -1, _UNIT, _UNIT, 1),
     Case("integer", 3, -2, _UNIT - 2),

@@ -70,6 +70,13 @@ def test_default_shapes_reach_every_corner(variant: str) -> None:
         assert step == 1 or any(s % step for s in sizes)
     assert any(s.k == 0 and s.m for s in shapes)
     assert any(s.m == 0 for s in shapes)
+    full = [s for s in shapes if s.m % tile.m == s.n % tile.n == 0]
+    if spec.instruction:  # one more group of tiles, in full columns or a short one
+        rows = spec.tunables["swizzle"] * tile.m
+        assert any(s.m > rows and (s.n % tile.n == 0 or s.n == 1) for s in shapes)
+        turned = default_shapes(small(variant, layout="rrc"))
+        assert [(s.n, s.m, s.k) for s in turned] == [(s.m, s.n, s.k) for s in shapes]
+    assert spec.split_k == 1 or any(tile.k < s.k <= spec.split_k * tile.k for s in full)
 
 
 # -- planted mistakes ------------------------------------------------------------------------------
@@ -175,6 +182,21 @@ def test_reading_d_is_found_in_strict_mode() -> None:
     relaxed = check(source, SHAPES[:1])
     assert "initcheck" not in {one.finding.check for one in relaxed.findings}
     assert not relaxed.ok  # poison spoils the result
+
+
+READS_OF_C = {
+    "naive": ("    accumulator_t sum = 0;", "    accumulator_t sum = 0; if (C[0] == 7) D[0] = 1;"),
+    "mma": ("if (out.reads_c()) {", "if (true) {"),
+    "mma_tma": ("if (out.reads_c()) {", "if (true) {"),
+}
+
+
+@pytest.mark.parametrize("variant", READS_OF_C)
+def test_reading_c_is_found_where_beta_is_0(variant: str) -> None:
+    """It may be null, even if what is read there is not used."""
+    report = check(plant(small(variant), READS_OF_C[variant]), SHAPES[:1])
+    assert {one.finding.check for one in report.findings} == {"memcheck"}
+    assert " at C+0 of 0 is out of bounds" in report.findings[0].finding.message
 
 
 def test_findings_are_merged_and_limited() -> None:

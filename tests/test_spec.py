@@ -305,9 +305,9 @@ def test_names_say_what_is_not_as_usual() -> None:
 
 def test_leading_dimensions_follow_the_layout() -> None:
     problem = GemmProblem.packed(GemmShape(2, 3, 5), parse_layout("rcc"), padding=10)
-    assert (problem.lda, problem.ldb, problem.ldc, problem.ldd) == (15, 15, 12, 14)
+    assert (problem.lda, problem.ldb, problem.ldc, problem.ldd) == (15, 17, 12, 14)
     units = GemmProblem.packed(GemmShape(2, 3, 5), parse_layout("rcc"), padding=10, multiple=16)
-    assert (units.lda, units.ldb, units.ldc, units.ldd) == (16, 16, 16, 16)
+    assert (units.lda, units.ldb, units.ldc, units.ldd) == (16, 32, 16, 16)
 
 
 def test_architectures() -> None:

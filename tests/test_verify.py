@@ -187,7 +187,7 @@ EPILOGUE = "if (beta != accumulator_t(0)) result += beta * static_cast<accumulat
     ("old", "new", "complaint"),
     [
         ("accumulator_t result = alpha * sum;", "accumulator_t result = sum;", "D(0, 0) is"),
-        (EPILOGUE, "result += beta * static_cast<accumulator_t>(C[i]);", "is nan"),
+        (EPILOGUE, "result += beta * static_cast<accumulator_t>(C[i]);", "C+0 of 0 is out"),
         (EPILOGUE, "", "D(0, 0) is"),
         ("k < K", "k + 1 < K", "D(0, 0) is"),
         ("k < K", "k <= K", "memcheck"),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gen.emulator.context import Context
 
 Lanes = tuple[Numbers, ...]
+_MBARRIER_BYTES = 8  # and their alignment
 
 
 class BulkCopies:
@@ -141,6 +142,9 @@ class BulkCopies:
             where = chunk.describe_shared(int(shared[outside][0]))
             self._report("memcheck", site, lanes, f"{where} is out of bounds", outside)
             return
+        barriers = self._of(lanes, barrier)
+        if not self._counts(site, lanes, barriers):
+            return
         found = chunk.memory.locate(addresses, size)
         outside = (found < 0) & (addresses >= 0)
         if outside.any():
@@ -149,7 +153,7 @@ class BulkCopies:
         blocks, threads = (numbers(chunk.shape, lanes, axes) for axes in (BLOCK_AXES, THREAD_AXES))
         move = Move(
             site, size, chunk.shape, blocks, threads, shared, np.where(outside, -1, addresses),
-            barriers=self._of(lanes, barrier), groups=np.full(blocks.shape, -1),
+            barriers=barriers, groups=np.full(blocks.shape, -1),
             data=np.zeros(shared.shape, WORDS[size]),
         )  # fmt: skip
         for observer in chunk.launch.observers:
@@ -193,6 +197,18 @@ class BulkCopies:
             self._report("memcheck", site, lanes, what)
             return None
         return self.chunk.launch.maps[number]
+
+    def _counts(self, site: Site, lanes: Lanes, barriers: Numbers) -> bool:
+        """Whether mbarriers can be where the lanes have theirs, if any; a finding if not."""
+        if "bulk_group" in site.item.modifiers:
+            return True
+        outside = (barriers < 0) | (barriers > self.chunk.shared.nbytes - _MBARRIER_BYTES)
+        if outside.any():
+            where = self.chunk.describe_shared(int(barriers[outside][0]))
+            rule = f"its mbarrier, {where}, is out of bounds"
+            self._report("memcheck", site, lanes, rule, outside)
+            return False
+        return self._aligned(site, lanes, "mbarrier's address", barriers, _MBARRIER_BYTES)
 
     def _aligned(self, site: Site, lanes: Lanes, what: str, value: Numbers, unit: int) -> bool:
         """Whether a value is a multiple of `unit` for all lanes; a finding if not."""

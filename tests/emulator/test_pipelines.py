@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from emulator_kernels import compile_cuda
@@ -107,6 +109,15 @@ COPY_BUGS = {
         "a target out of bounds": (
             "bulk(tile[i % kStages]", "bulk((char*)tile + 8192", {"memcheck"},
         ),
+        "an mbarrier out of bounds": (
+            "512, full + i % kStages);", "512, full + 4096);", {"memcheck"},
+        ),
+        "an mbarrier that ends out of bounds": (
+            "512, full + i % kStages);", "512, (u64*)((char*)tile + 1580));", {"memcheck"},
+        ),
+        "a misaligned mbarrier": (
+            "512, full + i % kStages);", "512, (u64*)((char*)full + 4));", {"memcheck"},
+        ),
         "nobody waits for the last copy": (
             "    for (int i = 0; i < steps; ++i) {\n      wait(full",
             "    for (int i = 0; i < steps - 1; ++i) {\n      wait(full", {"synccheck"},
@@ -115,6 +126,9 @@ COPY_BUGS = {
     "tensor": {
         "no swizzle in the reads": ("[c ^ row]", "[c]", set()),
         "one byte too many expected": ("kStages, 1024)", "kStages, 1040)", {"synccheck"}),
+        "an mbarrier out of bounds": (
+            "8 * blockIdx.x, full + i % kStages)", "8 * blockIdx.x, full + 4096)", {"memcheck"},
+        ),
         "no bytes expected": (
             "expect(full + i % kStages, 1024)", "arrive(full + i % kStages)", {"RAW"},
         ),
@@ -141,6 +155,19 @@ def test_planted_bugs_of_copies(kernel: str, bug: str) -> None:
     result = planted(kernel, old, new)
     assert not kinds or kinds & result.kinds, result.report.findings
     assert not result.right or result.report.findings
+
+
+@pytest.mark.parametrize(
+    ("barrier", "rule"),
+    [
+        ("full + 4096", r"its mbarrier, shared\+\d+ of 1584, is out of bounds"),
+        ("(u64*)((char*)full + 4)", r"the mbarrier's address is \d+, not a multiple of 8"),
+    ],
+)
+def test_findings_of_a_copy_name_its_mbarrier(barrier: str, rule: str) -> None:
+    result = planted("bulk", "512, full + i % kStages);", f"512, {barrier});")
+    finding = next(f for f in result.report.findings if f.check == "memcheck")
+    assert re.fullmatch(f"bulk copy: {rule}", finding.message)
 
 
 def test_findings_of_a_pipeline_name_both_lines() -> None:

@@ -33,7 +33,15 @@ _TURNS = "all tiles have as many steps: if these are even, it does not matter wh
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column of tiles, all outside of D"
 _STEP = "one more step along K, of zeros"
+_ONE_PIECE = "a row of D is one piece; found in the kernel where it is three"
+_ALONG_K = "lines of both operands run along K: they are equally long"
+_ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp waits for the data"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
+
+_PLACE = "const int place = byte / kLine{} + swizzle<kLine>(row, byte{} / 16);"
+_PIECES = tuple(
+    ((" * kPieceBytes", " % kLine"), wrong) for wrong in (("", " % kLine"), (" * kPieceBytes", ""))
+)
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
@@ -58,8 +66,16 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_TURNS, "-> turn = 1 - turn;"),
     (_UNUSED, "-> take<0, WarpTile::kM>(tile);"),
     (_OUTSIDE, "mma_tma: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
+    (_OUTSIDE, "mma_tma f32: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
     (_OUTSIDE, "mma_tma sliced-k: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
     (_STEP, "-> const int all_steps = (depth + kTileK) / kTileK;"),
+    *(
+        (_ONE_PIECE, f"{kernel}: boxes: {_PLACE.format(*right)} -> {_PLACE.format(*wrong)}")
+        for kernel in ("mma_tma", "mma_tma sliced-k", "mma_tma split-k")
+        for right, wrong in _PIECES
+    ),
+    (_ALONG_K, "mma_tma f32: packing: is_left ? left_lines : right_lines, is_left ? left_length :"),
+    (_ASKED, "-> const bool ready = barrier_test(empty(stage), phase);"),
     (_SLOTS, "mma_tma sliced-k: drop: if (lane == 0) wait_for_boxes<kSlots - 1>();"),
     (_SLOTS, "mma_tma sliced-k: boxes: if (lane == 0) wait_for_boxes<kSlots - 1>(); ->"),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),

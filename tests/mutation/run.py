@@ -36,16 +36,19 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
+    # Elements of 4 bytes, which stmatrix cannot move; three pieces of a row and three slots; four
+    # steps in a tile of K.
+    "mma_tma f32": {
+        "dtype": "f16_f32", "layout": "rcc", "threadblock": "96x96x64", "warp": "48x48",
+        "stages": 2, "epilogue": "linear_bias",
+    },
     # The teams finish two blocks of 16 rows and one.
     "mma_tma sliced-k": {"threadblock": "96x64x32", "warp": "48x32", "stages": 3, "sliced_k": 2},
     "mma_tma split-k": {
-        "threadblock": "64x64x32",
-        "warp": "32x32",
-        "stages": 3,
-        "split_k": 9,
+        "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9,
         "epilogue": "linear_bias_relu",
     },
-}
+}  # fmt: skip
 
 
 def sources(names: Iterable[str] = SPECS) -> list[Source]:
