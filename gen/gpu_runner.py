@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gen.errors import CheckError
+from gen.gpus import own_arch
 from gen.plan import Dim3, TensorMap
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class GpuRunner:
     def target(self, arch: str) -> str:
         """This GPU's own architecture, with the features that only it has (`sm_90a`)."""
         major, minor = self._device.compute_capability
-        return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+        return own_arch(10 * major + minor)
 
     def upload(self, array: np.ndarray, name: str, defined: bool = True) -> _GpuBuffer:
         """See Runner; guard bands around the buffer are checked by `download`."""

@@ -21,6 +21,11 @@ PARTITIONS = 4  # parts of an SM; a warp's registers are in one of them
 MAX_REGISTERS = 255  # per thread
 
 
+def own_arch(capability: int) -> str:
+    """The architecture of a compute capability, with the features that only it has: `sm_90a`."""
+    return f"sm_{capability}" + ("a" if capability >= 90 else "")
+
+
 class SmLimits(NamedTuple):
     """What one SM holds, for a compute capability."""
 
@@ -63,7 +68,7 @@ class Gpu:
     @property
     def own_arch(self) -> str:
         """What to compile for: with the features that only this generation has (`sm_90a`)."""
-        return self.arch + ("a" if self.capability >= 90 else "")
+        return own_arch(self.capability)
 
     @property
     def limits(self) -> SmLimits:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gen.dtypes import DTypes
 from gen.errors import SpecError
-from gen.spec import EPILOGUES, SHARED_KIB, Tile
+from gen.spec import EPILOGUES, SHARED_KIB, Layouts, Tile
 from gen.tensor_geometry import WARP, SharedBytes, mma_shared, tiles, tma_shared, warps
 from gen.tunables import Choice
 
@@ -63,9 +63,9 @@ def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
     for axis, size in (("m", warp.m), ("n", warp.n)):
         _multiple(f"warp.{axis}", size, 16, "16")
     sides = (("m", block.m, warp.m), ("n", block.n, warp.n))
-    for (axis, size, part), along_k in zip(sides, _along_k(chosen), strict=True):
+    for (axis, size, part), along in zip(sides, along_k(chosen.layouts), strict=True):
         _multiple(f"threadblock.{axis}", size, part, f"warp.{axis}={part}")
-        if not along_k and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
+        if not along and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
             _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
     _line_rule(block, chosen.dtypes)
     _warps_rule(block, warp, allowed)
@@ -163,8 +163,9 @@ def _even_copies(chosen: Choice) -> None:
     block, warp, _ = tiles(chosen.values)
     size, threads = chosen.dtypes.input.size, WARP * warps(block, warp)
     chunks = block.k * size // 16  # of a line along K
-    for axis, lines, along_k in zip("mn", (block.m, block.n), _along_k(chosen), strict=True):
-        line = chunks if along_k or size != 2 else lines // 8
+    sides = zip("mn", (block.m, block.n), along_k(chosen.layouts), strict=True)
+    for axis, lines, along in sides:
+        line = chunks if along or size != 2 else lines // 8
         if (lines * chunks) % threads or threads % line:
             raise SpecError(
                 f"{threads} threads cannot share out evenly the {lines * chunks} 16-byte chunks of "
@@ -173,7 +174,6 @@ def _even_copies(chosen: Choice) -> None:
             )
 
 
-def _along_k(chosen: Choice) -> tuple[bool, bool]:
+def along_k(layouts: Layouts) -> tuple[bool, bool]:
     """Whether the left and the right operand are contiguous along K."""
-    layouts = chosen.layouts
     return (layouts.a, not layouts.b) if layouts.c else (not layouts.b, layouts.a)

@@ -14,7 +14,7 @@ from gen.api.problem import Call
 from gen.errors import SpecError
 from gen.registry import VARIANTS
 from gen.spec import compute_capability
-from gen.tensor_rules import TURING_DTYPES
+from gen.tensor_rules import TURING_DTYPES, along_k
 from gen.variant import Variant, ceil_div
 
 BEST_SCALAR = "rec_tiles"
@@ -79,9 +79,8 @@ def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, 
     s, size = call.problem.shape, call.dtypes.input.size
     # With a column-major D the kernel computes its transpose.
     rows, cols = (s.m, s.n) if call.layouts.c else (s.n, s.m)
-    tiles = [tile for tile in TILES[row.name] if _can_be_copied(tile[:2], call)]
-    if cc < 80:
-        tiles = list(TURING_TILES)
+    candidates = TILES[row.name] if cc >= 80 else TURING_TILES
+    tiles = [tile for tile in candidates if _can_be_copied(tile[:2], call)]
 
     def count(tile: tuple[int, int, float, dict[str, Any]]) -> int:
         return ceil_div(rows, tile[0]) * ceil_div(cols, tile[1])
@@ -97,10 +96,8 @@ def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, 
 
 def _can_be_copied(sides: tuple[int, int], call: Call) -> bool:
     """Lines that do not run along K are copied 64 elements at a time (those of 2 bytes)."""
-    a, b, c = call.layouts.a, call.layouts.b, call.layouts.c
-    along_k = (a, not b) if c else (not b, a)
     return call.dtypes.input.size != 2 or all(
-        side % 64 == 0 or along for side, along in zip(sides, along_k, strict=True)
+        side % 64 == 0 or along for side, along in zip(sides, along_k(call.layouts), strict=True)
     )
 
 
