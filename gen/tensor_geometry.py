@@ -16,6 +16,10 @@ from gen.variant import Geometry
 
 WARP = 32
 
+# Registers of a thread's sums, by mma_tma's number of consumers, for which an equal share of the
+# registers does.
+_SUMS_IN_EQUAL_SHARES = {4: 128, 8: 72, 12: 48}
+
 # Bytes of shared memory by the tunables, the types and a number of stages.
 SharedBytes = Callable[[Mapping[str, Any], DTypes, int], int]
 
@@ -55,11 +59,18 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `mma_tma`."""
     block, warp, _ = tiles(t)
     consumers = t["sliced_k"] * warps(block, warp)
-    producers = 4 if consumers > 4 else 1  # registers move between groups of four warps
+    # Many sums take registers from the producers, and these move between groups of four warps.
+    sums = warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
+    producers = 4 if sums > _SUMS_IN_EQUAL_SHARES[consumers] else 1
     threads = WARP * (consumers + producers)
     staging = tma_staging(t, d)
     shared_bytes = tma_shared(t, d, t["stages"], staging)
-    more = {"staged_rows": staging.rows, "slots": staging.slots, "staging_line": staging.line}
+    more = {
+        "producers": producers,
+        "staged_rows": staging.rows,
+        "slots": staging.slots,
+        "staging_line": staging.line,
+    }
     return _geometry(t, threads, shared_bytes, **more)
 
 

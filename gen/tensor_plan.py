@@ -174,7 +174,8 @@ def _pack(spec: KernelSpec, layout: _Layout) -> list[Launch]:
 
 def _reduce_width(spec: KernelSpec, slices: int) -> int:
     """Groups of four sums that a block adds up; its threads share the slices."""
-    return 8 if (spec.split_k or slices) > 64 else 32
+    slices = spec.split_k or slices
+    return 8 if slices > 64 else 16 if slices > 16 else 32
 
 
 def _reduce(spec: KernelSpec, problem: GemmProblem, layout: _Layout) -> list[Launch]:

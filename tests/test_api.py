@@ -438,9 +438,9 @@ def test_the_rules_of_auto() -> None:
     assert chosen("f16", "sm_90a", 64, 64, 65536)[1]["split_k"] == 0
     assert chosen("f16", "sm_90a", 64, 64, 512)[1]["split_k"] == 1
     small = chosen("f16", "sm_90a", 1024, 1024, 1024)[1]
-    assert (small["threadblock"], small["sliced_k"], small["split_k"]) == ("64x128x64", 2, 1)
+    assert (small["threadblock"], small["warp"], small["split_k"]) == ("64x128x64", "32x64", 1)
     small = chosen("f16", "sm_90a", 1024, 1024, 1024, stages=2)[1]
-    assert small == {"threadblock": "64x128x64", "warp": "64x32", "stages": 2, "split_k": 1}
+    assert small == {"threadblock": "64x128x64", "warp": "32x64", "stages": 2, "split_k": 1}
     assert chosen("i8", "sm_80", 4096, 4096, 64) == (
         "mma", {"threadblock": "128x256x64", "warp": "64x64", "split_k": 1},
     )  # fmt: skip

@@ -215,9 +215,28 @@ def test_the_next_kernel_starts_early_after_one_tile_a_block_without_packing() -
 def test_teams_have_room_for_the_rows_that_they_finish() -> None:
     tile = {"threadblock": "96x96x64", "warp": "48x48", "stages": 4, "layout": "rcr"}
     one, two = (geometry(make_spec("mma_tma", **tile, sliced_k=n)) for n in (1, 2))
-    assert (one.threads, two.threads) == ((160, 1), (384, 1))
+    assert (one.threads, two.threads) == ((160, 1), (288, 1))
     assert (one.values["staged_rows"], one.values["slots"]) == (16, 3)
     assert (two.values["staged_rows"], two.values["slots"]) == (16, 2)  # the first team's, at most
+
+
+def test_producers_hand_registers_over_where_sums_take_many() -> None:
+    for warp, threadblock, producers in (
+        ("64x64", "128x256x64", 4),
+        ("64x32", "128x128x64", 1),
+        ("64x64", "128x128x64", 1),  # 4 consumers have enough
+    ):
+        values = geometry(make_spec("mma_tma", threadblock=threadblock, warp=warp)).values
+        assert values["producers"] == producers
+
+
+def test_a_block_of_the_reduction_has_fewer_sums_where_slices_are_many() -> None:
+    tile = {"threadblock": "64x64x64", "warp": "32x32", "stages": 4}
+    for slices, width in ((16, 32), (17, 16), (64, 16), (65, 8)):
+        for split_k in (slices, 0):  # told, or chosen: one tile, and so many multiprocessors
+            spec = make_spec("mma_tma", **tile, split_k=split_k)
+            steps = made(spec, 64, 64, 64 * 4 * slices, multiprocessors=slices)
+            assert steps.launches[-1].grid == (64 * 64 // 4 // width, 1, 1)
 
 
 def test_what_is_too_large_is_refused() -> None:

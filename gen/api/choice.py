@@ -28,7 +28,7 @@ TILES: dict[str, tuple[tuple[int, int, float, dict[str, Any]], ...]] = {
         (128, 256, 1.0, {"warp": "64x64", "stages": 3}),
         (128, 192, 1.01, {"warp": "64x48", "stages": 4}),
         (128, 128, 1.02, {"warp": "32x64", "stages": 5}),
-        (64, 128, 1.2, {"warp": "64x32", "stages": 8, "sliced_k": 2}),
+        (64, 128, 1.2, {"warp": "32x64", "stages": 8}),
         (96, 96, 1.3, {"warp": "32x48", "stages": 7, "sliced_k": 2}),
         (64, 64, 1.6, {"warp": "32x32", "stages": 8}),
     ),

@@ -424,7 +424,7 @@ __device__ inline void store_partial(
 
 // A block adds up so many groups of four sums; its threads share the slices.
 __host__ __device__ inline int reduce_width(index_t slices) {
-  return slices > 64 ? 8 : 32;
+  return slices > 64 ? 8 : slices > 16 ? 16 : 32;
 }
 
 template <int kReduceWidth>
@@ -487,6 +487,8 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
   const Output out{int(M), int(N), alpha, beta, C, ldc, D, ldd};
   if (slices > 64) {
     reduce<8>(out, int(slices), partials);
+  } else if (slices > 16) {
+    reduce<16>(out, int(slices), partials);
   } else {
     reduce<32>(out, int(slices), partials);
   }
