@@ -117,7 +117,8 @@ def _slices(spec: KernelSpec, k: int, tiles: int, multiprocessors: int) -> int:
         return min(spec.split_k, steps)
     if 2 * tiles > multiprocessors:
         return 1
-    return min(multiprocessors // tiles, max(steps // STEPS_A_SLICE, 1))
+    slices = min(multiprocessors // tiles, max(steps // STEPS_A_SLICE, 1))
+    return ceil_div(steps, ceil_div(steps, slices))  # as few as have no more steps each
 
 
 def _layout(

@@ -155,8 +155,8 @@ def test_an_empty_sum_needs_no_packing() -> None:
         (3, (128, 256, 4096), 132, 3),
         (300, (128, 256, 4096), 132, 128),  # no more than steps along K
         (0, (128, 256, 4096), 132, 32),  # at least four steps each
-        (0, (128, 256, 65536), 132, 132),
-        (0, (256, 256, 65536), 132, 66),
+        (0, (128, 256, 65536), 132, 128),  # as few as have no more than 16 steps each
+        (0, (256, 256, 65536), 132, 64),
         (0, (128 * 8, 256 * 8, 65536), 132, 2),
         (0, (128 * 9, 256 * 8, 65536), 132, 1),  # more than half of the GPU has a tile
         (0, (128, 256, 32), 132, 1),

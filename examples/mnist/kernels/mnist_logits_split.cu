@@ -877,7 +877,9 @@ inline cudaError_t make_plan(
   // Enough blocks for every multiprocessor, but at least four steps along K for each.
   if (2 * plan.tiles <= processors) {
     const index_t most = steps / 4 > 1 ? steps / 4 : 1;
-    plan.slices = processors / plan.tiles < most ? processors / plan.tiles : most;
+    const index_t slices = processors / plan.tiles < most ? processors / plan.tiles : most;
+    const index_t each = (steps + slices - 1) / slices;
+    plan.slices = (steps + each - 1) / each;  // as few as have no more steps each
   }
   if (plan.slices > 1) {
     plan.bytes += plan.slices * plan.tiles * kTileM * kTileN * sizeof(scalar_t);
