@@ -22,6 +22,7 @@ from gen.registry import VARIANTS, ceil_div, plan
 from gen.render import Source
 from gen.runner import FEW, EmulatorRunner
 from gen.spec import GemmProblem, GemmShape, KernelSpec
+from gen.tensor_plan import STEPS_A_SLICE
 from gen.verify import ShapeResult, verify_shape
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     """
     m, n, k = spec.threadblock
     uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
-    slices = [(3, n + 2, uneven), (m, n, 2 * k), (2 * m + 1, 2 * n + 8, k)]
+    two = (2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
+    slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
     stays = "sliced_k" in spec.tunables  # a block takes tile after tile, which takes long here
     groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if stays else 2 * n, 1)
     sizes = [

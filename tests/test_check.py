@@ -15,14 +15,14 @@ from gen.errors import CompileError, UsageError
 from gen.inputs import draw_operands
 from gen.nvrtc import compile_cuda
 from gen.reference import cutlass_gemm
-from gen.registry import VARIANTS, make_spec
+from gen.registry import VARIANTS, make_spec, plan
 from gen.render import Source, render
-from gen.runner import EmulatorRunner
+from gen.runner import FEW, EmulatorRunner
 from gen.spec import ALL_LAYOUTS, GemmProblem, GemmShape
 from gen.verify import run_kernel
 from tests.conftest import Gen
 from tests.test_defects import line_of, plant
-from tests.test_verify import LARGER, PAIRS, small
+from tests.test_verify import LARGER, PAIRS, TENSOR, small
 
 SHAPES = [GemmShape(9, 40, 23), GemmShape(15, 11, 41)]
 BARRIER = {
@@ -77,6 +77,15 @@ def test_default_shapes_reach_every_corner(variant: str) -> None:
         turned = default_shapes(small(variant, layout="rrc"))
         assert [(s.n, s.m, s.k) for s in turned] == [(s.m, s.n, s.k) for s in shapes]
     assert spec.split_k == 1 or any(tile.k < s.k <= spec.split_k * tile.k for s in full)
+
+
+@pytest.mark.parametrize("variant", TENSOR)
+def test_a_full_tile_is_summed_in_slices_where_their_number_is_chosen(variant: str) -> None:
+    spec = small(variant, split_k=0)
+    full = [s for s in default_shapes(spec) if (s.m, s.n) == spec.threadblock[:2]]
+    problems = [GemmProblem.packed(s, spec.layouts) for s in full]
+    plans = [plan(spec, problem, multiprocessors=FEW) for problem in problems]
+    assert {len(steps.launches) for steps in plans} == {1, 2}  # and the reduction
 
 
 # -- planted mistakes ------------------------------------------------------------------------------
