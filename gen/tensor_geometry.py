@@ -80,7 +80,7 @@ def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
     These are 8 elements longer than they have to be, against bank conflicts.
     """
     block, warp, _ = tiles(t)
-    rows = warps(block, warp) * 16 * (warp.n + 8) * d.output.size
+    rows = warps(block, warp) * 16 * (warp.n + 8) * d.output.size if _writes_d(t) else 0
     return max(stages * _stage_bytes(t, d), rows)
 
 
@@ -92,7 +92,7 @@ class Staging(NamedTuple):
     line: int
 
 
-_LEAST = Staging(16, 1, 32)
+_LEAST, _NONE = Staging(16, 1, 32), Staging(0, 0, 0)
 
 
 def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
@@ -102,6 +102,8 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     long as TMA can swizzle them.
     """
     _, warp, _ = tiles(t)
+    if not _writes_d(t):
+        return _NONE
     line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
     limit = SHARED_KIB[90] * 1024
     most, each = _finished(warp.m, t["sliced_k"])
@@ -134,9 +136,15 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging = 
     """
     block, warp, _ = tiles(t)
     teams: int = t["sliced_k"]
-    rows = teams * warps(block, warp) * staging.slots * staging.rows
+    staged = staging if _writes_d(t) else _NONE
+    rows = teams * warps(block, warp) * staged.slots * staged.rows
     more = 1024 + (16 if teams > 1 else 0)  # the barrier behind the exchange of sums
     return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + more
+
+
+def _writes_d(t: Mapping[str, Any]) -> bool:
+    """Whether the kernel may write D itself; with slices of K it leaves that to the reduction."""
+    return bool(t["split_k"] < 2)
 
 
 def _stage_bytes(t: Mapping[str, Any], d: DTypes) -> int:

@@ -137,7 +137,7 @@ def _layout(
             at += ceil_div(operand.nbytes, SECTION) * SECTION
         read.append(operand)
     slices = _slices(spec, problem.shape.k, tiles, multiprocessors)
-    partials = Pointer(WORKSPACE, at) if slices > 1 else None
+    partials = Pointer(WORKSPACE, at) if slices > 1 or spec.split_k > 1 else None
     if partials:
         at += slices * tiles * spec.threadblock.m * spec.threadblock.n * spec.dtypes.scalar.size
     return _Layout(given, (read[0], read[1]), tiles, slices, partials, at)
@@ -192,10 +192,19 @@ def _reduce(spec: KernelSpec, problem: GemmProblem, layout: _Layout) -> list[Lau
 
 def _extra(spec: KernelSpec, layout: _Layout) -> dict[str, Argument]:
     """What follows ldd: the bias, the slices."""
-    bias = {"bias": Pointer(BIAS)} if spec.has_bias else {}
+    bias: dict[str, Argument] = {"bias": Pointer(BIAS)} if spec.has_bias else {}
     if spec.split_k == 1:
-        return dict(bias)
+        return bias
     return {**bias, "slices": i64(layout.slices), "partials": layout.partials or _null()}
+
+
+# What only the kernel that writes D needs to know: with slices of K, that is the reduction.
+_OF_D = ("alpha", "beta", "C", "ldc", "D", "ldd", "bias", "map_out")
+
+
+def _main_args(spec: KernelSpec, args: dict[str, Argument]) -> dict[str, Argument]:
+    """Of these, what the product's kernel takes."""
+    return {k: v for k, v in args.items() if spec.split_k < 2 or k not in _OF_D}
 
 
 def plan_mma(
@@ -216,7 +225,7 @@ def plan_mma(
         grid,
         (*spec.threads, 1),
         geometry.dynamic_shared,
-        {**args, **_extra(spec, layout)},
+        _main_args(spec, {**args, **_extra(spec, layout)}),
     )
     return _plan(spec, problem, layout, main)
 
@@ -245,6 +254,7 @@ def plan_tma(
         **_extra(spec, layout),
     }
     grid = (min(work, multiprocessors), 1, 1)
+    args = _main_args(spec, args)
     main = Launch(spec.name, grid, (*spec.threads, 1), geometry.dynamic_shared, args)
     return _plan(spec, problem, layout, main)
 

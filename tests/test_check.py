@@ -6,6 +6,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,9 +60,11 @@ def test_the_cutlass_reference_is_clean(dtype: str) -> None:
     cutlass_gemm(runner, spec, problem, draw_operands(spec, problem, "integer"))  # raises findings
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_default_shapes_reach_every_corner(variant: str) -> None:
-    spec = small(variant)
+@pytest.mark.parametrize(
+    ("variant", "tunables"), [*((v, {}) for v in VARIANTS), *((v, {"split_k": 2}) for v in TENSOR)]
+)
+def test_default_shapes_reach_every_corner(variant: str, tunables: dict[str, Any]) -> None:
+    spec = small(variant, **tunables)
     shapes, tile = default_shapes(spec), spec.threadblock
     assert any(s.m > 2 * tile.m and s.n > 2 * tile.n and s.k > 2 * tile.k for s in shapes)
     for size, step in (("m", tile.m), ("n", tile.n), ("k", tile.k)):
@@ -74,9 +77,9 @@ def test_default_shapes_reach_every_corner(variant: str) -> None:
     if spec.instruction:  # one more group of tiles, in full columns or a short one
         rows = spec.tunables["swizzle"] * tile.m
         assert any(s.m > rows and (s.n % tile.n == 0 or s.n == 1) for s in shapes)
-        turned = default_shapes(small(variant, layout="rrc"))
+        turned = default_shapes(small(variant, layout="rrc", **tunables))
         assert [(s.n, s.m, s.k) for s in turned] == [(s.m, s.n, s.k) for s in shapes]
-    assert spec.split_k == 1 or any(tile.k < s.k <= spec.split_k * tile.k for s in full)
+    assert spec.split_k < 2 or any(tile.k < s.k <= spec.split_k * tile.k for s in full)
 
 
 @pytest.mark.parametrize("variant", TENSOR)

@@ -31,12 +31,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "thread_1d": {"threads": 48},
     "block_1d": {"threads": 32, "grid": 3},
     "shared_row": {"threads": 32, "chunk": 20, "grid": 3},
-    "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 2},
-    "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 2},
+    "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
+    "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 0},
 }
 SHAPES = [GemmShape(*s) for s in ((1, 1, 1), (9, 40, 23), (15, 11, 41), (5, 0, 3), (6, 7, 0))]
 # Where tiles are never that small: full and ragged, slices, and steps along K as there are stages.
-LARGER = [GemmShape(*s) for s in ((64, 128, 32), (65, 130, 100), (70, 9, 263))]
+LARGER = [GemmShape(*s) for s in ((64, 128, 32), (65, 130, 100), (70, 9, 523))]
 PAIRS = [(name, dtype) for name, row in VARIANTS.items() for dtype in row.dtypes]
 SCALAR = [name for name, row in VARIANTS.items() if not row.planner]
 TENSOR = [name for name in VARIANTS if name not in SCALAR]

@@ -45,7 +45,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     # The teams finish two blocks of 16 rows and one.
     "mma_tma sliced-k": {"threadblock": "96x64x32", "warp": "48x32", "stages": 3, "sliced_k": 2},
     "mma_tma split-k": {
-        "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9,
+        "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 0,
         "epilogue": "linear_bias_relu",
     },
 }  # fmt: skip
