@@ -29,6 +29,10 @@ _CHUNK = "16 bytes that hold an element of the matrix lie in its allocation"
 _BEHIND = "nobody uses what is behind the end of a packed line"
 _SLOWER = "`end` is never too late: more chunks than necessary are read element by element"
 _ONE_ROUND = "nine slices are added up in one round; found where there are more than 32"
+_FEW = (
+    "slices chosen for the emulator's four multiprocessors are fewer than a block's groups; "
+    "found in mma split-k, which has the same line"
+)
 _TURNS = "all tiles have as many steps: if these are even, it does not matter which team is first"
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column of tiles, all outside of D"
@@ -63,6 +67,16 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SLOWER, "end = source + (lines - 1) * int(ld) + length;"),
     (_SLOWER, "end = source + lines * length;"),
     (_ONE_ROUND, "slice += 2 * kAtOnce * kGroups"),
+    *(
+        (_FEW, f"mma_tma split-k: reduction: {line}")
+        for line in (
+            "for (int slice = group; slice < slices; slice += kAtOnce * kGroups) { ->",
+            "if (slice + i * kGroups < slices) parts[i] = *from; ->",
+            "from += kGroups * distance; ->",
+            "for (int g = 0; g < kGroups; ++g) { -> for (int g = 0; g < kGroups - 1; ++g) {",
+        )
+    ),
+    (_SPEED, "drop: if (slices > 64) let_next_start();"),
     (_TURNS, "-> turn = 1 - turn;"),
     (_UNUSED, "-> take<0, WarpTile::kM>(tile);"),
     (_OUTSIDE, "mma_tma: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
