@@ -243,7 +243,8 @@ def plan_tma(
     values = geometry.values
     box = (values["staging_line"] // spec.dtypes.output.size, values["staged_rows"])
     work = layout.tiles * layout.slices
-    early = work <= multiprocessors and layout.read == layout.given
+    has_maps = layout.rows > 0 and layout.cols > 0  # a kernel that is `early` prefetches by them
+    early = has_maps and work <= multiprocessors and layout.read == layout.given
     args = {
         **{name: whole[name] for name in ("M", "N", "K", "alpha")},
         "map_left": _map(spec, left, right, spec.threadblock.m),

@@ -27,6 +27,9 @@ _BULK = re.compile(
     r"(?P<load>\.shared::(cluster|cta)\.global(\.tile)?\.mbarrier::complete_tx::bytes)"
     r"|\.global\.shared::cta(\.tile)?\.bulk_group)(\.L2::cache_hint)?$"
 )
+_BULK_PREFETCH = re.compile(
+    r"cp\.async\.bulk\.prefetch\.tensor\.(?P<rank>[1-5])d\.L2\.global(\.tile)?(\.L2::cache_hint)?$"
+)
 _FENCE = re.compile(
     r"fence\.(proxy\.async(\.shared::(cta|cluster))?|(?P<init>mbarrier_init)\.release\.cluster)$"
 )
@@ -133,6 +136,8 @@ class AsyncCode(MemoryCode):
             self.call(f"E.bulk.wait({int(item.operands[0].value)}, {mask})", mask)
         elif match := _BULK.match(item.name):
             self.bulk_copy(item, mask, match["rank"], bool(match["load"]))
+        elif match := _BULK_PREFETCH.match(item.name):
+            self.bulk_prefetch(item, mask, int(match["rank"]))
         else:
             what = "copies to several blocks are" if "multicast" in item.name else "this copy is"
             raise item.error(f"{what} not supported by the emulator")
@@ -150,16 +155,32 @@ class AsyncCode(MemoryCode):
             and len(rest) == (0 if rank else 1)
         ):  # fmt: skip
             raise item.error("malformed bulk copy")
-        site = Site(item, "shared", "b128", 1, 0, 16, 4, np.dtype("c16"), np.dtype("c16"))
+        site = self.bulk_site(item)
         object_at = self.full_address(barrier) if isinstance(barrier, Address) else "np.int64(-1)"
         if isinstance(there, Box):
-            corner = [self.read(part, "s32") for part in there.corner.items]
-            middle = f"({', '.join(corner)},)"
+            middle = self.corner(there)
         else:
             middle = f"{self.read(rest[0], 'u32')}.astype(np.int64)"
         where = f"{self.full_address(shared)}, {self.full_address(place)}"
-        how = f"{self.constant(site)}, {where}, {middle}, {object_at}, {mask}"
+        how = f"{site}, {where}, {middle}, {object_at}, {mask}"
         self.call(f"E.bulk.{'tensor' if rank else 'linear'}({how})", mask)
+
+    def bulk_prefetch(self, item: Instruction, mask: str, rank: int) -> None:
+        """`[map, corner]`: brings a box to a cache. Its operands are as those of a copy."""
+        box = item.operands[0]
+        if not isinstance(box, Box) or len(box.corner.items) != rank:
+            raise item.error("malformed bulk prefetch")
+        how = f"{self.bulk_site(item)}, {self.full_address(box.map)}, {self.corner(box)}, {mask}"
+        self.call(f"E.bulk.prefetch({how})", mask)
+
+    def bulk_site(self, item: Instruction) -> str:
+        """What findings of a bulk copy name."""
+        complex128 = np.dtype("c16")
+        return self.constant(Site(item, "shared", "b128", 1, 0, 16, 4, complex128, complex128))
+
+    def corner(self, box: Box) -> str:
+        """Where a box begins: a tuple of coordinates."""
+        return f"({', '.join(self.read(part, 's32') for part in box.corner.items)},)"
 
     def full_address(self, where: Address) -> str:
         """An address with its constant offset."""

@@ -7,6 +7,7 @@ thread waits for its group. So a kernel that waits too little sees or writes wha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,22 +58,19 @@ class BulkCopies:
         mask: Mask | None,
     ) -> None:  # fmt: skip
         """cp.async.bulk.tensor: the box of the map at `address` that begins at `corner`."""
-        every = running(self.chunk.shape, mask)
-        where = self._of(every, address)
-        for at in np.unique(where):
-            lanes = tuple(axis[where == at] for axis in every)
-            tensor, starts = self._map(site, lanes, int(at)), self._of(lanes, shared)
-            if tensor is None or not self._aligned(site, lanes, "shared address", starts, 128):
-                continue
-            if len(corner) != len(tensor.dims):
-                raise site.item.error(f"the tensor map has {len(tensor.dims)} dimensions")
-            corners = np.stack([self._of(lanes, value) for value in corner], axis=1)
-            first = corners[:, 0] * tensor.size
-            if not self._aligned(site, lanes, "first coordinate, in bytes,", first, UNIT):
-                continue
-            written = "bulk_group" in site.item.modifiers
-            places = tensor.shared_offsets(starts), tensor.global_addresses(corners, written)
-            self._start(site, lanes, tensor.size, *places, barrier)
+        for lanes, tensor, corners in self._boxes(site, address, corner, mask):
+            starts = self._of(lanes, shared)
+            if self._aligned(site, lanes, "shared address", starts, 128):
+                written = "bulk_group" in site.item.modifiers
+                places = tensor.shared_offsets(starts), tensor.global_addresses(corners, written)
+                self._start(site, lanes, tensor.size, *places, barrier)
+
+    def prefetch(
+        self, site: Site, address: Value, corner: tuple[Value, ...], mask: Mask | None
+    ) -> None:
+        """cp.async.bulk.prefetch.tensor: there is no cache, but the operands have to be right."""
+        for _ in self._boxes(site, address, corner, mask):
+            pass
 
     def commit(self, mask: Mask | None) -> None:
         """cp.async.bulk.commit_group: a group of each lane's copies out of shared memory."""
@@ -181,6 +179,28 @@ class BulkCopies:
             buffer.view(values.dtype)[index] = values[here]
 
     # -- operands ------------------------------------------------------------------------------
+    def _boxes(
+        self, site: Site, address: Value, corner: tuple[Value, ...], mask: Mask | None
+    ) -> Iterator[tuple[Lanes, TensorMap, Numbers]]:
+        """The maps at `address`, each with the lanes that use it and their boxes' corners.
+
+        Findings stand for those that a GPU takes for an illegal instruction: no map, and a first
+        coordinate inside of 16 bytes.
+        """
+        every = running(self.chunk.shape, mask)
+        where = self._of(every, address)
+        for at in np.unique(where):
+            lanes = tuple(axis[where == at] for axis in every)
+            tensor = self._map(site, lanes, int(at))
+            if tensor is None:
+                continue
+            if len(corner) != len(tensor.dims):
+                raise site.item.error(f"the tensor map has {len(tensor.dims)} dimensions")
+            corners = np.stack([self._of(lanes, value) for value in corner], axis=1)
+            first = corners[:, 0] * tensor.size
+            if self._aligned(site, lanes, "first coordinate, in bytes,", first, UNIT):
+                yield lanes, tensor, corners
+
     def _of(self, lanes: Lanes, value: Value) -> Numbers:
         return np.broadcast_to(value, self.chunk.shape)[lanes].astype(np.int64)
 

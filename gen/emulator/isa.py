@@ -43,7 +43,7 @@ NO_EFFECT = re.compile(
     r"(membar\.(cta|gl|sys)|fence\.(sc|acq_rel)\.(cta|gpu|sys|cluster)|prefetchu?\..*"
     r"|fence\.proxy\.async\.global"
     r"|barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?"
-    r"|cp\.async\.bulk\.prefetch\..*"
+    r"|cp\.async\.bulk\.prefetch\.L2\..*"
     r"|griddepcontrol\.launch_dependents"
     r"|nanosleep\.u32|pmevent|discard\..*|applypriority\..*)$"
 )

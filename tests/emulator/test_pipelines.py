@@ -251,6 +251,35 @@ def test_a_box_begins_at_a_multiple_of_16_bytes(x: int) -> None:
     assert f"the first coordinate, in bytes, is {4 * x}, not a multiple of 16" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("x", "is_map", "message"),
+    [
+        (4, True, ""),
+        (1024, True, ""),  # wholly outside
+        (2, True, "the first coordinate, in bytes, is 8, not a multiple of 16"),
+        (4, False, "no tensor map at"),
+    ],
+)
+def test_prefetch_of_a_box(x: int, is_map: bool, message: str) -> None:
+    """It changes nothing, but a GPU takes a wrong operand for an illegal instruction."""
+    emulator = Emulator()
+    array = emulator.alloc(np.zeros((32, 64), np.uint32), "A")
+    tensor = TensorMap(array, "b32", (64, 32), (256,), (8, 16))
+    text = """
+    struct alignas(64) Map { char bytes[128]; };
+    extern "C" __global__ void kernel(const __grid_constant__ Map map, int x, bool is_map) {
+      const void* from = is_map ? &map : reinterpret_cast<const void*>(1 << 16);
+      asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(from),
+                   "r"(x), "r"(0) : "memory");
+    }"""
+    args = [tensor, np.int32(x), np.bool_(is_map)]
+    report = emulator.launch(
+        compile_cuda(text, "compute_90a"), "kernel", (1, 1, 1), (1, 1, 1), args
+    )
+    assert [finding.check for finding in report.findings] == ["memcheck"] * bool(message)
+    assert all(message in finding.message for finding in report.findings)
+
+
 def test_stores_end_at_a_multiple_of_16_bytes() -> None:
     """What follows the tensor's rows in the last 16 bytes is overwritten, as on a GPU."""
     report = run_tensor(columns=300)

@@ -521,6 +521,7 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 
 // ---------------------------------------------------------------------------- the product
 
+constexpr int kEarlySteps = kStageBytes > 16 * 1024 ? 1 : 2;  // prefetched while other kernels run
 constexpr int kSlots = 1;  // parts of each warp's rows that are on their way to D at once
 
 // Tiles and barriers; the way out; what aligning the first tile may take.
@@ -591,6 +592,14 @@ __device__ inline void copy_box(
       "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
       "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
       : "memory");
+}
+
+// Brings a box to the L2 cache. That may be done before wait_for_grids: what other kernels still
+// write reaches that cache, too.
+__device__ inline void prefetch_box(const tensor_map_t& map, int inner, int outer) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(inner),
+               "r"(outer)
+               : "memory");
 }
 
 // The other way round, clipped to the matrix. The box's bytes in shared memory are read later.
@@ -746,6 +755,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       barrier_init(empty(stage), kWarps);  // a thread of each consumer
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    // More than a little would get in the way of what still runs.
+    for (int n = first; early && n < last && n < first + kEarlySteps; ++n) {
+      const int k = n * kTileK;
+      prefetch_box(left_map, k, row0);
+#pragma unroll
+      for (int panel = 0; panel < kTileN / 64; ++panel) {
+        prefetch_box(right_map, col0 + panel * 64, k);
+      }
+    }
   }
   __syncthreads();
   if (early) let_next_start();
