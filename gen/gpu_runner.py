@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gen.errors import CheckError
-from gen.gpus import own_arch
+from gen.gpus import own_arch, shared_memory_attributes
 from gen.plan import Dim3, TensorMap
 
 if TYPE_CHECKING:
@@ -139,10 +139,10 @@ class GpuRunner:
         if key not in self._kernels:
             self._kernels[key] = ObjectCode.from_cubin(module.code).get_kernel(name)
         kernel = self._kernels[key]
-        if shared_bytes > 48 * 1024:
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            device = driver.CUdevice(self._device.device_id)
-            _driver("cuKernelSetAttribute", attribute, shared_bytes, kernel.handle, device)
+        device = driver.CUdevice(self._device.device_id)
+        for attribute, value in shared_memory_attributes(shared_bytes).items():
+            kind = getattr(driver.CUfunction_attribute, attribute)
+            _driver("cuKernelSetAttribute", kind, value, kernel.handle, device)
         return kernel
 
 

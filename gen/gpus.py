@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gen.errors import unknown
 from gen.spec import SHARED_KIB
+from gen.variant import MAX_STATIC_SHARED
 
 WARP = 32
 REGISTERS = 64 * 1024  # 32-bit registers of an SM, on every GPU here
@@ -24,6 +25,20 @@ MAX_REGISTERS = 255  # per thread
 def own_arch(capability: int) -> str:
     """The architecture of a compute capability, with the features that only it has: `sm_90a`."""
     return f"sm_{capability}" + ("a" if capability >= 90 else "")
+
+
+def shared_memory_attributes(nbytes: int) -> dict[str, int]:
+    """The attributes of a kernel with `nbytes` of dynamic shared memory, by the driver's names.
+
+    More than 48 KiB has to be asked for. Such kernels take all of the L1 cache as shared memory:
+    beside their blocks there is room for those of the next kernel, which may start early.
+    """
+    if nbytes <= MAX_STATIC_SHARED:
+        return {}
+    return {
+        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": nbytes,
+        "CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT": 100,  # percent
+    }
 
 
 class SmLimits(NamedTuple):

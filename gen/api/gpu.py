@@ -17,13 +17,13 @@ from gen.api.problem import whole
 from gen.api.views import framework_dtype
 from gen.dtypes import DTypes
 from gen.errors import CheckError, MissingError, UsageError
+from gen.gpus import shared_memory_attributes
 from gen.nvrtc import Module
 from gen.plan import BIAS, WORKSPACE, Launch, Plan, Pointer, TensorMap
 
 BUFFERS = ("A", "B", "C", "D", BIAS, WORKSPACE)
 
 _SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32}
-_STATIC_LIMIT = 48 * 1024  # bytes of shared memory that need no permission
 
 
 class Gpu:
@@ -104,10 +104,9 @@ class Gpu:
         if key not in self._kernels:
             self._kernels[key] = ObjectCode.from_cubin(module.code).get_kernel(launch.kernel)
         function = self.call("cuKernelGetFunction", self._kernels[key].handle)
-        if launch.shared_bytes > _STATIC_LIMIT:
-            most = "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
-            attribute = getattr(self.driver.CUfunction_attribute, most)
-            self.call("cuFuncSetAttribute", function, attribute, launch.shared_bytes)
+        for name, value in shared_memory_attributes(launch.shared_bytes).items():
+            attribute = getattr(self.driver.CUfunction_attribute, name)
+            self.call("cuFuncSetAttribute", function, attribute, value)
         return function
 
     def has(self, stream: int) -> bool:

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from gen.errors import CheckError, GenError, MissingError
+from gen.gpus import shared_memory_attributes
 from gen.runner import why_no_gpu
 
 if TYPE_CHECKING:
@@ -147,10 +148,10 @@ class Gpu:
         from cuda.core import LaunchConfig, ObjectCode
 
         kernel = ObjectCode.from_cubin(module.code).get_kernel(name)
-        if shared_bytes > 48 * 1024:
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            device = driver.CUdevice(self.device.device_id)
-            (status,) = driver.cuKernelSetAttribute(attribute, shared_bytes, kernel.handle, device)
+        device = driver.CUdevice(self.device.device_id)
+        for attribute, value in shared_memory_attributes(shared_bytes).items():
+            kind = getattr(driver.CUfunction_attribute, attribute)
+            (status,) = driver.cuKernelSetAttribute(kind, value, kernel.handle, device)
             if status != driver.CUresult.CUDA_SUCCESS:
                 raise CheckError(f"{name} gets no {shared_bytes} bytes of shared memory here")
         config = LaunchConfig(
