@@ -731,7 +731,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   const auto next = [&](int& w) {
     w += gridDim.x;
-    if (w < work) piece(w, row0, col0, first, last);
+    piece(w, row0, col0, first, last);
   };
   int stage = 0, phase = 0;
   const auto advance = [&] {
