@@ -66,6 +66,7 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     staging = tma_staging(t, d)
     shared_bytes = tma_shared(t, d, t["stages"], staging)
     more = {
+        "consumers": consumers,
         "producers": producers,
         "staged_rows": staging.rows,
         "slots": staging.slots,
