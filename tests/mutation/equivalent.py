@@ -41,6 +41,7 @@ _ONE_PIECE = "a row of D is one piece; found in the kernel where it is three"
 _ALONG_K = "lines of both operands run along K: they are equally long"
 _ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp waits for the data"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
+_NO_PIECE = "the piece behind the last one is worked out, and not used"
 
 _PLACE = "const int place = byte / kLine{} + swizzle<kLine>(row, byte{} / 16);"
 _PIECES = tuple(
@@ -49,6 +50,7 @@ _PIECES = tuple(
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
+    (_NO_PIECE, "-> if (w <= work) piece("),
     (_FEWER, "-> stage = stage + 1 < kStages - 1 ?"),
     (_STAGED, "kStages * Left::kBytes);"),
     (_PADDING, "kStages * kStageBytes + 16);"),
