@@ -17,6 +17,7 @@ import pytest
 import gen
 from gen.api.gpu import _Step, gpu
 from gen.execute import arguments
+from gen.gpus import shared_memory_attributes
 from gen.nvrtc import compile_cuda
 from gen.registry import make_spec, plan, retarget
 from gen.render import render
@@ -59,8 +60,7 @@ def raw_launch(variant: str, a: Any, out: Any, stream: int) -> Callable[[], obje
     args = arguments(step.args, places, None)  # type: ignore[arg-type]
     config = LaunchConfig(grid=step.grid, block=step.block, shmem_size=step.shared_bytes)
     kernel = ObjectCode.from_cubin(module.code).get_kernel(step.kernel)
-    if step.shared_bytes > 48 * 1024:
-        allow_shared(kernel, step.shared_bytes)
+    allow_shared(kernel, step.shared_bytes)
     queue = Stream.from_handle(stream)
     return lambda: launch(queue, config, kernel, *args)
 
@@ -69,9 +69,10 @@ def allow_shared(kernel: Any, nbytes: int) -> None:
     """Lets a kernel have more dynamic shared memory than the usual 48 KiB."""
     from cuda.bindings import driver
 
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (status,) = driver.cuKernelSetAttribute(attribute, nbytes, kernel.handle, driver.CUdevice(0))
-    assert status == driver.CUresult.CUDA_SUCCESS, status
+    for name, value in shared_memory_attributes(nbytes).items():
+        attribute = getattr(driver.CUfunction_attribute, name)
+        (status,) = driver.cuKernelSetAttribute(attribute, value, kernel.handle, driver.CUdevice(0))
+        assert status == driver.CUresult.CUDA_SUCCESS, status
 
 
 class _Place:
