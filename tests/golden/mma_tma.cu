@@ -755,7 +755,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       barrier_init(empty(stage), kWarps);  // a thread of each consumer
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
-    // More than a little would get in the way of what still runs.
+    // The first operands are on their way to the L2 cache while the kernels before still run. More
+    // than a little would get in their way. (An empty D is not `early`: its maps are of nothing.)
     for (int n = first; early && n < last && n < first + kEarlySteps; ++n) {
       const int k = n * kTileK;
       prefetch_box(left_map, k, row0);
