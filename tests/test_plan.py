@@ -212,6 +212,8 @@ def test_the_next_kernel_starts_early_after_one_tile_a_block_without_packing() -
     spec = make_spec("mma_tma", split_k=2)
     for size, early in (((128, 256, 640), 1), ((1280, 2560, 640), 0), ((128, 256, 641), 0)):
         assert main(made(spec, *size), spec)["early"] == early
+    for empty in ((0, 256, 640), (128, 0, 640)):  # there are no maps to prefetch by
+        assert main(made(spec, *empty), spec)["early"] == 0
 
 
 def test_teams_have_room_for_the_rows_that_they_finish() -> None:
