@@ -130,15 +130,16 @@ def _finished(rows: int, teams: int) -> tuple[int, int]:
     return 16 * (blocks - blocks // 2), 16 * (blocks // 2 if blocks % 2 == 0 else 1)
 
 
-def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging = _LEAST) -> int:
+def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | None = None) -> int:
     """Tiles with two barriers for each stage, rows of D on their way, and room for alignment.
 
+    Without `staging`, the least that there can be.
     The swizzle counts on tiles that start at multiples of 1024 bytes.
     """
     block, warp, _ = tiles(t)
     teams: int = t["sliced_k"]
-    staged = staging if _writes_d(t) else _NONE
-    rows = teams * warps(block, warp) * staged.slots * staged.rows
+    staging = staging or (_LEAST if _writes_d(t) else _NONE)
+    rows = teams * warps(block, warp) * staging.slots * staging.rows
     more = 1024 + (16 if teams > 1 else 0)  # the barrier behind the exchange of sums
     return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + more
 
