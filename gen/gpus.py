@@ -27,18 +27,17 @@ def own_arch(capability: int) -> str:
     return f"sm_{capability}" + ("a" if capability >= 90 else "")
 
 
-def shared_memory_attributes(nbytes: int) -> dict[str, int]:
+def shared_memory_attributes(nbytes: int, all_shared: bool = False) -> dict[str, int]:
     """The attributes of a kernel with `nbytes` of dynamic shared memory, by the driver's names.
 
-    More than 48 KiB has to be asked for. Such kernels take all of the L1 cache as shared memory:
-    beside their blocks there is room for those of the next kernel, which may start early.
+    More than 48 KiB has to be asked for. `all_shared` is as in gen.plan.Launch.
     """
-    if nbytes <= MAX_STATIC_SHARED:
-        return {}
-    return {
-        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": nbytes,
-        "CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT": 100,  # percent
-    }
+    attributes = {}
+    if nbytes > MAX_STATIC_SHARED:
+        attributes["CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"] = nbytes
+    if all_shared:
+        attributes["CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT"] = 100  # percent
+    return attributes
 
 
 class SmLimits(NamedTuple):

@@ -57,6 +57,8 @@ class Launch:
 
     early: whether it may start while the kernel before it ends, because it waits by itself
     (programmatic dependent launch).
+    all_shared: whether an SM's whole L1 cache is to be shared memory, so that beside this kernel's
+    blocks there is room for those of the next one.
     """
 
     kernel: str
@@ -65,6 +67,7 @@ class Launch:
     shared_bytes: int
     args: Mapping[str, Argument]
     early: bool = False
+    all_shared: bool = False
 
 
 @dataclass(frozen=True)

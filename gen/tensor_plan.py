@@ -202,11 +202,6 @@ def _extra(spec: KernelSpec, layout: _Layout) -> dict[str, Argument]:
 _OF_D = ("alpha", "beta", "C", "ldc", "D", "ldd", "bias", "map_out")
 
 
-def _main_args(spec: KernelSpec, args: dict[str, Argument]) -> dict[str, Argument]:
-    """Of these, what the product's kernel takes."""
-    return {k: v for k, v in args.items() if spec.split_k < 2 or k not in _OF_D}
-
-
 def plan_mma(
     spec: KernelSpec,
     geometry: Geometry,
@@ -225,7 +220,7 @@ def plan_mma(
         grid,
         (*spec.threads, 1),
         geometry.dynamic_shared,
-        _main_args(spec, {**args, **_extra(spec, layout)}),
+        {**args, **_extra(spec, layout)},
     )
     return _plan(spec, problem, layout, main)
 
@@ -255,14 +250,17 @@ def plan_tma(
         **_extra(spec, layout),
     }
     grid = (min(work, multiprocessors), 1, 1)
-    args = _main_args(spec, args)
     main = Launch(spec.name, grid, (*spec.threads, 1), geometry.dynamic_shared, args)
     return _plan(spec, problem, layout, main)
 
 
 def _plan(spec: KernelSpec, problem: GemmProblem, layout: _Layout, main: Launch) -> Plan:
-    launches = (*_pack(spec, layout), main, *_reduce(spec, problem, layout))
+    """All launches; `main` is that of the product, with the arguments of a kernel that writes D."""
     early = compute_capability(spec.arch) >= 90  # from then on, kernels wait for the ones before
+    if spec.split_k > 1:
+        main = replace(main, args={k: v for k, v in main.args.items() if k not in _OF_D})
+    main = replace(main, all_shared=early and spec.split_k != 1)
+    launches = (*_pack(spec, layout), main, *_reduce(spec, problem, layout))
     return Plan(tuple(replace(launch, early=early) for launch in launches), layout.nbytes)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gen.errors import SpecError
 from gen.plan import ALIGNED, Alignment, Plan, Pointer, TensorMap
 from gen.registry import VARIANTS, geometry, make_spec, plan
+from gen.render import render
 from gen.spec import GemmProblem, GemmShape, KernelSpec, parse_layout
 from tests.test_spec import specs
 
@@ -214,6 +215,27 @@ def test_the_next_kernel_starts_early_after_one_tile_a_block_without_packing() -
         assert main(made(spec, *size), spec)["early"] == early
     for empty in ((0, 256, 640), (128, 0, 640)):  # there are no maps to prefetch by
         assert main(made(spec, *empty), spec)["early"] == 0
+
+
+@pytest.mark.parametrize(
+    ("variant", "arch", "split_k", "room"),
+    [
+        ("mma_tma", "sm_90a", 3, True),
+        ("mma_tma", "sm_90a", 0, True),
+        ("mma_tma", "sm_90a", 1, False),  # no reduction follows
+        ("mma", "sm_90", 3, True),
+        ("mma", "sm_80", 3, False),  # it does not start early
+    ],
+)
+def test_room_is_made_for_a_reduction_that_starts_early(
+    variant: str, arch: str, split_k: int, room: bool
+) -> None:
+    """As the emitted launcher does."""
+    spec = make_spec(variant, arch=arch, split_k=split_k)
+    steps = made(spec, 128, 256, 641)
+    rooms = {launch.kernel: launch.all_shared for launch in steps.launches}
+    assert rooms == {kernel: room and kernel == spec.name for kernel in rooms}
+    assert ("cudaSharedmemCarveoutMaxShared" in render(spec).text) == room
 
 
 def test_teams_have_room_for_the_rows_that_they_finish() -> None:

@@ -104,7 +104,8 @@ class Gpu:
         if key not in self._kernels:
             self._kernels[key] = ObjectCode.from_cubin(module.code).get_kernel(launch.kernel)
         function = self.call("cuKernelGetFunction", self._kernels[key].handle)
-        for name, value in shared_memory_attributes(launch.shared_bytes).items():
+        attributes = shared_memory_attributes(launch.shared_bytes, launch.all_shared)
+        for name, value in attributes.items():
             attribute = getattr(self.driver.CUfunction_attribute, name)
             self.call("cuFuncSetAttribute", function, attribute, value)
         return function

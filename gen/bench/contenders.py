@@ -190,7 +190,15 @@ class Ours:
             raise Unsupported("D is empty")
         module = recipe()
         programs = [
-            gpu.program(module, step.kernel, step.grid, step.block, step.shared_bytes, step.early)
+            gpu.program(
+                module,
+                step.kernel,
+                step.grid,
+                step.block,
+                step.shared_bytes,
+                step.early,
+                step.all_shared,
+            )
             for step in steps.launches
         ]
         output = numerics.storage_dtype(spec.dtypes.output.name)

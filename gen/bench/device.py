@@ -142,14 +142,15 @@ class Gpu:
         block: Dim3,
         shared_bytes: int = 0,
         early: bool = False,
+        all_shared: bool = False,
     ) -> Program:
-        """A kernel of a cubin, ready to be launched; `early` as in gen.plan.Launch."""
+        """A kernel of a cubin, ready to be launched; the arguments are as in gen.plan.Launch."""
         from cuda.bindings import driver
         from cuda.core import LaunchConfig, ObjectCode
 
         kernel = ObjectCode.from_cubin(module.code).get_kernel(name)
         device = driver.CUdevice(self.device.device_id)
-        for attribute, value in shared_memory_attributes(shared_bytes).items():
+        for attribute, value in shared_memory_attributes(shared_bytes, all_shared).items():
             kind = getattr(driver.CUfunction_attribute, attribute)
             (status,) = driver.cuKernelSetAttribute(kind, value, kernel.handle, device)
             if status != driver.CUresult.CUDA_SUCCESS:
