@@ -16,9 +16,11 @@ from gen.variant import Geometry
 
 WARP = 32
 
-# Registers of a thread's sums, by mma_tma's number of consumers, for which an equal share of the
-# registers does.
-_SUMS_IN_EQUAL_SHARES = {4: 128, 8: 72, 12: 48}
+REGISTERS, MOST_REGISTERS = 65_536, 255  # of a multiprocessor; of a thread at most
+
+# By mma_tma's number of consumers: the registers of a thread's sums for which an equal share of all
+# registers does; what a consumer's and a producer's threads have where it does not.
+_SHARES = {8: (72, 240, 24), 12: (48, 160, 32)}
 
 # Bytes of shared memory by the tunables, the types and a number of stages.
 SharedBytes = Callable[[Mapping[str, Any], DTypes, int], int]
@@ -36,7 +38,22 @@ def warps(block: Tile, warp: Tile) -> int:
     return (block.m // warp.m) * (block.n // warp.n)
 
 
-def _geometry(t: Mapping[str, Any], threads: int, shared_bytes: int, **more: int) -> Geometry:
+def sums(warp: Tile, d: DTypes) -> int:
+    """Registers of a thread that hold its share of a warp's sums."""
+    return warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
+
+
+def fragments(warp: Tile) -> int:
+    """Registers for its share of both operands: blocks of 16 lines x 32 bytes, for two steps."""
+    return 2 * 4 * (warp.m // 16 + warp.n // 16)
+
+
+def registers(threads: int) -> int:
+    """Registers that each thread of a block can have."""
+    return min(MOST_REGISTERS, REGISTERS // threads // 8 * 8)
+
+
+def _geometry(t: Mapping[str, Any], threads: int, shared_bytes: int, **more: Any) -> Geometry:
     block, warp, instruction = tiles(t)
     values = {"tile": block, "warp": warp, "instruction": instruction, "threads": threads}
     return Geometry(
@@ -57,22 +74,38 @@ def mma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 
 def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `mma_tma`."""
-    block, warp, _ = tiles(t)
-    consumers = t["sliced_k"] * warps(block, warp)
-    # Many sums take registers from the producers, and these move between groups of four warps.
-    sums = warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
-    producers = 4 if sums > _SUMS_IN_EQUAL_SHARES[consumers] else 1
-    threads = WARP * (consumers + producers)
+    roles = tma_roles(t, d)
+    threads = WARP * (roles.consumers + roles.producers)
     staging = tma_staging(t, d)
     shared_bytes = tma_shared(t, d, t["stages"], staging)
     more = {
-        "consumers": consumers,
-        "producers": producers,
+        **roles._asdict(),
         "staged_rows": staging.rows,
         "slots": staging.slots,
         "staging_line": staging.line,
     }
     return _geometry(t, threads, shared_bytes, **more)
+
+
+class Roles(NamedTuple):
+    """The warps of mma_tma, and the registers of their threads."""
+
+    consumers: int
+    producers: int
+    consumer_registers: int
+    producer_registers: int
+
+
+def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
+    """Many sums take registers from the producers; these move between groups of four warps."""
+    block, warp, _ = tiles(t)
+    consumers = t["sliced_k"] * warps(block, warp)
+    if consumers in _SHARES:
+        enough, most, least = _SHARES[consumers]
+        if sums(warp, d) > enough:
+            return Roles(consumers, 4, most, least)
+    each = registers(WARP * (consumers + 1))
+    return Roles(consumers, 1, each, each)
 
 
 def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:

@@ -8,11 +8,24 @@ from collections.abc import Mapping
 from gen.dtypes import DTypes
 from gen.errors import SpecError
 from gen.spec import EPILOGUES, SHARED_KIB, Layouts, Tile
-from gen.tensor_geometry import WARP, SharedBytes, mma_shared, tiles, tma_shared, warps
+from gen.tensor_geometry import (
+    WARP,
+    SharedBytes,
+    fragments,
+    mma_shared,
+    registers,
+    sums,
+    tiles,
+    tma_roles,
+    tma_shared,
+    warps,
+)
 from gen.tunables import Choice
 
 MOST_WARPS = 16
 MOST_SUMS = 128  # registers of a thread that hold sums; a thread has 255 for everything
+# Registers of a thread for all but sums and fragments; mma's threads copy tiles as well.
+MMA_OTHERS, TMA_OTHERS = 24, 16
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
 TURING_DTYPES = ("f16", "f16_f16", "f16_f32")
@@ -30,6 +43,8 @@ def mma_rules(chosen: Choice) -> None:
     """Raises SpecError for tunables of `mma` that do not go together."""
     _turing(chosen)
     _common_rules(chosen, tuple(range(1, MOST_WARPS + 1)))
+    block, warp, _ = tiles(chosen.values)
+    _registers_rule(warp, chosen.dtypes, registers(WARP * warps(block, warp)) - MMA_OTHERS)
     _shared_rule(chosen, mma_shared, 1)
     _even_copies(chosen)
 
@@ -37,6 +52,9 @@ def mma_rules(chosen: Choice) -> None:
 def mma_tma_rules(chosen: Choice) -> None:
     """Raises SpecError for tunables of `mma_tma` that do not go together."""
     _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
+    _, warp, _ = tiles(chosen.values)
+    roles = tma_roles(chosen.values, chosen.dtypes)
+    _registers_rule(warp, chosen.dtypes, roles.consumer_registers - TMA_OTHERS)
     _shared_rule(chosen, tma_shared, 2)
     _sliced_rule(chosen)
 
@@ -116,14 +134,30 @@ def _warps_rule(block: Tile, warp: Tile, allowed: tuple[int, ...]) -> None:
 
 
 def _sums_rule(warp: Tile, dtypes: DTypes) -> None:
-    each = 2 if dtypes.accumulator.size == 2 else 1
-    registers = warp.m * warp.n // WARP // each
-    if registers > MOST_SUMS:
-        most = MOST_SUMS * WARP * each // warp.m // 16 * 16
+    wanted = sums(warp, dtypes)
+    if wanted > MOST_SUMS:
+        most = MOST_SUMS * warp.m * warp.n // wanted // warp.m // 16 * 16
         raise SpecError(
-            f"warp={warp.m}x{warp.n} keeps {registers} registers of sums in each thread, more than "
+            f"warp={warp.m}x{warp.n} keeps {wanted} registers of sums in each thread, more than "
             f"{MOST_SUMS}; use {f'{warp.m}x{most}' if most else '64x64'}"
         )
+
+
+def _registers_rule(warp: Tile, dtypes: DTypes, most: int) -> None:
+    """Sums and two steps' fragments fit the registers of a thread: what does not is spilled."""
+
+    def wanted(n: int) -> int:
+        part = warp._replace(n=n)
+        return sums(part, dtypes) + fragments(part)
+
+    if wanted(warp.n) <= most:
+        return
+    near = next((n for n in range(warp.n - 16, 0, -16) if wanted(n) <= most), 0)
+    raise SpecError(
+        f"warp={warp.m}x{warp.n} wants {wanted(warp.n)} registers of each thread for sums and "
+        f"fragments, more than the {most} that there are; "
+        f"use {f'{warp.m}x{near}' if near else '32x32'}, or fewer warps"
+    )
 
 
 def _shared_rule(chosen: Choice, shared_bytes: SharedBytes, least_stages: int) -> None:
@@ -149,12 +183,12 @@ def _sliced_rule(chosen: Choice) -> None:
     block, _, _ = tiles(chosen.values)
     stages, teams = chosen.values["stages"], chosen.values["sliced_k"]
     stage = (block.m + block.n) * block.k * chosen.dtypes.input.size
-    sums = block.m * block.n * chosen.dtypes.accumulator.size
-    least = max(teams + 1, -(-sums // stage))
+    wanted = block.m * block.n * chosen.dtypes.accumulator.size
+    least = max(teams + 1, -(-wanted // stage))
     if teams > 1 and stages < least:
         raise SpecError(
-            f"sliced_k={teams} needs a stage more than teams, and {sums} bytes for sums where the "
-            f"stages={stages} have {stages * stage}; use stages={least} or sliced_k=1"
+            f"sliced_k={teams} needs a stage more than teams, and {wanted} bytes for sums where "
+            f"the stages={stages} have {stages * stage}; use stages={least} or sliced_k=1"
         )
 
 

@@ -200,6 +200,20 @@ def test_nothing_is_launched_for_an_empty_result() -> None:
             {"variant": "mma", "threadblock": "128x256x32", "warp": "128x64"},
             "warp=128x64 keeps 256 registers of sums in each thread, more than 128; use 128x32",
         ),
+        (  # 16 warps
+            {"variant": "mma", "threadblock": "256x256x32"},
+            "warp=64x64 wants 192 registers of each thread for sums and fragments, more than the "
+            "104 that there are; use 64x16, or fewer warps",
+        ),
+        (
+            {"variant": "mma_tma", "threadblock": "256x256x64", "warp": "128x128"},
+            "warp=128x128 keeps 512 registers of sums in each thread, more than 128; use 128x32",
+        ),
+        (  # 12 consumers, which have 160 registers each
+            {"variant": "mma_tma", "threadblock": "192x256x64"},
+            "warp=64x64 wants 192 registers of each thread for sums and fragments, more than the "
+            "144 that there are; use 64x32, or fewer warps",
+        ),
         (
             {"variant": "mma", "stages": 7},
             "stages=7 of threadblock=128x256x32 want 172032 bytes of shared memory, more than the "
