@@ -418,7 +418,13 @@ def test_a_matrix_lies_where_its_order_says(
 def chosen(
     dtype: str, arch: str, m: int, n: int, k: int, layout: str = "rrr", **tunables: Any
 ) -> tuple[str, dict]:
-    types = {"f16": np.float16, "f32": np.float32, "i8": np.int8, "tf32": np.float32}
+    types = {
+        "f16": np.float16,
+        "f16_f16": np.float16,
+        "f32": np.float32,
+        "i8": np.int8,
+        "tf32": np.float32,
+    }
     a = View(0, (m, k), (k, 1), np.dtype(types[dtype]), 0)
     b = View(0, (k, n), (n, 1), np.dtype(types[dtype]), 0)
     call = fit(Arguments(a, b, None, None, None), Wanted(dtype, None, "linear"), 1, 0)
@@ -433,6 +439,10 @@ def test_the_rules_of_auto() -> None:
     for side, tile in ((256, 64), (512, 64), (1536, 192), (2048, 256), (3072, 192)):
         tile_n = chosen("f16", "sm_90a", side, side, side)[1]["threadblock"].split("x")[1]
         assert tile_n == str(tile), side
+    assert chosen("f16", "sm_90a", 4096, 4104, 4096)[1]["threadblock"] == "256x128x64"
+    for side, tile in ((2048, "128x256"), (2560, "256x224"), (4096, "256x256"), (6144, "192x256")):
+        how = chosen("f16_f16", "sm_90a", side, side, side, "rcr")[1]
+        assert how["threadblock"] == f"{tile}x64", side
     for layout, tile in (("rcr", "96x96"), ("rrr", "128x128"), ("rcc", "96x96")):
         assert chosen("f16", "sm_90a", 1023, 1025, 1027, layout)[1]["threadblock"] == f"{tile}x64"
     assert chosen("f16", "sm_90a", 64, 64, 65536)[1]["split_k"] == 0

@@ -22,14 +22,15 @@ BEST_TENSOR = ("mma_tma", "mma")  # the first that the GPU has
 
 # Rows and columns of D that a block computes, the largest first; the time of an element, relative;
 # and how. On Hopper, more of K is on its way where tiles are small, and two teams share those too
-# small for one; its times are of f16 at 512 to 3072 a side on an H200 (docs/tensor-cores.md).
+# small for one; its times are of f16 at 1536 to 8192 a side on an H200 (docs/tensor-cores.md).
 TILES: dict[str, tuple[tuple[int, int, float, dict[str, Any]], ...]] = {
     "mma_tma": (
         (128, 256, 1.0, {"warp": "64x64", "stages": 3}),
-        (128, 192, 1.01, {"warp": "64x48", "stages": 4}),
-        (128, 128, 1.02, {"warp": "32x64", "stages": 5}),
-        (64, 128, 1.2, {"warp": "32x64", "stages": 8}),
-        (96, 96, 1.3, {"warp": "32x48", "stages": 7, "sliced_k": 2}),
+        (256, 128, 1.01, {"warp": "64x64", "stages": 3}),
+        (128, 192, 1.02, {"warp": "64x48", "stages": 4}),
+        (128, 128, 1.08, {"warp": "64x64", "stages": 5}),
+        (64, 128, 1.24, {"warp": "32x64", "stages": 8}),
+        (96, 96, 1.25, {"warp": "32x48", "stages": 7, "sliced_k": 2}),
         (64, 64, 1.6, {"warp": "32x32", "stages": 8}),
     ),
     "mma": (
@@ -39,6 +40,12 @@ TILES: dict[str, tuple[tuple[int, int, float, dict[str, Any]], ...]] = {
         (64, 64, 1.8, {"warp": "32x32"}),
     ),
 }
+# Sums in f16 take half of the registers, and leave room for larger tiles.
+LARGER_TILES = (
+    (256, 256, 0.965, {"warp": "128x64", "stages": 3}),
+    (256, 224, 0.98, {"warp": "64x112", "stages": 3}),
+    (192, 256, 0.965, {"warp": "96x64", "stages": 3}),
+)
 LINE = {"mma_tma": 128, "mma": 64}
 TURING_TILES = TILES["mma"][1:]  # larger ones take too many registers beside their loads
 
@@ -80,6 +87,8 @@ def _tile(call: Call, row: Variant, cc: int, multiprocessors: int) -> dict[str, 
     # With a column-major D the kernel computes its transpose.
     rows, cols = (s.m, s.n) if call.layouts.c else (s.n, s.m)
     candidates = TILES[row.name] if cc >= 80 else TURING_TILES
+    if row.name == "mma_tma" and call.dtypes.accumulator.size == 2:
+        candidates = LARGER_TILES + candidates
     tiles = [tile for tile in candidates if _can_be_copied(tile[:2], call)]
 
     def count(tile: tuple[int, int, float, dict[str, Any]]) -> int:
