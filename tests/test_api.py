@@ -470,7 +470,8 @@ def test_what_auto_chooses_can_be_made(arch: str, dtype: str) -> None:
     if arch == "sm_75" and dtype in ("f16_f32", "bf16", "tf32"):
         return  # nothing there has them
     names = {"i8": "int8", "bf16": "bfloat16", "tf32": "float32", "f32": "float32"}
-    for m, n in ((1, 1), (700, 900), (1023, 1025), (1536, 1536), (4096, 4096), (1, 70_000)):
+    sides = (700, 900), (1023, 1025), (1536, 1536), (2560, 2560), (4096, 4104), (6144, 6144)
+    for m, n in ((1, 1), (1, 70_000), *sides, (4096, 4096)):
         name = names.get(dtype, "float16")
         a, b = (View(0, s, (s[1], 1), name, 0) for s in ((m, 64), (64, n)))
         found = fit(Arguments(a, b, None, None, None), Wanted(dtype, None, "linear"), 1, 0)
