@@ -42,8 +42,11 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "dtype": "f16_f32", "layout": "rcc", "threadblock": "96x96x64", "warp": "48x48",
         "stages": 2, "epilogue": "linear_bias",
     },
-    # The teams finish two blocks of 16 rows and one.
-    "mma_tma sliced-k": {"threadblock": "96x64x32", "warp": "48x32", "stages": 3, "sliced_k": 2},
+    # The teams finish two blocks of 16 rows and one; an epilogue that is called.
+    "mma_tma sliced-k": {
+        "threadblock": "96x64x32", "warp": "48x32", "stages": 3, "sliced_k": 2,
+        "epilogue": "linear_bias_gelu",
+    },
     "mma_tma split-k": {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 0,
         "epilogue": "linear_bias_relu",

@@ -399,20 +399,30 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the rows of C
-// in `staging`, from `line` on. They take the place of these.
+// The bias of the columns in which a lane has sums; col0 is the warp's first one.
+struct Bias {
+  scalar_t of[WarpTile::kN][4];  // for each 16 columns: two neighbours, and the two 8 further on
+
+  __device__ Bias(const Output& out, int col0, int lane) {
+#pragma unroll
+    for (int j = 0; j < WarpTile::kN; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        of[j][e] = out.bias_of(col0 + 16 * j + e / 2 * 8 + lane % 4 * 2 + e % 2);
+      }
+    }
+  }
+};
+
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C in
+// `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
     Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
-    int row0, int col0, int lane) {
+    const Bias& bias, int lane) {
 #pragma unroll
   for (int j = 0; j < WarpTile::kN; ++j) {
     Pair quarters[4]{};
     if (reads_c) staging.get(quarters, line, 16 * j, lane);
-    scalar_t bias[4];  // of the lane's columns
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      bias[e] = out.bias_of(col0 + 16 * j + e / 2 * 8 + lane % 4 * 2 + e % 2);
-    }
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
       const int h = q % 2, n = 2 * j + q / 2;  // rows g or g + 8, the left or the right half
@@ -421,7 +431,7 @@ __device__ inline void finish_rows(
         output_t& element = quarters[q].elements[e];
         scalar_t x = out.alpha * tile.value(i, h, n, e);
         if (reads_c) x += out.beta * static_cast<scalar_t>(element);
-        element = out.element(x + bias[q / 2 * 2 + e]);
+        element = out.element(x + bias.of[j][q / 2 * 2 + e]);
       }
     }
     staging.put(quarters, line, 16 * j, lane);
@@ -433,7 +443,7 @@ __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
   output_t* const d = out.D + row0 * out.ldd + col0;
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
-#pragma unroll
+#pragma unroll 1
   for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = d + col;
@@ -644,15 +654,13 @@ __device__ inline void show_to_tma() {
 // times, for as many blocks, before the others move up.
 template <int kTogether>
 __device__ inline void fill(
-    Staging& staging, WarpTile& tile, const Output& out, bool reads_c, int row0, int col0,
-    int lane) {
+    Staging& staging, WarpTile& tile, const Output& out, bool reads_c, const Bias& bias, int lane) {
 #pragma unroll 1
   for (int line = 0; line < Staging::kRows; line += 16 * kTogether) {
     asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
 #pragma unroll
     for (int b = 0; b < kTogether; ++b) {
-      const int at = line + 16 * b;
-      finish_rows(staging, at, tile, b, out, reads_c, row0 + at, col0, lane);
+      finish_rows(staging, line + 16 * b, tile, b, out, reads_c, bias, lane);
     }
     tile.move_up<kTogether>();
   }
@@ -667,6 +675,7 @@ __device__ inline void store(
   const bool whole = out.cols * sizeof(output_t) % 16 == 0 || col0 + kWarpN <= out.cols;
   const bool by_tma = Output::is_aligned(out.D, out.ldd) && whole;
   constexpr int kBlocks = Staging::kRows / 16;  // in a slot
+  const Bias bias(out, col0, lane);
 #pragma unroll 1
   for (int i = 0; i < WarpTile::kM; i += kBlocks) {
     const int row = row0 + 16 * i;
@@ -676,9 +685,9 @@ __device__ inline void store(
     if (out.reads_c()) {
       read_rows(staging, out, row, col0, lane);
       __syncwarp();
-      fill<1>(staging, tile, out, true, row, col0, lane);
+      fill<1>(staging, tile, out, true, bias, lane);
     } else {  // as usual, and longer code for the sake of speed
-      fill<kBlocks>(staging, tile, out, false, row, col0, lane);
+      fill<kBlocks>(staging, tile, out, false, bias, lane);
     }
     if (by_tma) show_to_tma();
     __syncwarp();

@@ -377,20 +377,30 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D, from (row0, col0) on, of block i of a warp's sums and, if C is read, of the rows of C
-// in `staging`, from `line` on. They take the place of these.
+// The bias of the columns in which a lane has sums; col0 is the warp's first one.
+struct Bias {
+  scalar_t of[WarpTile::kN][4];  // for each 16 columns: two neighbours, and the two 8 further on
+
+  __device__ Bias(const Output& out, int col0, int lane) {
+#pragma unroll
+    for (int j = 0; j < WarpTile::kN; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        of[j][e] = out.bias_of(col0 + 16 * j + e / 2 * 8 + lane % 4 * 2 + e % 2);
+      }
+    }
+  }
+};
+
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C in
+// `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
     Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
-    int row0, int col0, int lane) {
+    const Bias& bias, int lane) {
 #pragma unroll
   for (int j = 0; j < WarpTile::kN; ++j) {
     Pair quarters[4]{};
     if (reads_c) staging.get(quarters, line, 16 * j, lane);
-    scalar_t bias[4];  // of the lane's columns
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      bias[e] = out.bias_of(col0 + 16 * j + e / 2 * 8 + lane % 4 * 2 + e % 2);
-    }
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
       const int h = q % 2, n = 2 * j + q / 2;  // rows g or g + 8, the left or the right half
@@ -399,7 +409,7 @@ __device__ inline void finish_rows(
         output_t& element = quarters[q].elements[e];
         scalar_t x = out.alpha * tile.value(i, h, n, e);
         if (reads_c) x += out.beta * static_cast<scalar_t>(element);
-        element = out.element(x + bias[q / 2 * 2 + e]);
+        element = out.element(x + bias.of[j][q / 2 * 2 + e]);
       }
     }
     staging.put(quarters, line, 16 * j, lane);
@@ -421,7 +431,7 @@ __device__ inline void write_rows(
     return;
   }
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
-#pragma unroll
+#pragma unroll 1
   for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = d + col;
@@ -607,6 +617,7 @@ __device__ inline void wait_for_groups() {
 __device__ inline void store(
     WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
   const bool aligned = Output::is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
+  const Bias bias(out, col0, lane);
   // Registers cannot be indexed by a variable. The loop takes the first blocks' sums, and then
   // moves all others up, so that its body need not be repeated for each.
 #pragma unroll 1
@@ -616,7 +627,7 @@ __device__ inline void store(
       read_rows(staging, out, row, col0, lane);
       __syncwarp();
     }
-    finish_rows(staging, 0, tile, 0, out, out.reads_c(), row, col0, lane);
+    finish_rows(staging, 0, tile, 0, out, out.reads_c(), bias, lane);
     __syncwarp();
     write_rows(staging, out, row, col0, aligned, lane);
     __syncwarp();  // all have been read

@@ -364,8 +364,8 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C
-// in `staging`, from `line` on. They take the place of these.
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C in
+// `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
     Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
     int lane) {
@@ -393,7 +393,7 @@ __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
   output_t* const d = out.D + row0 * out.ldd + col0;
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
-#pragma unroll
+#pragma unroll 1
   for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = d + col;
