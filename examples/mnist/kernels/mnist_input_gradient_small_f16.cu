@@ -275,6 +275,11 @@ struct Output {
     return beta != scalar_t(0);
   }
 
+  // Whether D is the sums.
+  __device__ bool is_sums() const {
+    return alpha == scalar_t(1) && !reads_c();
+  }
+
   // An element of D, from its linear part.
   static __device__ output_t element(scalar_t x) {
     return static_cast<output_t>(activation(x));
@@ -343,23 +348,25 @@ __device__ inline void read_rows(
   }
 }
 
+// 16 rows of D that are block i of a warp's sums as they are: to `staging`, from `line` on.
+__device__ inline void copy_rows(
+    Staging& staging, int line, const WarpTile& tile, int i, int lane) {
+#pragma unroll
+  for (int j = 0; j < WarpTile::kN; ++j) {
+    Pair quarters[4];
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      quarters[q] = reinterpret_cast<const Pair&>(tile.sum[i][2 * j + q / 2][q % 2]);
+    }
+    staging.put(quarters, line, 16 * j, lane);
+  }
+}
+
 // Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C in
 // `staging`, from `line` on. They take the place of these.
 __device__ inline void finish_rows(
     Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
     int lane) {
-  if (out.alpha == scalar_t(1) && !reads_c) {  // the sums are D
-#pragma unroll
-    for (int j = 0; j < WarpTile::kN; ++j) {
-      Pair quarters[4];
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        quarters[q] = reinterpret_cast<const Pair&>(tile.sum[i][2 * j + q / 2][q % 2]);
-      }
-      staging.put(quarters, line, 16 * j, lane);
-    }
-    return;
-  }
 #pragma unroll
   for (int j = 0; j < WarpTile::kN; ++j) {
     Pair quarters[4]{};
@@ -558,7 +565,11 @@ __device__ inline void store(
       read_rows(staging, out, row, col0, lane);
       __syncwarp();
     }
-    finish_rows(staging, 0, tile, 0, out, out.reads_c(), lane);
+    if (out.is_sums()) {
+      copy_rows(staging, 0, tile, 0, lane);
+    } else {
+      finish_rows(staging, 0, tile, 0, out, out.reads_c(), lane);
+    }
     __syncwarp();
     write_rows(staging, out, row, col0, aligned, lane);
     __syncwarp();  // all have been read
