@@ -95,10 +95,22 @@ class Case(NamedTuple):
     skip: int = 0
 
 
-# alpha and beta are neither 0 nor 1, and exact in every accumulator; then beta = 0, packed.
+# alpha and beta are neither 0 nor 1, and exact in every accumulator; then beta = 0, packed. Last,
+# what most callers want, and a kernel may treat apart: nothing but the product.
+_PRODUCT = Case("integer", 1, 0, 0)
 CASES = {
-    True: (Case("integer", 3, -2, 3), Case("integer", 2, 0, 0), Case("random", 1.5, -0.75, 5)),
-    False: (Case("integer", 3, -2, 3), Case("integer", 2, 0, 0), Case("random", -7, 5, 5)),
+    True: (
+        Case("integer", 3, -2, 3),
+        Case("integer", 2, 0, 0),
+        Case("random", 1.5, -0.75, 5),
+        _PRODUCT,
+    ),
+    False: (
+        Case("integer", 3, -2, 3),
+        Case("integer", 2, 0, 0),
+        Case("random", -7, 5, 5),
+        _PRODUCT,
+    ),
 }
 # The same where how a kernel runs depends on where the operands lie: nothing aligned; lines of
 # whole units of 16 bytes, of any type; packed, so that it depends on the shape.
@@ -108,8 +120,9 @@ PLANNED_CASES = {
         first._replace(skip=1),
         second._replace(multiple=_UNIT),
         third._replace(padding=0),
+        product,
     )
-    for exact, (first, second, third) in CASES.items()
+    for exact, (first, second, third, product) in CASES.items()
 }
 # And where a line of D is whole units: a matrix that starts inside of one, though its lines are as
 # long as units; lines of D in order and C's not, and the other way round (D's are 2 longer). The

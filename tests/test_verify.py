@@ -196,6 +196,11 @@ EPILOGUE = "if (beta != accumulator_t(0)) result += beta * static_cast<accumulat
         ("D[c_at(row, col, ldd)]", "D[c_at(row, col, ldd + (ldd == N ? 0 : 1))]", "memcheck"),
         ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D(0, 0) is"),
         ("sum += a * b;", "sum = a * b;", "D(0, 0) is"),
+        (
+            "epilogue(sum, alpha,",
+            "epilogue(sum, alpha == 1 && beta == 0 ? 2 : alpha,",
+            "alpha=1, beta=0",
+        ),
     ],
 )
 def test_a_wrong_kernel_is_found(

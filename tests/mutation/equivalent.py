@@ -83,11 +83,12 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_UNUSED, "-> take<0, WarpTile::kM>(tile);"),
     (_OUTSIDE, "mma_tma: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
     (_OUTSIDE, "mma_tma f32: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
+    (_OUTSIDE, "mma_tma f16: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
     (_OUTSIDE, "mma_tma sliced-k: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
     (_STEP, "-> const int all_steps = (depth + kTileK) / kTileK;"),
     *(
         (_ONE_PIECE, f"{kernel}: boxes: {_PLACE.format(*right)} -> {_PLACE.format(*wrong)}")
-        for kernel in ("mma_tma", "mma_tma sliced-k", "mma_tma split-k")
+        for kernel in ("mma_tma", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
         for right, wrong in _PIECES
     ),
     (_ALONG_K, "mma_tma f32: packing: is_left ? left_lines : right_lines, is_left ? left_length :"),

@@ -42,6 +42,10 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "dtype": "f16_f32", "layout": "rcc", "threadblock": "96x96x64", "warp": "48x48",
         "stages": 2, "epilogue": "linear_bias",
     },
+    # Sums that are D as they are; three slots of one block of 16 rows.
+    "mma_tma f16": {
+        "dtype": "f16_f16", "threadblock": "96x64x32", "warp": "48x32", "stages": 2,
+    },
     # The teams finish two blocks of 16 rows and one; an epilogue that is called.
     "mma_tma sliced-k": {
         "threadblock": "96x64x32", "warp": "48x32", "stages": 3, "sliced_k": 2,
