@@ -266,7 +266,9 @@ def _plan(spec: KernelSpec, problem: GemmProblem, layout: _Layout, main: Launch)
 
 def _map(spec: KernelSpec, operand: Operand, other: Operand, tile_lines: int) -> TensorMap:
     k, size = spec.threadblock.k, operand.size
-    box = (k, min(tile_lines, MOST_BOX)) if operand.along_k else (64, k)
+    # TMA takes long for lines that a matrix does not have.
+    lines = min(tile_lines, max(operand.rows, 1))
+    box = (k, min(lines, MOST_BOX)) if operand.along_k else (64, k)
     empty = 0 in (operand.rows, operand.k, other.rows)  # no step along K is ever made
     return TensorMap(
         operand.at,

@@ -735,6 +735,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
   const int rows = int(M), cols = int(N);
+  // A box has no more lines than its matrix: for those that do not exist, the TMA would take longer
+  // than for others. Where a tile has more, they are cleared here, once.
+  const int left_bytes = (rows < kTileM ? rows : kTileM) * Left::kLine;
+  const int right_bytes = Right::kBytes;
+  if (left_bytes + right_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < Left::kBytes ? at < left_bytes : at < Left::kBytes + right_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(shared + (stages - begin) + stage * kStageBytes + at) = uint4{};
+      }
+    }
+  }
+
   const int tiles_m = (rows + kTileM - 1) / kTileM;
   const int tiles_n = (cols + kTileN - 1) / kTileN;
   const int all_steps = int((K + kTileK - 1) / kTileK);
@@ -791,7 +804,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       for (int w = blockIdx.x; w < work; next(w)) {
         for (int n = first; n < last; ++n) {
           barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-          barrier_expect(full(stage), kStageBytes);
+          barrier_expect(full(stage), left_bytes + right_bytes);
           const int k = n * kTileK;
           const uint32_t left = stages + stage * kStageBytes, right = left + Left::kBytes;
           copy_box(left, left_map, k, row0, full(stage));
@@ -1054,7 +1067,9 @@ mnist_forward_hopper_launch(  // D = alpha * A * B + beta * C
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   tensor_map_t left, right, out{};
-  error = make_map(left, kInput, sizeof(input_t), A, K, plan.rows, lda, kTileK, kTileM);
+  error = make_map(
+      left, kInput, sizeof(input_t), A, K, plan.rows, lda, kTileK,
+      int(plan.rows < kTileM ? plan.rows : kTileM));
   if (error != cudaSuccess) return error;
   error = make_map(right, kInput, sizeof(input_t), B, plan.cols, K, ldb, 64, kTileK);
   if (error != cudaSuccess) return error;
