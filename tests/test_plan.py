@@ -195,6 +195,15 @@ def test_tensor_maps_describe_the_operands() -> None:
     assert maps["map_out"].dims == (0, 0)  # ldd is 1001: rows start anywhere
 
 
+def test_boxes_have_no_more_lines_than_the_matrix() -> None:
+    spec = make_spec("mma_tma", layout="rcr", threadblock="128x256x32")
+    args = main(made(spec, 16, 300, 64), spec)
+    assert (args["map_left"].box, args["map_right"].box) == ((32, 16), (32, 256))
+    strided = make_spec("mma_tma", layout="crr", threadblock="128x256x32")  # lines along M and N
+    args = main(made(strided, 16, 24, 64), strided)
+    assert args["map_left"].box == args["map_right"].box == (64, 32)
+
+
 def test_tensor_maps_of_nothing_are_empty() -> None:
     spec = make_spec("mma_tma")
     for shape in ((5, 7, 0), (0, 7, 5), (5, 0, 7)):
