@@ -5,15 +5,21 @@ JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint clean
+.PHONY: run test test-all goldens lint clean
 
 run: $(VENV)/.run  ## emit all kernels into build/out and verify them
 	$(BIN)/gen emit --variant all
 	$(BIN)/gen verify
 
-test: export PATH := $(CURDIR)/$(BIN):$(PATH)
-test: lint  ## the whole test suite
+test test-all: export PATH := $(CURDIR)/$(BIN):$(PATH)
+test: lint  ## the test suite, each branch of the code once
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-all: lint  ## all tests: also those marked slow, which are others with more types and shapes
+	$(BIN)/python -m pytest -n $(JOBS) -m "" $(PYTEST_ARGS)
+
+goldens: $(VENV)/.test  ## write tests/golden anew, after a change of the templates
+	$(BIN)/python -m pytest -q tests/source/test_goldens.py --update-goldens
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,8 +1,8 @@
-# The version is the generator's own: that of gen/__init__.py, beside this folder in a checkout and
+# The version is the generator's own: that of gen/_version.py, beside this folder in a checkout and
 # above it in an installed package.
 foreach(package IN ITEMS "${CMAKE_CURRENT_LIST_DIR}/../gen" "${CMAKE_CURRENT_LIST_DIR}/..")
-  if(EXISTS "${package}/__init__.py")
-    file(STRINGS "${package}/__init__.py" line REGEX "^__version__ = ")
+  if(EXISTS "${package}/_version.py")
+    file(STRINGS "${package}/_version.py" line REGEX "^__version__ = ")
     string(REGEX REPLACE ".*\"(.*)\".*" "\\1" PACKAGE_VERSION "${line}")
     break()
   endif()

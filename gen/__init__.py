@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gen._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from gen.api import Kernel as Kernel
     from gen.api import matmul as matmul
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -128,20 +128,20 @@ def _required(name: str, find: Callable[[], str]) -> Check:
 
 
 def _nvrtc() -> str:
-    from gen.nvrtc import nvrtc_version, supported_archs
+    from gen.compile.nvrtc import nvrtc_version, supported_archs
 
     version = ".".join(map(str, nvrtc_version()))
     return f"{version}, compiles for {' '.join(supported_archs())}"
 
 
 def _cuda_headers() -> str:
-    from gen.nvrtc import include_paths
+    from gen.compile.nvrtc import include_paths
 
     return os.pathsep.join(include_paths())
 
 
 def _cutlass() -> str:
-    from gen.nvrtc import cutlass_include
+    from gen.compile.nvrtc import cutlass_include
 
     folder = Path(cutlass_include())
     header = folder / "cutlass" / "version.h"
@@ -152,7 +152,7 @@ def _cutlass() -> str:
 
 
 def _cache() -> Check:
-    from gen.cache import cache_dir
+    from gen.compile.cache import cache_dir
 
     fix = "set GEN_CACHE_DIR to a folder that can be written; until then nothing is cached"
     try:
@@ -169,18 +169,13 @@ def _cache() -> Check:
 
 
 def _gpu() -> Check:
-    from gen.runner import why_no_gpu
+    from gen.device import driver
 
-    reason = why_no_gpu()
+    reason = driver.why_no_gpu()
     if reason:
         return Check("GPU", "note", f"none: {reason}; kernels run on the emulator")
-    from cuda.bindings import driver
-    from cuda.core import Device
-
-    _, version = driver.cuDriverGetVersion()
-    devices = [Device(i) for i in range(driver.cuDeviceGetCount()[1])]
-    names = ", ".join(f"{d.name} (sm_{''.join(map(str, d.compute_capability))})" for d in devices)
-    return Check("GPU", "ok", f"{names}, driver for CUDA {version // 1000}.{version % 1000 // 10}")
+    found = f"{', '.join(driver.gpus_here())}, driver for CUDA {driver.cuda_version()}"
+    return Check("GPU", "ok", found)
 
 
 def _tool(name: str) -> Check:

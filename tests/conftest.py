@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gen.cli import main
-from gen.runner import why_no_gpu
-from tests import browser
+from gen.device.driver import why_no_gpu
+from tests.support import browser
+
+# Property tests take as long as the machine likes.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gen import doctor, nvrtc, runner
+from gen import doctor
+from gen.compile import nvrtc
+from gen.device import driver
 from gen.doctor import EXTRAS, REQUIREMENTS, Check, examine, requirement_for, satisfies
 from gen.errors import MissingError
+from tests import ROOT
 from tests.conftest import Gen
 
-PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+PYPROJECT = ROOT / "pyproject.toml"
 
 
 def found(name: str) -> Check:
@@ -152,7 +155,7 @@ def test_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_no_gpu_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "why_no_gpu", lambda: "the driver sees no GPU")
+    monkeypatch.setattr(driver, "why_no_gpu", lambda: "the driver sees no GPU")
     expected = "none: the driver sees no GPU; kernels run on the emulator"
     assert found("GPU") == Check("GPU", "note", expected)
 

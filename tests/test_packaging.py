@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gen.registry import VARIANTS, make_spec
-from gen.render import render
-
-ROOT = Path(__file__).parent.parent
+from gen._version import __version__
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.source.render import render
+from tests import ROOT
 
 
 def run(*command: object, cwd: Path, path: Path | None = None) -> str:
@@ -57,7 +57,7 @@ def test_the_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
     with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as archive:
         names = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
         archive.extractall(tmp_path)
-    assert {"pyproject.toml", "templates/_base.cu.j2", "README.md", "LICENSE"} <= names
+    assert {"pyproject.toml", "templates/frame/file.cu.j2", "README.md", "LICENSE"} <= names
     (folder,) = tmp_path.glob("gemmgen-*")
     site = tmp_path / "site"
     install(build("wheel", folder, tmp_path / "wheel"), site)
@@ -69,21 +69,25 @@ def test_a_checkouts_templates_win_over_packaged_ones(tmp_path: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "gen", tmp_path / "gen", ignore=ignore)
     shutil.copytree(ROOT / "templates", tmp_path / "gen" / "templates")
-    where = "from gen.render import template_dir; print(template_dir())"
+    where = "from gen.source.render import template_dir; print(template_dir())"
     command = (sys.executable, "-c", where)
     assert run(*command, cwd=tmp_path, path=tmp_path) == f"{tmp_path}/gen/templates\n"
     shutil.copytree(ROOT / "templates", tmp_path / "templates")
     assert run(*command, cwd=tmp_path, path=tmp_path) == f"{tmp_path}/templates\n"
 
 
-def test_the_readme_shows_a_kernel_as_it_is_emitted() -> None:
-    blocks = re.findall(r"```cuda\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        assert block in render(make_spec("tiles")).text
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_what_is_released_passes_the_checks_of_its_metadata(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("twine")
+    pytest.importorskip("check_wheel_contents")
+    built = build(kind, ROOT, tmp_path / "dist")
+    assert __version__ in built.name
+    run(sys.executable, "-m", "twine", "check", "--strict", built, cwd=tmp_path)
+    if kind == "wheel":
+        run(sys.executable, "-m", "check_wheel_contents", "--no-config", built, cwd=tmp_path)
 
 
-def test_links_in_the_documents_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+def test_the_changelog_has_the_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\d\S*) - \d{4}-\d\d-\d\d$", text, re.MULTILINE)
+    assert versions[0] == __version__

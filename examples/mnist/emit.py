@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gen.registry import make_spec
-from gen.render import Source, render
+from gen.kernels.registry import make_spec
+from gen.source.render import Source, render
 
 FOLDER = Path(__file__).parent / "kernels"
 

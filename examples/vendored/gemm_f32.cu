@@ -13,19 +13,17 @@
 // Any M, N, K >= 0. Sums, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
 //
-// Made by gemmgen 0.1.0:  gen emit --variant rec_tiles --dtype f32 --layout rrr --arch sm_80 --tile 16 --coarsen 2 --threads 256 --name gemm_f32
-// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_f32.cu
-//           NVRTC takes the file as it is, too.
-// gen-spec: {"variant": "rec_tiles", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "tile": 16, "coarsen": 2, "threads": 256, "name": "gemm_f32"}
+// Made by gemmgen 0.2.0:  gen emit --variant rec_tiles --dtype f32 --layout rrr --arch sm_80 --tile 16 --coarsen 2 --threads 256 --epilogue linear --name gemm_f32
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_f32.cu, or by NVRTC as it is
+// gen-spec: {"variant": "rec_tiles", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "tile": 16, "coarsen": 2, "threads": 256, "epilogue": "linear", "name": "gemm_f32"}
 // SPDX-License-Identifier: 0BSD
 
-// The namespace keeps apart the constants of several emitted files in one program.
-namespace gemm_f32_ns {
-
+namespace gemm_f32_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
-using accumulator_t = float;
 using output_t = float;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
 constexpr int kTile = 16;  // width of the square tiles of A, B and D
 constexpr int kCoarsen = 2;  // neighbouring tiles of B and D per block
@@ -33,7 +31,7 @@ constexpr int kThreadRows = 16;  // the block's threads: kTile along x, this man
 constexpr int kRowsPerThread = kTile / kThreadRows;  // rows of D that one thread computes
 constexpr int kThreads = kTile * kThreadRows;
 constexpr int kWidth = kTile * kCoarsen;  // columns of D per block
-constexpr int kSharedBytes = (1 + kCoarsen) * kTile * kTile * sizeof(accumulator_t);
+constexpr int kSharedBytes = 3072;  // (1 + kCoarsen) * kTile * kTile sums' operands
 
 static_assert(kTile % kThreadRows == 0, "every thread has the same number of rows");
 static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
@@ -50,19 +48,21 @@ __device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
   return row * ldc + col;
 }
 
-// alpha * sum + beta * C[i]. As in BLAS, C is not read when beta is 0: it may hold NaN or be null.
-__device__ inline output_t epilogue(
-    accumulator_t sum, accumulator_t alpha, accumulator_t beta, const output_t* C, index_t i) {
-  accumulator_t result = alpha * sum;
-  if (beta != accumulator_t(0)) result += beta * static_cast<accumulator_t>(C[i]);
-  return static_cast<output_t>(result);
+// Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline void epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, output_t* D, index_t ldd) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  D[c_at(row, col, ldd)] = output_t(x);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     gemm_f32(  // D = alpha * A * B + beta * C
-        index_t M, index_t N, index_t K, accumulator_t alpha, const input_t* __restrict__ A,
-        index_t lda, const input_t* __restrict__ B, index_t ldb, accumulator_t beta,
-        const output_t* C, index_t ldc, output_t* D, index_t ldd) {
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd) {
   // One tile of A and kCoarsen of B: kSharedBytes, dynamic since they may be more than 48 KiB.
   extern __shared__ __align__(128) unsigned char shared[];
   auto tile_a = reinterpret_cast<accumulator_t(*)[kTile]>(shared);
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
       for (int j = 0; j < kCoarsen; ++j) {
         const index_t col = col0 + j * kTile + x;
         if (row < M && col < N) {
-          D[c_at(row, col, ldd)] = epilogue(sum[i][j], alpha, beta, C, c_at(row, col, ldc));
+          epilogue(sum[i][j], row, col, alpha, beta, C, ldc, D, ldd);
         }
       }
     }
@@ -115,57 +115,61 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-
-// Whether a stream is of the current device. The runtime launches a kernel on the stream's device,
-// whichever is current, where it would run into matrices that it cannot reach.
-inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream) {
+// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
+// would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
 #if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
   cudaStreamCaptureStatus capture;
-  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess) return error;
-  if (capture != cudaStreamCaptureStatusNone) return cudaSuccess;  // it must not be asked then
-  int current, own;
-  error = cudaGetDevice(&current);
-  if (error == cudaSuccess) error = cudaStreamGetDevice(stream, &own);
-  if (error != cudaSuccess) return error;
-  if (own != current) return cudaErrorInvalidResourceHandle;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
 #endif
-  return cudaSuccess;
+  return error;
 }
 
-// Checks the arguments and launches the kernel on a stream; never prints, exits or allocates.
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
 // Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short,
 // cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_f32_launch(  // D = alpha * A * B + beta * C
-    index_t M, index_t N, index_t K, accumulator_t alpha, const input_t* A, index_t lda,
-    const input_t* B, index_t ldb, accumulator_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, cudaStream_t stream) {
   if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  const bool good_a = K == 0 || (A != nullptr && lda >= K);
-  const bool good_b = K == 0 || (B != nullptr && ldb >= N);
-  const bool good_c = beta == accumulator_t(0) || (C != nullptr && ldc >= N);
-  const bool good_d = D != nullptr && ldd >= N;
-  if (!(good_a && good_b && good_c && good_d)) return cudaErrorInvalidValue;
-  cudaError_t error = check_stream(stream);
-  if (error != cudaSuccess) return error;
+  if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
 
-  const index_t blocks_x = (N + kWidth - 1) / kWidth;
-  if (blocks_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
-  const index_t blocks_y = (M + kTile - 1) / kTile;
-  const dim3 grid(blocks_x, blocks_y < 65535 ? blocks_y : 65535);
-  const dim3 block(kTile, kThreadRows);
-  const auto kernel = gemm_f32;
-  const size_t shared_bytes = kSharedBytes;
-  // More than 48 KiB of dynamic shared memory has to be asked for.
+  const index_t grid_x = (N + kWidth - 1) / kWidth;  // columns of blocks
+  const index_t rows = (M + kTile - 1) / kTile;  // of blocks; they stride over the rest
+  const index_t grid_y = rows < 65535 ? rows : 65535;
+  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const auto kernel =  // puts one block on the GPU after another
+      gemm_f32;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  kernel<<<grid, block, shared_bytes, stream>>>(
+  const dim3 grid(grid_x, grid_y), block(kTile, kThreadRows);
+  return launch(
+      kernel, grid, block, kSharedBytes, stream,  // and its parameters:
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
-  return cudaGetLastError();
 }
 
 #endif  // __CUDACC_RTC__
-
 }  // namespace gemm_f32_ns

@@ -1,7 +1,7 @@
 // gemm_f32: D = alpha * A * B + beta * C
 //
 // What gemm_f32.cu has for C and C++ programs.
-// Made by gemmgen 0.1.0; the command is in that file.
+// Made by gemmgen 0.2.0; the command is in that file.
 // SPDX-License-Identifier: 0BSD
 
 #ifndef GEMM_F32_H

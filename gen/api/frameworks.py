@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from gen.api.gpu import new_array
 from gen.api.views import HOST, View, element, framework_dtype
+from gen.device import driver
 from gen.errors import UsageError
-
-if TYPE_CHECKING:
-    from gen.api.gpu import Gpu
 
 # The stream that CUDA works on where none is chosen, as DLPack and the driver both number it.
 LEGACY_STREAM = 1
@@ -174,7 +173,8 @@ class Foreign:
             raise UsageError(
                 f"{type(like).__name__} has no way to make another array like it; pass out"
             )
-        memory = _gpu(view.device).array(shape, kind, row_major, stream or LEGACY_STREAM)
+        gpu = driver.gpu(view.device)
+        memory = new_array(gpu, shape, kind, row_major, stream or LEGACY_STREAM)
         return memory, memory.ptr
 
     def finish(self, array: Any, like: Any) -> Any:
@@ -212,12 +212,6 @@ class CuPy(Foreign):
         return array
 
 
-def _gpu(index: int) -> Gpu:
-    from gen.api.gpu import gpu
-
-    return gpu(index)
-
-
 def _strided(array: Any, name: str, stream: int) -> View:
     """An array as cuda.core sees it; `stream` waits for the array's own, unless it is -1."""
     from cuda.core.utils import StridedMemoryView
@@ -232,7 +226,8 @@ def _strided(array: Any, name: str, stream: int) -> View:
         else:
             if device is None:
                 device = StridedMemoryView.from_any_interface(array, -1).device_id
-            with _gpu(device):  # on which the order is made, and whose default stream is meant
+            # On which the order is made, and whose default stream is meant.
+            with driver.gpu(device):
                 view = StridedMemoryView.from_any_interface(array, stream)
     except (BufferError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{name} cannot be read as an array on a GPU: {error}") from None

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gen import numerics
 from gen.api.problem import Call
+from gen.compile.nvrtc import Module
+from gen.device import driver
+from gen.device.choose import choose_runner
+from gen.device.execute import Operands, run_kernel
+from gen.device.runner import Runner
 from gen.errors import UsageError
-from gen.execute import run_kernel
-from gen.inputs import Operands
-from gen.nvrtc import Module
-from gen.runner import Runner, choose_runner, why_no_gpu
-from gen.spec import KernelSpec
+from gen.spec import numerics
+from gen.spec.kernel import KernelSpec
 
 _own = threading.local()  # a runner is for one thread
 
@@ -75,8 +76,6 @@ def _storage(array: np.ndarray) -> np.ndarray:
 
 def _first_gpu(device: str) -> AbstractContextManager[Any]:
     """The first GPU as the thread's current one, which GpuRunner wants; then again the caller's."""
-    if device == "cpu" or why_no_gpu():
+    if device == "cpu" or driver.why_no_gpu():
         return nullcontext()
-    from gen.api.gpu import gpu
-
-    return gpu(0)
+    return driver.gpu(0)

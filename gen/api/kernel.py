@@ -7,18 +7,20 @@ import threading
 from pathlib import Path
 from typing import Any, Protocol
 
-from gen import nvrtc
-from gen.api.choice import choose
 from gen.api.frameworks import framework, stream_handle, view_beside
-from gen.api.gpu import Launcher, gpu
+from gen.api.gpu import Launcher
 from gen.api.problem import Arguments, Call, Wanted, fit
 from gen.api.views import HOST
+from gen.compile import nvrtc
+from gen.device import driver
+from gen.device.choose import DEVICES
+from gen.dispatch.rules import Product, choose
 from gen.errors import UsageError, unknown
-from gen.plan import Alignment
-from gen.registry import get_variant, make_spec, plan, retarget
-from gen.render import read_source, render
-from gen.runner import DEVICES
-from gen.spec import EPILOGUES, KernelSpec, parse_dtype, parse_layout
+from gen.kernels.registry import get_variant, make_spec, retarget
+from gen.source.render import read_source, render
+from gen.spec.dtypes import parse_dtype
+from gen.spec.kernel import EPILOGUES, KernelSpec
+from gen.spec.problem import Alignment, parse_layout
 
 # Prepared calls that a kernel keeps: a few kilobytes each, of which programs with changing shapes
 # would collect any number.
@@ -86,7 +88,7 @@ class Kernel:
             if dtype or layout or self._tunables:
                 raise UsageError(
                     "a specification or a file is complete; pass a variant with dtype, layout and "
-                    "tunables instead, or gen.registry.make_spec with others"
+                    "tunables instead, or gen.kernels.registry.make_spec with others"
                 )
             self._wanted = Wanted(self._spec.dtypes.name, self._spec.layouts, self._spec.epilogue)
         else:
@@ -141,7 +143,7 @@ class Kernel:
         if home.has_streams:
             return made
         if given is None or out is None:
-            gpu(views.a.device).synchronize(stream)
+            driver.gpu(views.a.device).synchronize(stream)
         return out if out is not None else home.finish(made, a)
 
     def _prepare(self, key: Any, views: Arguments, alpha: Any, beta: Any) -> _Prepared:
@@ -149,10 +151,10 @@ class Kernel:
         if self._device == "cpu":
             raise UsageError("device='cpu' is for NumPy arrays; leave it out for arrays on a GPU")
         call = fit(views, self._wanted, alpha, beta)
-        on = gpu(views.a.device)
+        on = driver.gpu(views.a.device)
         with on:
             spec, module = self._build(call, on)
-            steps = plan(spec, call.problem, Alignment(*key[-3:]), on.multiprocessors)
+            steps = spec.plan(call.problem, Alignment(*key[-3:]), on.multiprocessors)
             launcher = None if call.empty else Launcher(on, module, steps, call.dtypes)
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
@@ -187,7 +189,8 @@ class Kernel:
         variant, tunables = self._variant, self._tunables
         if variant == "auto":
             arch = target.target("sm_80")
-            variant, tunables = choose(call, arch, target.multiprocessors, tunables)
+            product = Product(call.problem.shape, call.dtypes, call.layouts)
+            variant, tunables = choose(product, arch, target.multiprocessors, tunables)
         arch = target.target(get_variant(variant).default_arch)
         names = {"dtype": call.dtypes.name, "layout": str(call.layouts)}
         return make_spec(variant, arch=arch, **names, **tunables), arch

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from gen.api.views import HOST, Extent, Matrix, View, as_matrix, element_of, extent, overlap
 from gen.errors import SpecError, UsageError
-from gen.spec import DTYPES, DTypes, GemmProblem, GemmShape, Layouts, parse_dtype
+from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
+from gen.spec.problem import GemmProblem, GemmShape, Layouts
 
 
 class Arguments(NamedTuple):

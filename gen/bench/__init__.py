@@ -4,9 +4,9 @@
   on any machine.
 - `suites`: named lists of shapes.
 - `device`: the GPU as measuring needs it: buffers, launches, graphs, clocks.
-- `contenders`: what is measured; our kernels and, in `cublas`, `cutlass`, `cutlass3` (built by
-  `nvcc`) and `frameworks`, the peers.
+- `contenders`: what is measured; `peers/`: what our kernels are measured beside.
 - `admission`: who may be measured; `check`: no time without a right result.
 - `timing`: the interleaved timer; `nvbench`: cold and batched times by NVBench.
-- `run`: all of it together; `ceiling`: what the GPU could do at best, by `instructions`.
+- `problem`: a shape and who takes part; `run`: all of it together.
+- `ceiling`: what the GPU could do at best, by `instructions`.
 """

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING
 
 from gen.bench.check import Expected, check, expected
 from gen.bench.contenders import Contender, Prepared, Recipe, Unsupported, compile_all
-from gen.bench.device import GpuLost, OutOfMemory
+from gen.bench.device import GpuLost
 from gen.bench.results import FAILED, NO_MEMORY, OURS, SKIPPED, WRONG, Row
 from gen.bench.work import Outline, Work
+from gen.device.driver import OutOfMemory
 from gen.errors import CheckError, GenError
 
 if TYPE_CHECKING:
-    from gen.bench.device import Gpu
-    from gen.bench.run import Problem
+    from gen.bench.device import MeasuredGpu
+    from gen.bench.problem import Problem
 
 # A problem of more operations is first tried with a short sum, to see whether it takes too long.
 _PROBE_ABOVE = 2**33
 _PROBE_K = 128
 
 
-def compile_ahead(gpu: Gpu, problems: Sequence[Problem], say: Callable[[str], object]) -> None:
+def compile_ahead(
+    gpu: MeasuredGpu, problems: Sequence[Problem], say: Callable[[str], object]
+) -> None:
     """Compiles what all problems need, at once: while something is measured, nothing compiles."""
     recipes: dict[Recipe, None] = {}
     for problem in problems:

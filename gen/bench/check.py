@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gen import numerics, reference
 from gen.bench.contenders import Prepared
 from gen.bench.work import exact_in_check, poison
-from gen.oracle import Sums, tensor_core_steps
+from gen.prove import oracle
+from gen.prove.oracle import Sums, tensor_core_steps
+from gen.spec import numerics
 
 if TYPE_CHECKING:
     from gen.bench.work import Work
-    from gen.spec import DTypes
+    from gen.spec.dtypes import DTypes
 
 # Up to so many products all of D is compared; above, where a sample of its rows meets one of its
 # columns, as many as make this many products with extended precision in numpy, or four times that.
@@ -49,13 +50,11 @@ def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes) -> Expected:
     rows, columns = (np.arange(x) if whole else _sample(x, k, dtypes) for x in (m, n))
     part_a, part_b = a[rows], b[:, columns]
     nothing = np.zeros((len(rows), len(columns)), numerics.storage_dtype(dtypes.output.name))
-    exact = reference.oracle(part_a, part_b, nothing, 1, 0, dtypes.name)
+    exact = oracle.oracle(part_a, part_b, nothing, 1, 0, dtypes.name)
     if exact_in_check(dtypes):
         bound = np.zeros(exact.shape)
     else:
-        bound = reference.error_bound(
-            part_a, part_b, nothing, 1, 0, dtypes.name, sums=_sums(dtypes)
-        )
+        bound = oracle.error_bound(part_a, part_b, nothing, 1, 0, dtypes.name, sums=_sums(dtypes))
     return Expected(rows, columns, exact, bound)
 
 

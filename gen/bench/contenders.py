@@ -6,25 +6,26 @@ A new peer is one class, derived from `Peer`, with `name` and `prepare`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gen import numerics, nvrtc, tensor_map
-from gen.bench import nvcc
 from gen.bench.instructions import fastest, instruction_of, multiplied
 from gen.bench.results import OURS, PEER
-from gen.errors import CompileError, GenError, SpecError, UsageError, unknown
-from gen.plan import BIAS, WORKSPACE, Launch, Pointer, resolve
-from gen.registry import plan
-from gen.render import render
-from gen.spec import DTypes, KernelSpec
+from gen.compile import nvrtc
+from gen.device import tensor_map
+from gen.device.driver import Parameters
+from gen.errors import CompileError, GenError, SpecError
+from gen.kernels.launches import BIAS, WORKSPACE, Launch, Pointer, resolve
+from gen.source.render import render
+from gen.spec import numerics
+from gen.spec.dtypes import DTypes
+from gen.spec.kernel import KernelSpec
 
 if TYPE_CHECKING:
     from cuda.core import Stream
@@ -183,24 +184,13 @@ class Ours:
         """See Contender."""
         spec, gpu, recipe = self.spec, work.gpu, self.recipe(work)
         try:
-            steps = plan(spec, work.problem, multiprocessors=gpu.multiprocessors)
+            steps = spec.plan(work.problem, multiprocessors=gpu.multiprocessors)
         except SpecError as error:
             raise Unsupported(str(error)) from None
         if 0 in (work.shape.m, work.shape.n):
             raise Unsupported("D is empty")
         module = recipe()
-        programs = [
-            gpu.program(
-                module,
-                step.kernel,
-                step.grid,
-                step.block,
-                step.shared_bytes,
-                step.early,
-                step.all_shared,
-            )
-            for step in steps.launches
-        ]
+        kernels = [gpu.load(module, step) for step in steps.launches]
         output = numerics.storage_dtype(spec.dtypes.output.name)
         bias = np.zeros(work.shape.n if spec.has_bias else 0, output)
         memory = gpu.allocate(steps.workspace_bytes), gpu.allocate(bias.nbytes)
@@ -208,13 +198,13 @@ class Ours:
         gpu.write(zeros, bias)
 
         @cache  # encoding a tensor map takes longer than a launch; there are few sets of operands
-        def arguments(a: int, b: int, d: int) -> list[list[Any]]:
+        def parameters(a: int, b: int, d: int) -> list[Parameters]:
             places = {"A": a, "B": b, "C": d, "D": d, WORKSPACE: workspace, BIAS: zeros}
-            return [_arguments(step, places) for step in steps.launches]
+            return [_parameters(step, places) for step in steps.launches]
 
         def queue(stream: Stream, a: int, b: int, d: int) -> None:
-            for program, args in zip(programs, arguments(a, b, d), strict=True):
-                program(stream, *args)
+            for kernel, given in zip(kernels, parameters(a, b, d), strict=True):
+                kernel(stream, given)
 
         def close() -> None:
             for each in memory:
@@ -223,79 +213,12 @@ class Ours:
         return Prepared(queue, steps.workspace_bytes, close)
 
 
-def _arguments(step: Launch, places: Mapping[str, int]) -> list[Any]:
-    """What a launch takes: addresses in place of buffers' names."""
+def _parameters(step: Launch, places: Mapping[str, int]) -> Parameters:
+    """What a launch takes, with addresses in place of buffers' names."""
 
     def address(at: Pointer) -> int:
         return places[at.buffer] + at.offset
 
-    return resolve(step.args, address, lambda m: tensor_map.encode(m, address(m.source)))
-
-
-ALL, NONE = "all", "none"
-
-# Each group of peers: the module or the program that it needs, and what gets it.
-PEERS = {
-    "cublas": ("nvmath", "pip install 'gemmgen[bench]'"),
-    "cutlass": ("cuda.bindings", "pip install 'cuda-python>=13,<14'"),
-    "cutlass3": (nvcc.NAME, nvcc.GET),
-    "torch": ("torch", "pip install torch"),
-    "triton": ("triton", "pip install torch triton"),
-}
-
-
-def parse_peers(text: str) -> list[str]:
-    """`all`, `none`, or names separated by commas. Raises UsageError."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if names == [ALL]:
-        return list(PEERS)
-    if names == [NONE]:
-        return []
-    for name in names:
-        if name in (ALL, NONE):
-            raise UsageError(f"--peers {text}: {name} stands alone")
-        if name not in PEERS:
-            raise unknown("peer", name, [*PEERS, ALL, NONE])
-    if not names:
-        raise UsageError(f"--peers is empty; use {', '.join(PEERS)}, {ALL} or {NONE}")
-    return list(dict.fromkeys(names))
-
-
-def missing(names: Sequence[str]) -> dict[str, str]:
-    """Of the groups of peers, those that cannot be measured here, and what gets them."""
-    return {name: PEERS[name][1] for name in names if not _installed(PEERS[name][0])}
-
-
-def _installed(what: str) -> bool:
-    if what == nvcc.NAME:
-        return nvcc.find() is not None
-    try:
-        return find_spec(what) is not None
-    except ImportError:  # its parent is missing
-        return False
-
-
-def peers(names: Sequence[str], dtypes: DTypes) -> list[Contender]:
-    """The contenders of these groups for these types, of the groups that are installed."""
-    lacking = missing(names)
-    found: list[Contender] = []
-    for name in names:
-        if name in lacking:
-            continue
-        if name == "cublas":
-            from gen.bench import cublas
-
-            found += cublas.contenders(dtypes)
-        elif name == "cutlass":
-            from gen.bench import cutlass
-
-            found += cutlass.contenders(dtypes)
-        elif name == "cutlass3":
-            from gen.bench import cutlass3
-
-            found += cutlass3.contenders(dtypes)
-        else:
-            from gen.bench import frameworks
-
-            found += frameworks.contenders(name, dtypes)
-    return found
+    return Parameters(
+        resolve(step.args, address, lambda m: tensor_map.encode(m, address(m.source)))
+    )

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gen.render import render, render_template
-from gen.spec import DTypes, KernelSpec, compute_capability
+from gen.source.render import render, render_template
+from gen.spec.arch import compute_capability
+from gen.spec.dtypes import DTypes
+from gen.spec.kernel import KernelSpec
 
 THREADS = 256  # of a block
 UNROLLED = 16  # steps of the loop

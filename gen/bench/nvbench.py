@@ -20,8 +20,9 @@ from typing import Any
 
 from gen.bench.contenders import Ours, Unsupported
 from gen.bench.work import Work, operand_bytes
-from gen.registry import spec_from_json
-from gen.spec import GemmShape, KernelSpec, parse_shape
+from gen.kernels.registry import spec_from_json
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape, parse_shape
 
 GET = "pip install 'gemmgen[bench]'"
 
@@ -115,11 +116,11 @@ def main(task: Mapping[str, Any]) -> None:
     import cuda.bench as nvbench
     from cuda.core import Stream
 
-    from gen.bench.device import Gpu
+    from gen.bench.device import MeasuredGpu
 
     specs = {s.name: s for s in map(spec_from_json, task["specs"])}
     shape = parse_shape(task["shape"])
-    gpu = Gpu()
+    gpu = MeasuredGpu()
     any_ = next(iter(specs.values()))
     work = Work(gpu, any_.dtypes, any_.layouts, shape)
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from gen.bench import contenders, nvbench, timing
+from gen.bench import nvbench, timing
 from gen.bench.admission import admit_all, compile_ahead
 from gen.bench.ceiling import COPY
 from gen.bench.contenders import Contender, Ours, Prepared, launcher
-from gen.bench.device import ClockWatch, Gpu, OutOfMemory, versions
+from gen.bench.device import ClockWatch, MeasuredGpu, versions
+from gen.bench.peers import table
+from gen.bench.problem import Problem
 from gen.bench.results import NO_MEMORY, Header, Results, Row
 from gen.bench.work import Work
+from gen.device.driver import OutOfMemory
 from gen.errors import UsageError
-from gen.spec import DTypes, GemmShape, KernelSpec, Layouts
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape
 
 
 @dataclass(frozen=True)
@@ -34,32 +37,6 @@ class Options:
     nvbench: bool = True
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A shape with types and layouts, and who takes part."""
-
-    dtypes: DTypes
-    layouts: Layouts
-    shape: GemmShape
-    contenders: Sequence[Contender] = field(repr=False)
-
-    def __str__(self) -> str:
-        return f"{self.dtypes.name} {self.layouts} {self.shape}"
-
-    def row(self, contender: Contender) -> Row:
-        """The contender's row before anything is measured."""
-        spec = contender.spec
-        return Row(
-            contender.name,
-            contender.kind,
-            self.dtypes.name,
-            str(self.layouts),
-            str(self.shape),
-            variant=spec.variant if spec else "",
-            spec=json.loads(spec.to_json()) if spec else None,
-        )
-
-
 def problems(options: Options, done: Results) -> list[Problem]:
     """What is left to measure, in order: each group of types and layouts, each shape."""
     groups: dict[tuple[str, str], list[KernelSpec]] = {}
@@ -70,7 +47,7 @@ def problems(options: Options, done: Results) -> list[Problem]:
     for specs in groups.values():
         dtypes, layouts = specs[0].dtypes, specs[0].layouts
         ours: list[Contender] = [Ours(spec) for spec in specs]
-        all_ = [*ours, *contenders.peers(options.peers, dtypes)]
+        all_ = [*ours, *table.peers(options.peers, dtypes)]
         for shape in options.shapes:
             whole = Problem(dtypes, layouts, shape, all_)
             left = [c for c in all_ if whole.row(c).key not in measured]
@@ -79,7 +56,7 @@ def problems(options: Options, done: Results) -> list[Problem]:
     return found
 
 
-def header(gpu: Gpu, command: str, ceilings: Mapping[str, float]) -> Header:
+def header(gpu: MeasuredGpu, command: str, ceilings: Mapping[str, float]) -> Header:
     """What is known of a run before its first result."""
     now = datetime.datetime.now(datetime.timezone.utc).astimezone()
     return Header(
@@ -107,7 +84,7 @@ def resumable(done: Results, now: Header, where: str) -> Results:
 
 
 def bench(
-    gpu: Gpu,
+    gpu: MeasuredGpu,
     options: Options,
     results: Results,
     keep: Callable[[Results], object] = lambda _: None,
@@ -135,7 +112,7 @@ def bench(
 
 
 def measure(
-    gpu: Gpu,
+    gpu: MeasuredGpu,
     problem: Problem,
     options: Options,
     watch: ClockWatch,
@@ -167,7 +144,7 @@ def measure(
 
 
 def _time(
-    gpu: Gpu,
+    gpu: MeasuredGpu,
     work: Work,
     ready: Mapping[str, tuple[Row, Prepared]],
     options: Options,

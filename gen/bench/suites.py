@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gen.errors import unknown
-from gen.spec import GemmShape
+from gen.spec.problem import GemmShape
 
 
 def _cubes(*sizes: int) -> tuple[GemmShape, ...]:

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gen.bench.device import Gpu
+    from gen.bench.device import MeasuredGpu
 
 EVENTS, GRAPH = "events", "graph"
 
@@ -37,7 +37,7 @@ _TRIALS, _TRIAL_SECONDS = 3, 1.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Sampling:
     """How one contender is measured: `launches` in each of `rounds` samples."""
 
     method: str
@@ -47,22 +47,22 @@ class Plan:
     note: str = ""
 
 
-def plan(ms: float, sets: int, rounds: int, limit_s: float) -> Plan:
+def plan(ms: float, sets: int, rounds: int, limit_s: float) -> Sampling:
     """How to measure a kernel that takes about `ms`, within `limit_s` seconds if that is possible.
 
     A graph goes through all sets of operands, as the caches demand.
     """
     if ms < GRAPH_BELOW_MS:
         wanted = max(sets, round(_GRAPH_SAMPLE_MS / max(ms, 1e-4)))
-        return Plan(GRAPH, max(1, min(wanted, _GRAPH_MOST)), rounds, ahead=True)
+        return Sampling(GRAPH, max(1, min(wanted, _GRAPH_MOST)), rounds, ahead=True)
     launches = max(1, round(_SAMPLE_MS / ms))
     ahead = ms < ALONE_ABOVE_MS
     fitting = int(limit_s * 1000 // (ms * (launches + ahead)))
     if fitting >= rounds:
-        return Plan(EVENTS, launches, rounds, ahead)
+        return Sampling(EVENTS, launches, rounds, ahead)
     fewer = max(1, fitting)
     times = "once" if fewer == 1 else f"{fewer} times"
-    return Plan(EVENTS, launches, fewer, ahead, f"slow: measured {times}, not {rounds}")
+    return Sampling(EVENTS, launches, fewer, ahead, f"slow: measured {times}, not {rounds}")
 
 
 class Sampler(NamedTuple):
@@ -123,7 +123,7 @@ def summarize(samples: Sequence[float]) -> Summary:
     return Summary(median, spread, spread / median if median else 0.0)
 
 
-def estimate(gpu: Gpu, launch: Callable[[int], None]) -> float:
+def estimate(gpu: MeasuredGpu, launch: Callable[[int], None]) -> float:
     """About how many milliseconds a launch takes: the least of a few, after one to warm up."""
     first = gpu.elapsed(lambda: launch(0))
     if first > _CERTAIN_MS:
@@ -139,7 +139,7 @@ def estimate(gpu: Gpu, launch: Callable[[int], None]) -> float:
     return best
 
 
-def launch_sampler(gpu: Gpu, launch: Callable[[int], None], chosen: Plan) -> Sampler:
+def launch_sampler(gpu: MeasuredGpu, launch: Callable[[int], None], chosen: Sampling) -> Sampler:
     """The turn of a contender on a GPU; `launch(i)` queues one launch on the i-th set.
 
     Each sample goes on with the sets where the last one ended: where operands lie in memory is
@@ -169,7 +169,7 @@ def launch_sampler(gpu: Gpu, launch: Callable[[int], None], chosen: Plan) -> Sam
     return Sampler(sample, chosen.rounds)
 
 
-def quick(gpu: Gpu, launch: Callable[[int], None]) -> float:
+def quick(gpu: MeasuredGpu, launch: Callable[[int], None]) -> float:
     """Milliseconds of one candidate among several, by the method of the later measurement."""
     chosen = plan(estimate(gpu, launch), 1, _TRIALS, _TRIAL_SECONDS)
     sampler = launch_sampler(gpu, launch, chosen)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gen import numerics
-from gen.spec import DTypes, GemmProblem, GemmShape, Layouts
+from gen.spec import numerics
+from gen.spec.dtypes import DTypes
+from gen.spec.problem import GemmProblem, GemmShape, Layouts
 
 if TYPE_CHECKING:
-    from gen.bench.device import Gpu
+    from gen.bench.device import MeasuredGpu
 
 # Distinct random elements of an operand; a large one repeats them. A prime, so that no two rows
 # of a matrix are alike.
@@ -46,7 +47,9 @@ def sets_needed(set_bytes: int, l2_bytes: int) -> int:
 class Outline:
     """D = A * B for one shape, without operands: what compiling needs to know."""
 
-    def __init__(self, gpu: Gpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
+    def __init__(
+        self, gpu: MeasuredGpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape
+    ) -> None:
         self.gpu, self.dtypes, self.layouts = gpu, dtypes, layouts
         self.problem = GemmProblem.packed(shape, layouts)
 
@@ -58,7 +61,9 @@ class Work(Outline):
     Raises OutOfMemory.
     """
 
-    def __init__(self, gpu: Gpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
+    def __init__(
+        self, gpu: MeasuredGpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape
+    ) -> None:
         super().__init__(gpu, dtypes, layouts, shape)
         self.accumulator = numerics.storage_dtype(dtypes.accumulator.name)
         sizes = operand_bytes(shape, dtypes)

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gen import __version__
-from gen.cli import checking, emitting, measuring, output, profiling, showing
+from gen._version import __version__
+from gen.cli import bench, check, emit, output, profile, sweep_report
 from gen.cli.options import ALL, ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
 from gen.errors import SpecError, UsageError, unknown
-from gen.registry import VARIANTS, retarget
-from gen.render import Source, read_source, render
-from gen.spec import GemmShape, KernelSpec, parse_shape
-from gen.tunables import Value
+from gen.kernels.registry import VARIANTS, retarget
+from gen.kernels.tunables import Value
+from gen.source.render import Source, read_source, render
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
-    from gen.runner import Runner
+    from gen.device.runner import Runner
 
 FORMATS = ("ptx", "cubin")
 
@@ -68,7 +69,7 @@ def top(
         print(f"gen {__version__}")
         raise typer.Exit
     if cmake_dir:
-        from gen.cpp import cmake
+        from gen.source.cpp import cmake
 
         print(cmake.cmake_dir())
         raise typer.Exit
@@ -80,16 +81,16 @@ def top(
 @app.command("list")
 def list_(json: Annotated[bool, JSON] = False) -> None:
     """List the kernels."""
-    from gen.cli import show
+    from gen.cli import tables
 
     rows = list(VARIANTS.values())
     if json:
-        show.as_json([show.variant_fields(row) for row in rows])
+        tables.as_json([tables.variant_fields(row) for row in rows])
     else:
-        show.variants(rows)
+        tables.variants(rows)
 
 
-app.command("emit")(tunable_options(emitting.emit))
+app.command("emit")(tunable_options(emit.emit))
 
 
 @app.command("compile")
@@ -105,7 +106,7 @@ def compile_(
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="What -o gets: ptx or cubin.")
     ] = "ptx",
-    output_: Annotated[str | None, emitting.OUTPUT] = None,
+    output_: Annotated[str | None, emit.OUTPUT] = None,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
 ) -> None:
@@ -117,7 +118,7 @@ def compile_(
         specs = select(variant or [], dtypes, [layout or "rrr"], arch, tunables)
         sources = [render(spec) for spec in specs]
     elif variant or dtype or layout or any(value is not None for value in tunables.values()):
-        raise UsageError(f"{file} is compiled as it is; leave out what chooses a kernel")
+        raise UsageError(f"{file} is compiled as it is; leave out the options that choose one")
     else:
         sources = [read_source(file)]
     _compile(sources, arch, format_, output_, json)
@@ -126,11 +127,11 @@ def compile_(
 def _compile(
     sources: Sequence[Source], arch: str | None, format: str, target: str | None, json: bool
 ) -> None:
-    from gen.cli import show
-    from gen.nvrtc import compile_cuda
+    from gen.cli import tables
+    from gen.compile.nvrtc import compile_cuda
 
     compiled, files = [], []
-    with show.progress("compiling", len(sources)) as step:
+    with tables.progress("compiling", len(sources)) as step:
         for source in sources:
             chosen = arch or (source.spec.arch if source.spec else "sm_80")
             # Registers are allocated in a cubin; PTX has none.
@@ -146,7 +147,7 @@ def _compile(
             step()
     paths = output.write_all(files, target) if target is not None else []
     if target != output.STDOUT:
-        show.resources(compiled, paths, json)
+        tables.resources(compiled, paths, json)
 
 
 @app.command()
@@ -154,24 +155,30 @@ def _compile(
 def verify(
     variant: Annotated[list[str] | None, VARIANT] = None,
     dtype: Annotated[
-        list[str] | None, typer.Option("--dtype", metavar="TYPE", help="Default: every one.")
+        list[str] | None,
+        typer.Option("--dtype", metavar="TYPE", help="Element types; default: all; repeatable."),
     ] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
     arch: Annotated[str | None, ARCH] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
-            "--shape", metavar="MxNxK", help="Default: every edge of the tile; repeatable."
+            "--shape",
+            metavar="MxNxK",
+            help="Problem size; default: sizes that reach every edge of a tile; repeatable.",
         ),
     ] = None,
     device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="auto, gpu, or cpu (the emulator).")
+        str,
+        typer.Option(
+            "--device", metavar="DEVICE", help="Where to run: auto, gpu, or cpu (the emulator)."
+        ),
     ] = "auto",
-    each: Annotated[bool, typer.Option("--each", help="A row for each shape.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="Print a row for each shape.")] = False,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
 ) -> None:
-    """Run kernels and prove their results against CUTLASS."""
+    """Run kernels; compare with CUTLASS and an oracle."""
     specs = select(variant or [ALL], dtype or [], layout or ["rrr"], arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
     if not _verify(specs, shapes, device, each or bool(shape), json):
@@ -185,17 +192,18 @@ def _verify(
     each: bool,
     json: bool,
 ) -> bool:
-    from gen.cli import show
-    from gen.runner import choose_runner, why_no_gpu
-    from gen.verify import default_shapes
-    from gen.verify import verify as verify_kernel
+    from gen.cli import tables
+    from gen.device.choose import choose_runner
+    from gen.device.driver import why_no_gpu
+    from gen.prove.verify import default_shapes
+    from gen.prove.verify import verify as verify_kernel
 
     runner = choose_runner(device)
     reason = why_no_gpu() if device == "auto" else None
     print(f"device: {runner.name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
     specs = _runnable(specs, runner)
     found = []
-    with show.progress("verifying", sum(len(shapes or default_shapes(s)) for s in specs)) as step:
+    with tables.progress("verifying", sum(len(shapes or default_shapes(s)) for s in specs)) as step:
         for spec in specs:
             results = []
             for result in verify_kernel(spec, runner, shapes):
@@ -203,9 +211,9 @@ def _verify(
                 step()
             found.append(results)
     if json:
-        show.results_as_json(found, runner.name)
+        tables.results_as_json(found, runner.name)
     else:
-        show.results(found, runner.name, each)
+        tables.results(found, runner.name, each)
     return all(result.ok for results in found for result in results)
 
 
@@ -228,21 +236,21 @@ def _runnable(specs: Sequence[KernelSpec], runner: Runner) -> list[KernelSpec]:
     return found
 
 
-app.command("check")(tunable_options(checking.check))
-app.command("profile")(tunable_options(profiling.profile))
-app.command("bench")(tunable_options(measuring.bench))
-app.command("ceiling")(measuring.ceiling)
-app.command("sweep")(tunable_options(showing.sweep))
-app.command("report")(showing.report)
+app.command("check")(tunable_options(check.check))
+app.command("profile")(tunable_options(profile.profile))
+app.command("bench")(tunable_options(bench.bench))
+app.command("ceiling")(bench.ceiling)
+app.command("sweep")(tunable_options(sweep_report.sweep))
+app.command("report")(sweep_report.report)
 
 
 @app.command()
 def doctor(json: Annotated[bool, JSON] = False) -> None:
-    """Say what this machine has, lacks, and how to get it."""
-    from gen.cli import show
+    """Say what this machine has, what it lacks, and how to get that."""
+    from gen.cli import tables
     from gen.doctor import examine
 
     checks = examine()
-    show.checks(checks, json)
+    tables.checks(checks, json)
     if any(check.status == "MISSING" for check in checks):
         raise typer.Exit(3)

@@ -9,17 +9,13 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from gen.errors import SpecError, UsageError
-from gen.registry import VARIANTS, get_variant, make_spec
-from gen.spec import (
-    ALL_LAYOUTS,
-    DTYPES,
-    KernelSpec,
-    compute_capability,
-    parse_dtype,
-    parse_layout,
-)
-from gen.tunables import Tunable, Value
-from gen.variant import Variant
+from gen.kernels.registry import VARIANTS, get_variant, make_spec
+from gen.kernels.tunables import Tunable, Value
+from gen.kernels.variant import Variant
+from gen.spec.arch import compute_capability
+from gen.spec.dtypes import DTYPES, parse_dtype
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import ALL_LAYOUTS, parse_layout
 
 ALL = "all"
 
@@ -29,11 +25,19 @@ Command = TypeVar("Command", bound=Callable[..., None])
 VARIANT = typer.Option(
     "--variant", metavar="NAME", help="A kernel of gen list, or all; repeatable."
 )
-DTYPE = typer.Option("--dtype", metavar="TYPE", help=f"Element type: {', '.join(DTYPES)}.")
-LAYOUT = typer.Option(
-    "--layout", metavar="ABC", help="r (row-major) or c (column-major) for each of A, B, C."
+DTYPE = typer.Option(
+    "--dtype",
+    metavar="TYPE",
+    help=f"Element types: {', '.join(DTYPES)}; default: the kernel's first.",
 )
-ARCH = typer.Option("--arch", metavar="SM", help="Architecture, such as sm_80; default: see list.")
+LAYOUT = typer.Option(
+    "--layout",
+    metavar="ABC",
+    help="For each of A, B, and C with D: r (row-major) or c (column-major).",
+)
+ARCH = typer.Option(
+    "--arch", metavar="SM", help="Architecture; default: sm_80, or sm_90a for mma_tma."
+)
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
 
 

@@ -8,27 +8,32 @@
     assert not report.findings
     print(emulator.read(a))
 
-How it works, in the order of the modules: `ptx.py` parses, `cfg.py` finds basic blocks, `isa.py`
-lists the instructions (rows in `rows_*.py`), `codegen.py` turns blocks into numpy functions,
-`chunk.py` runs them for many threads at once, `memory.py` and `scratch.py` hold the data,
-`tensor.py` and `async_copy.py` do what their names say, `machine.py` is the front door. Observers
-(`observe.py`) watch a launch: `races.py`, `global_races.py`, `early.py` and `initialized.py` find
-what running in lockstep, and alone, hides.
+How it works, room by room: `ptx` parses, `isa` has the instructions, `translate` turns basic blocks
+into numpy functions, `run` runs these for many threads at once, `memory` holds the data and moves
+it, `warp` does what lanes do together. Observers (`watch`) see a launch: races, early accesses and
+undefined reads, which running in lockstep, and alone, hides; and counters.
+
+Other rooms of the package import from here alone.
 """
 
-from gen.emulator.checks import Finding
-from gen.emulator.copy_races import SharedRaces
-from gen.emulator.counters import Counters
-from gen.emulator.early import EarlyAccesses
-from gen.emulator.global_races import GlobalRaces
-from gen.emulator.initialized import UninitializedReads
-from gen.emulator.machine import DeviceArray, Emulator, LaunchReport, LineArray
-from gen.emulator.module import PtxModule
-from gen.emulator.observe import Observer
-from gen.emulator.ptx import parse_ptx
-from gen.emulator.tensormap import TensorMap
+from gen.emulator.memory.arrays import DeviceArray, LineArray
+from gen.emulator.memory.observer import Observer
+from gen.emulator.memory.tensor_map import TensorMap
+from gen.emulator.ptx.module import PtxKernel, PtxModule
+from gen.emulator.ptx.parse import parse_ptx
+from gen.emulator.run.emulator import Emulator, LaunchReport
+from gen.emulator.translate.blocks import build_blocks
+from gen.emulator.watch.copy_races import SharedRaces
+from gen.emulator.watch.counters import Access, AccessPoint, Counters, Totals
+from gen.emulator.watch.early_access import EarlyAccesses
+from gen.emulator.watch.findings import Finding
+from gen.emulator.watch.global_races import GlobalRaces
+from gen.emulator.watch.joined_loads import match_widths
+from gen.emulator.watch.uninitialized import UninitializedReads
 
 __all__ = [
+    "Access",
+    "AccessPoint",
     "Counters",
     "DeviceArray",
     "EarlyAccesses",
@@ -38,9 +43,13 @@ __all__ = [
     "LaunchReport",
     "LineArray",
     "Observer",
+    "PtxKernel",
     "PtxModule",
     "SharedRaces",
     "TensorMap",
+    "Totals",
     "UninitializedReads",
+    "build_blocks",
+    "match_widths",
     "parse_ptx",
 ]

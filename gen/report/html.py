@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gen import __version__
+from gen._version import __version__
 from gen.report import pictures, sections, theme
 from gen.report.model import Report, standings, typical_noise
 from gen.report.pictures import Picture
 from gen.report.sources import highlight, kernel_sources
-from gen.sweep.tables import left_out
 from gen.tables import Table, percent, ratio
+from gen.tune.tables import left_out
 
 _FOLDER = Path(__file__).parent / "page"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gen.report import sections
 from gen.report.model import Report
-from gen.sweep.tables import left_out
 from gen.tables import Table
+from gen.tune.tables import left_out
 
 
 def page(report: Report) -> str:

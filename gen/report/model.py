@@ -13,13 +13,15 @@ from typing import NamedTuple
 from gen.bench import results as bench
 from gen.bench.results import Header, Row
 from gen.errors import GenError, UsageError
-from gen.registry import spec_from_json
+from gen.kernels.registry import spec_from_json
 from gen.report import profiles
 from gen.report.profiles import KernelProfile
-from gen.spec import DTYPES, GemmShape, KernelSpec, parse_shape
-from gen.sweep import results as sweeps
-from gen.sweep.results import EMULATOR, Sweep
+from gen.spec.dtypes import DTYPES
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape, parse_shape
 from gen.tables import geometric_mean
+from gen.tune import results as sweeps
+from gen.tune.results import EMULATOR, Sweep
 
 Problem = tuple[str, str, str]
 

@@ -13,9 +13,10 @@ from gen.bench.results import Row
 from gen.report import plots, theme
 from gen.report.model import Report, by_problem, family, intensity
 from gen.report.plots import Ceiling, Chart, Curve
-from gen.spec import DTYPES, GemmShape, parse_shape
-from gen.sweep.results import Entry, Sweep
-from gen.sweep.tables import Group, Matrix, Metric, groups, metrics, pivot, short, speedup
+from gen.spec.dtypes import DTYPES
+from gen.spec.problem import GemmShape, parse_shape
+from gen.tune.results import Entry, Sweep
+from gen.tune.tables import Group, Matrix, Metric, groups, metrics, pivot, short, speedup
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

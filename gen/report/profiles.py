@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from gen.errors import UsageError
+from gen.kernels.registry import spec_from_json
+from gen.spec.names import portable_symbol
 from gen.tables import Cell, Table, count, number
 
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One kernel's counters on one shape: sentences, and tables of numbers."""
+    """One kernel's counters on one shape: sentences, and tables of numbers.
+
+    `kernel` is its name on any GPU: benchmarks and profiles are of kernels for different ones.
+    """
 
     kernel: str
     title: str
@@ -26,11 +31,6 @@ class KernelProfile:
     def id(self) -> str:
         """Part of the ids of its tables."""
         return re.sub(r"\W+", "-", self.title)
-
-
-def without_arch(kernel: str) -> str:
-    """A kernel's name as it is on any GPU: benchmarks and profiles name different ones."""
-    return re.sub(r"_sm\d+[af]?$", "", kernel)
 
 
 def read(path: Path) -> list[KernelProfile]:
@@ -50,7 +50,8 @@ def read(path: Path) -> list[KernelProfile]:
 def _profile(fields: Mapping[str, Any], gpu: str) -> KernelProfile:
     title = f"Counters on {fields['shape']}, as on {gpu}"
     tables = [_totals(fields), _lines(fields["lines"])]
-    return KernelProfile(fields["kernel"], title, list(fields["verdict"]), tables)
+    spec = spec_from_json(json.dumps(fields["spec"]))
+    return KernelProfile(portable_symbol(spec), title, list(fields["verdict"]), tables)
 
 
 def _totals(fields: Mapping[str, Any]) -> Table:

@@ -6,20 +6,11 @@ from collections.abc import Sequence
 
 from gen.bench import results as bench
 from gen.bench.results import Header, Row
-from gen.report.model import (
-    File,
-    Pair,
-    Report,
-    SweepPair,
-    by_problem,
-    flops,
-    intensity,
-    standings,
-)
-from gen.spec import parse_shape
-from gen.sweep import tables as sweep_tables
-from gen.sweep.tables import Matrix, groups, pivot
+from gen.report.model import File, Pair, Report, SweepPair, by_problem, flops, intensity, standings
+from gen.spec.problem import parse_shape
 from gen.tables import NOTHING, Cell, Table, geometric_mean, number, percent, ratio
+from gen.tune import tables as sweep_tables
+from gen.tune.tables import Matrix, groups, pivot
 
 
 def _text(*words: str) -> list[Cell]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from gen.errors import GenError
-from gen.registry import geometry
-from gen.render import render
-from gen.report.profiles import KernelProfile, without_arch
-from gen.spec import KernelSpec
+from gen.report.profiles import KernelProfile
+from gen.source.render import render
+from gen.spec.kernel import KernelSpec
+from gen.spec.names import portable_symbol
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ def kernel_sources(
         if isinstance(spec, str):
             source = KernelSource(name, note=f"the specification cannot be read: {spec}")
         else:
-            source = _of(name, spec, arch)
-        own = [p for p in profiles if without_arch(p.kernel) == without_arch(name)]
-        found.append(replace(source, profiles=own))
+            own = [p for p in profiles if p.kernel == portable_symbol(spec)]
+            source = replace(_of(name, spec, arch), profiles=own)
+        found.append(source)
     return found
 
 
@@ -51,10 +51,10 @@ def _of(name: str, spec: KernelSpec, arch: str) -> KernelSource:
 
 
 def _resources(spec: KernelSpec, text: str, arch: str) -> str:
-    from gen.nvrtc import resources
+    from gen.compile.nvrtc import resources
 
     used = resources(text, f"{spec.name}.cu", arch)[spec.name]
-    shared = used.shared_bytes + geometry(spec).dynamic_shared
+    shared = used.shared_bytes + spec.geometry.dynamic_shared
     x, y = spec.threads
     parts = [
         f"{x} x {y} threads a block",

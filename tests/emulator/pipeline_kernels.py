@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from emulator_kernels import compile_cuda
 
 from gen.emulator import (
     EarlyAccesses,
@@ -17,6 +16,7 @@ from gen.emulator import (
     TensorMap,
     UninitializedReads,
 )
+from tests.emulator.emulator_kernels import compile_cuda
 
 STAGES = 3
 HELPERS = r"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gen.compile.nvrtc import compile_cuda
 from gen.emulator import Emulator, LaunchReport
-from gen.nvrtc import compile_cuda
 
 HEADER = """
 using u32 = unsigned;

@@ -3,10 +3,10 @@
 Needs a GPU, and `ncu` on the PATH (`nvdisasm` too, for the widths of shared loads). From the root
 of the repository::
 
-    PYTHONPATH=. python tests/hardware/compare_counters.py                # all kernels
-    PYTHONPATH=. python tests/hardware/compare_counters.py --variant tiles --shape 128 --all
-    PYTHONPATH=. python tests/hardware/compare_counters.py --patterns     # the bank model alone
-    PYTHONPATH=. python tests/hardware/compare_counters.py --tensor       # CUTLASS's with mma
+    python -m tests.hardware.compare_counters                # all kernels
+    python -m tests.hardware.compare_counters --variant tiles --shape 128 --all
+    python -m tests.hardware.compare_counters --patterns     # the bank model alone
+    python -m tests.hardware.compare_counters --tensor       # CUTLASS's with mma
 
 One `ncu` process profiles all launches. Both sides compile for the GPU's architecture. Exit code 1
 where a counter differs.
@@ -28,24 +28,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gen import nvrtc, sass
+from gen.compile import nvrtc, sass
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import Operands, run_kernel
+from gen.device.gpu import GpuRunner
+from gen.device.runner import Runner
 from gen.emulator import Counters, PtxModule, parse_ptx
-from gen.emulator.cfg import build_blocks
-from gen.emulator.counters import Totals
-from gen.emulator.merging import match_widths
+from gen.emulator.translate.blocks import build_blocks
+from gen.emulator.watch.counters import Totals
+from gen.emulator.watch.joined_loads import match_widths
 from gen.errors import GenError
-from gen.numerics import storage_dtype
-from gen.reference import cutlass_gemm, cutlass_module
-from gen.registry import VARIANTS, make_spec
-from gen.render import render
-from gen.runner import EmulatorRunner, GpuRunner, Runner
-from gen.spec import GemmProblem, GemmShape, KernelSpec, parse_shape
-from gen.verify import Operands, run_kernel
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "emulator"))
-import cutlass_kernels
-from compare_results import cutlass_results
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove.cutlass import cutlass_gemm, cutlass_module
+from gen.source.render import render
+from gen.spec.kernel import KernelSpec
+from gen.spec.numerics import storage_dtype
+from gen.spec.problem import GemmProblem, GemmShape, parse_shape
+from tests.emulator import cutlass_kernels
+from tests.hardware.compare_results import cutlass_results
 
 SHAPES = ("128", "64x96x33", "37x53x61", "129x65x130", "256x256x64", "1x521x3")
 
@@ -363,7 +363,7 @@ def ncu_command(arguments: Sequence[str], metrics: Sequence[str]) -> list[str]:
     """`ncu` over this script, which then only launches."""
     options = ["--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw"]
     options += ["--print-units", "base", "--metrics", ",".join(metrics)]
-    return ["ncu", *options, sys.executable, __file__, "--launch", *arguments]
+    return ["ncu", *options, sys.executable, "-m", __spec__.name, "--launch", *arguments]
 
 
 def run_ncu(command: Sequence[str]) -> str:

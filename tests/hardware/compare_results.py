@@ -1,6 +1,6 @@
 """The same launches on a GPU and on the emulator: are the results the same bits?
 
-    PYTHONPATH=. python tests/hardware/compare_results.py
+    python -m tests.hardware.compare_results
 
 Integers and integer-valued floats must be equal bit for bit. For random inputs the script tabulates
 how many elements differ, and by how many units in the last place at most: the GPU's tensor cores
@@ -11,20 +11,20 @@ not.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 
-from gen import numerics, nvrtc
-from gen.inputs import Operands, draw_operands
-from gen.registry import VARIANTS, make_spec
-from gen.render import render
-from gen.runner import EmulatorRunner, Runner, choose_runner
-from gen.spec import GemmProblem, GemmShape
-from gen.verify import run_kernel
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "emulator"))
-import cutlass_kernels
+from gen.compile import nvrtc
+from gen.device.choose import choose_runner
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import Operands, run_kernel
+from gen.device.runner import Runner
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove.inputs import draw_operands
+from gen.source.render import render
+from gen.spec import numerics
+from gen.spec.problem import GemmProblem, GemmShape
+from tests.emulator import cutlass_kernels
 
 SHAPE = GemmShape(131, 67, 257)
 

@@ -1,6 +1,6 @@
 """What can go wrong while measuring, tried on a GPU: is nothing measured lost, nothing wrong timed?
 
-    PYTHONPATH=. python tests/hardware/try_bench.py [TRY...]
+    python -m tests.hardware.try_bench [TRY...]
 
 A line for each try, PASS or FAIL with the reason; about five minutes in all. Exits with 1 where one
 fails. Files go to build/out/try_bench/. A command that does not end (nothing stops a kernel that
@@ -25,8 +25,8 @@ FOLDER = Path("build/out/try_bench")
 SPOIL = "--spoil"
 PATIENCE = 240  # seconds that a command may take: nvcc's minutes on a machine of few cores
 
-STORE = "D[c_at(row, col, ldd)] = epilogue("
-WRONG = STORE + "accumulator_t(1) + "
+STORE = "D[c_at(row, col, ldd)] = output_t("
+WRONG = STORE + "scalar_t(1) + "
 OUTSIDE = STORE.replace("ldd)]", "ldd) + (index_t(1) << 45)]")
 
 
@@ -37,7 +37,7 @@ def gen(*args: str, code: int = 0, env: dict[str, str] | None = None) -> str:
 
 def spoiled_gen(new: str, *args: str, code: int) -> str:
     """The same, with a kernel `naive` that stores something else."""
-    return _finish([sys.executable, __file__, SPOIL, new, *args], code)
+    return _finish([sys.executable, "-m", __spec__.name, SPOIL, new, *args], code)
 
 
 def _finish(command: Sequence[str], code: int, env: dict[str, str] | None = None) -> str:
@@ -70,7 +70,7 @@ def spoil(new: str, args: Sequence[str]) -> int:
 
     def other(spec: object) -> object:
         source = render(spec)  # type: ignore[arg-type]
-        assert STORE in source.text
+        assert source.text.count(STORE) == 1
         return replace(source, text=source.text.replace(STORE, new))
 
     contenders.render = other  # type: ignore[assignment]
@@ -96,16 +96,35 @@ def one(results: Results, **wanted: object) -> Row:
 def ceilings() -> str:
     """Every ceiling is measured, and in the order that the hardware has."""
     from gen.bench.ceiling import ceilings as measure
-    from gen.bench.device import Gpu
+    from gen.bench.device import MeasuredGpu
 
     gen("ceiling", "--fresh")
-    found = measure(Gpu())
+    found = measure(MeasuredGpu())
+    assert found["l2_read"] > found["copy"] > 50
     assert found["mma_m16n8k16_f16_f32"] > found["mma_m16n8k8_f16_f32"] > found["fma_f32"]
+    assert found["fma_f32"] > found["mad_i32"] / 2
     if "wgmma_m64n256k16_f16_f32" in found:
         assert 1 < found["wgmma_m64n256k16_f16_f32"] / found["mma_m16n8k16_f16_f32"] < 1.7
         assert found["wgmma_m64n256k32_i8_i32"] > found["wgmma_m64n256k16_bf16_f32"]
         assert found["wgmma_m64n256k16_bf16_f32"] > found["wgmma_m64n256k8_tf32_f32"]
     return ", ".join(f"{name} {value:.0f}" for name, value in found.items() if "mma" in name)
+
+
+def nvbench() -> str:
+    """NVBench agrees with the own timer."""
+    from gen.bench.nvbench import installed
+
+    if not installed():
+        return "cuda-bench is not installed"
+    path = file("nvbench")
+    gen("bench", "--variant", "tiles", "--shape", "1024", "--peers", "none", "--json", str(path))
+    row = one(load(path), kind=OURS)
+    assert row.ms_median, row
+    assert row.batch_ms, row
+    assert row.cold_ms, row
+    assert 0.9 < row.batch_ms / row.ms_median < 1.1, row
+    assert row.cold_ms >= 0.9 * row.ms_median, row
+    return f"{row.ms_median:.3f} ms, NVBench {row.batch_ms:.3f} ms, cold {row.cold_ms:.3f} ms"
 
 
 def slow() -> str:
@@ -286,7 +305,7 @@ def no_gpu() -> str:
 
 
 TRIES: tuple[Callable[[], str], ...] = (
-    *(no_gpu, ceilings, slow, large, wrong, broken, out_of_memory),
+    *(no_gpu, ceilings, nvbench, slow, large, wrong, broken, out_of_memory),
     *(killed, interrupted, twice, peers),
 )
 

@@ -28,7 +28,7 @@ _WRAPS = "a funnel shift counts its bits modulo 32"
 _CHUNK = "16 bytes that hold an element of the matrix lie in its allocation"
 _BEHIND = "nobody uses what is behind the end of a packed line"
 _SLOWER = "`end` is never too late: more chunks than necessary are read element by element"
-_ONE_ROUND = "nine slices are added up in one round; found where there are more than 32"
+_ONE_ROUND = "nine slices are added up in one round; found where there are more than 128"
 _FEW = (
     "slices chosen for the emulator's four multiprocessors are fewer than a block's groups; "
     "found in mma split-k, which has the same line"
@@ -37,35 +37,46 @@ _TURNS = "all tiles have as many steps: if these are even, it does not matter wh
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column of tiles, all outside of D"
 _STEP = "one more step along K, of zeros"
-_ONE_PIECE = "a row of D is one piece; found in the kernel where it is three"
 _ALONG_K = "lines of both operands run along K: they are equally long"
 _ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp waits for the data"
+_ALIKE = "a permutation that writers and readers share: it only keeps them from bank conflicts"
+_ONE_PANEL = "64 columns of B are one panel; found in mma_tma f16, where there are two"
+_ROTATED = "each column's tiles in another order, each of them once"
+_OVERWRITTEN = "the rows before are copied to the same place first, and overwritten"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
 
-_PLACE = "const int place = byte / kLine{} + swizzle<kLine>(row, byte{} / 16);"
-_PIECES = tuple(
-    ((" * kPieceBytes", " % kLine"), wrong) for wrong in (("", " % kLine"), (" * kPieceBytes", ""))
-)
+_TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
+_TMA = ("mma_tma", "mma_tma f32", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
     (_FEWER, "-> stage = stage + 1 < kStages - 1 ?"),
-    (_STAGED, "kStages * Left::kBytes);"),
+    (_STAGED, "mma_tma split-k: bytes: const auto staging"),
     (_PADDING, "kStages * kStageBytes + 16);"),
     (_ZERO, "drop: tile.clear();"),
-    (_ELSEWHERE, "row0 * int(out.ld"),
-    (_ELSEWHERE, "line * int(ld)"),
-    (_LANES, ") { -> if (true) {"),
-    (_SPEED, "drop: let_next_start();"),
-    (_SPEED, "drop: if (early) let_next_start();"),
-    (_SPEED, "start: if (early) let_next_start(); -> let_next_start();"),
-    (_BASE, "-> const uint32_t stages = begin;"),
+    *((_ELSEWHERE, f"{kernel}: narrow: ") for kernel in ("mma split-k", *_TMA)),
+    (_ALIKE, "mma: swizzle: return line *"),
+    (_ALIKE, "mma split-k: swizzle: return line *"),
+    *(
+        (_ONE_PANEL, f"{kernel}: fragment: b_at[i] = stage + kBytesA + at / 64 * kPanelB + ")
+        for kernel in ("mma", "mma split-k", "mma_tma", "mma_tma sliced-k", "mma_tma split-k")
+    ),
+    (_ROTATED, "-> row0 = (first + t % height) * kTileM;"),
+    (_LANES, "-> const bool whole = out.cols % kElements == 0;"),
+    (_LANES, "-> const bool whole = col0 + kWarpN <= out.cols;"),
+    (_LANES, "if (!by_tma) { -> if (true) {"),
+    (_SPEED, 'drop: asm volatile("griddepcontrol.launch_dependents;"'),
+    (_SPEED, 'drop: if (early) asm volatile("griddepcontrol.launch_dependents;"'),
+    (_SPEED, "start: if (early) asm volatile("),
+    (_SPEED, 'drop: if (slices > 64) asm volatile("griddepcontrol.launch_dependents;"'),
+    (_SPEED, "start: if (slices > 64) asm volatile("),
+    (_BASE, "stages = begin;"),
     (_WRAPS, "-> const int bits = first * 8;"),
     (_CHUNK, "-> if (low + 2 * kChunk <= end"),
-    (_BEHIND, "-> if (low >= first && low + 2 * kChunk <= end) {"),
-    (_BEHIND, "-> if (low >= first && low + 2 * kChunk <= end && chunk * kChunk <= length) {"),
+    (_BEHIND, "-> if (low >= source && low + 2 * kChunk <= end) {"),
+    (_BEHIND, "-> if (low >= source && low + 2 * kChunk <= end && at <= length) {"),
     (_SLOWER, "end = source + (lines - 1) * int(ld) + length;"),
     (_SLOWER, "end = source + lines * length;"),
     (_ONE_ROUND, "slice += 2 * kAtOnce * kGroups"),
@@ -78,23 +89,20 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             "for (int g = 0; g < kGroups; ++g) { -> for (int g = 0; g < kGroups - 1; ++g) {",
         )
     ),
-    (_SPEED, "drop: if (slices > 64) let_next_start();"),
     (_TURNS, "-> turn = 1 - turn;"),
-    (_UNUSED, "-> take<0, WarpTile::kM>(tile);"),
-    (_OUTSIDE, "mma_tma: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
-    (_OUTSIDE, "mma_tma f32: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
-    (_OUTSIDE, "mma_tma f16: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
-    (_OUTSIDE, "mma_tma sliced-k: start: const int tiles_n = (cols + kTileN - 1) / kTileN; -> "),
-    (_STEP, "-> const int all_steps = (depth + kTileK) / kTileK;"),
+    (_UNUSED, "-> take<0, kBlocksM>(tile);"),
     *(
-        (_ONE_PIECE, f"{kernel}: boxes: {_PLACE.format(*right)} -> {_PLACE.format(*wrong)}")
-        for kernel in ("mma_tma", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
-        for right, wrong in _PIECES
+        (_OUTSIDE, f"{kernel}: start: {_TILES} -> {_TILES.replace('kTileN - 1', 'kTileN')}")
+        for kernel in _TMA[:-1]
     ),
-    (_ALONG_K, "mma_tma f32: packing: is_left ? left_lines : right_lines, is_left ? left_length :"),
+    (_STEP, "-> const int all_steps = int((K + kTileK) / kTileK);"),
+    (_STEP, "-> const int steps = (depth + kTileK) / kTileK;"),
+    (_STEP, "-> steps_of(blockIdx.y, int(slices), (depth + kTileK) / kTileK, "),
+    (_ALONG_K, "mma_tma f32: packing: is_a ? a_lines : b_lines, is_a ? a_length : b_length, "),
+    (_OVERWRITTEN, "-> if (i / (Staging::kRows / 16) <= first / (Staging::kRows / 16)) {"),
     (_ASKED, "-> const bool ready = barrier_test(empty(stage), phase);"),
-    (_SLOTS, "mma_tma sliced-k: drop: if (lane == 0) wait_for_boxes<kSlots - 1>();"),
-    (_SLOTS, "mma_tma sliced-k: boxes: if (lane == 0) wait_for_boxes<kSlots - 1>(); ->"),
+    (_SLOTS, "mma_tma sliced-k: drop: if (lane == 0) wait_for_stores<1>();"),
+    (_SLOTS, "mma_tma sliced-k: boxes: if (lane == 0) wait_for_stores<1>(); ->"),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),
     (_ROWS, "int(blockIdx.y) * kTile"),
     (_ROWS, "int(gridDim.y) * kThreadsY"),
@@ -112,6 +120,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ROUNDS, "col0 < N + 1;"),
     (_ROUNDS, "k0 <= K;"),
     (_ROUNDS, "k0 < K + 1;"),
+    (_SAME, "-> return x <= 0 ? 0 : x;"),
     (_SAME, "-> const int count = K - k0 <= kChunk ?"),
     (_SAME, "-> const int count = K - k0 < (kChunk + 1) ?"),
     (_SAME, "-> const int count = K - 1 - k0 < kChunk ?"),

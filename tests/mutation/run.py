@@ -4,7 +4,7 @@
 
 A kernel of SPECS has its name there, such as "mma split-k". REGEX is searched for in `Mutant.key`,
 which is "operator: line -> mutated line". Mutants that compile to the same code are counted apart.
-Exits with 1 if one survives that `equivalent.py` does not explain.
+Exits with 1 if one survives that `equivalent` does not explain, or if a kernel is wrong as it is.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 
-from gen import check
+from gen.compile.nvrtc import compile_cuda
 from gen.errors import CompileError, GenError
-from gen.far import why_not
-from gen.nvrtc import compile_cuda
-from gen.registry import make_spec
-from gen.render import Source, render
+from gen.kernels.registry import make_spec
+from gen.prove import check
+from gen.prove.far_indices import why_not
+from gen.source.render import Source, render
 from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants, unused
-from tests.test_verify import SCALAR, SMALL
+from tests.prove.test_verify import SCALAR, SMALL
 
 # Several rows and columns per thread; more columns than threads, fewer than a chunk. A variant, and
 # what else distinguishes it.
 SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "tiles": {"tile": 6, "threads": 12},
+    "tiles relu": {"tile": 6, "threads": 12, "epilogue": "linear_bias_relu"},
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
@@ -42,9 +43,9 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "dtype": "f16_f32", "layout": "rcc", "threadblock": "96x96x64", "warp": "48x48",
         "stages": 2, "epilogue": "linear_bias",
     },
-    # Sums that are D as they are; three slots of one block of 16 rows.
+    # Sums that are D as they are; three slots of one block of 16 rows; two panels of B.
     "mma_tma f16": {
-        "dtype": "f16_f16", "threadblock": "96x64x32", "warp": "48x32", "stages": 2,
+        "dtype": "f16_f16", "threadblock": "96x128x32", "warp": "48x64", "stages": 2,
     },
     # The teams finish two blocks of 16 rows and one; an epilogue that is called.
     "mma_tma sliced-k": {
@@ -61,6 +62,16 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
 def sources(names: Iterable[str] = SPECS) -> list[Source]:
     """The emitted files that the suite mutates."""
     return [render(make_spec(name.split()[0], **SPECS[name])) for name in names]
+
+
+def complaint(source: Source) -> str:
+    """What `gen check` says of a kernel as it is: its mutants would all be found by the same."""
+    try:
+        report = check.check(source)
+    except GenError as error:
+        return str(error)
+    found = [str(one.finding) for one in report.findings]
+    return " ".join([*found, *(text for _, text in report.mismatches), report.error]).strip()
 
 
 def verdict(mutant: Mutant) -> str:
@@ -106,9 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if stale := unused(sources()):
         print("no kernel has anything that these patterns match:", *stale, sep="\n  ")
         return 1
+    kernels = list(zip(options.variants, sources(options.variants), strict=True))
+    for name, source in kernels:
+        if wrong := complaint(source):
+            print(f"{name} is wrong before anything is changed: {wrong}")
+            return 1
     found = [
         (name, mutant)
-        for name, source in zip(options.variants, sources(options.variants), strict=True)
+        for name, source in kernels
         for mutant in mutants(source)
         if re.search(options.only, mutant.key)
     ]

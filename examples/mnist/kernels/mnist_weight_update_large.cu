@@ -1,295 +1,180 @@
 // mnist_weight_update_large: D = alpha * A * B + beta * C
 //
-// Tensor cores, fed through three levels of tiles. A block computes a tile of D: step by step along
-// K, its threads together bring a tile of each operand into shared memory. A warp computes a part
-// of the block's tile: it reads 16 x 16 blocks into registers, and multiplies them with one
-// tensor-core instruction for every 16 rows x 8 columns. Bytes outside of the matrices are zeros in
-// shared memory.
-//
-// The copies overlap with the multiplications: they go from global to shared memory without passing
-// through registers (cp.async), 2 steps ahead of what is multiplied.
+// Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
+// along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 64 x 64 of
+// it: it reads 16 x 16 blocks into registers, and multiplies them with mma.sync. Bytes outside of the
+// matrices are zeros in shared memory.
+// Copies overlap with multiplications: they go from global to shared memory without passing through
+// registers (cp.async), 2 steps ahead of what is multiplied.
 //
 //   A  M x K, column-major, __half
 //   B  K x N, row-major, __half
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; may be C, must not overlap A or B
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, which counts elements. Sums are float,
-// alpha and beta float. The launcher may need memory to work in: ..._workspace tells how much.
-// Needs a GPU of compute capability 8.0 or newer and C++17.
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are float, alpha and beta
+// float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.1.0:  gen emit --variant mma --dtype f16_f32 --layout crr --arch sm_80 --threadblock 128x128x64 --warp 64x64 --instruction m16n8k16 --stages 3 --split-k 1 --epilogue linear --swizzle 12 --name mnist_weight_update_large
-// Compile:  nvcc -std=c++17 -arch=sm_80 -c mnist_weight_update_large.cu
-//           NVRTC takes the file as it is, too.
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16_f32 --layout crr --arch sm_80 --threadblock 128x128x64 --warp 64x64 --instruction m16n8k16 --stages 3 --split-k 1 --epilogue linear --swizzle 12 --name mnist_weight_update_large
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c mnist_weight_update_large.cu, or by NVRTC as it is
 // gen-spec: {"variant": "mma", "dtype": "f16_f32", "layout": "crr", "arch": "sm_80", "threadblock": "128x128x64", "warp": "64x64", "instruction": "m16n8k16", "stages": 3, "split_k": 1, "epilogue": "linear", "swizzle": 12, "name": "mnist_weight_update_large"}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
 
-// The namespace keeps apart the constants of several emitted files in one program.
-namespace mnist_weight_update_large_ns {
-
+namespace mnist_weight_update_large_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
-using accumulator_t = float;
 using output_t = float;
-
-using scalar_t = float;
+using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
+constexpr int kTileM = 128, kTileN = 128, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 128;  // 4 warps
+constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+constexpr int kSharedBytes = 98304;
 
-// The matrix on the left of the product, A, has as many rows as D; that on the right, B, as many
-// columns.
-constexpr int kTileM = 128;  // a block computes this many rows
-constexpr int kTileN = 128;  // and columns at a time,
-constexpr int kTileK = 64;  // in steps of this length along K;
-constexpr int kWarpM = 64;  // each of its warps computes this many
-constexpr int kWarpN = 64;  // rows and columns of them.
-constexpr int kStages = 3;  // tiles of both operands in shared memory
+constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kStages = 3;  // tiles of A and B in shared memory
 constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
+constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 4, 4
+constexpr int kSteps = 4;  // of 32 bytes along K: 64 / 16
 
-constexpr int kWarpsM = kTileM / kWarpM;
-constexpr int kWarpsN = kTileN / kWarpN;
-constexpr int kWarps = kWarpsM * kWarpsN;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kChunk = 16 / sizeof(input_t);  // elements in 16 bytes: the unit of all copies
-constexpr int kSteps = kTileK * sizeof(input_t) / 32;  // a warp takes 32 bytes along K at a time
+constexpr int kPanelA = kTileK * 128;  // (kTileK, 64): 64 lines of 64 elements along M
+constexpr int kBytesA = kTileM / 64 * kPanelA;  // (kTileM / 64, kTileK, 64): 2 panels
+constexpr int kPanelB = kTileK * 128;  // (kTileK, 64): 64 lines of 64 elements along N
+constexpr int kBytesB = kTileN / 64 * kPanelB;  // (kTileN / 64, kTileK, 64): 2 panels
+constexpr int kStageBytes = kBytesA + kBytesB;  // 32768
 
-static_assert(kTileM % kWarpM == 0 && kTileN % kWarpN == 0, "warps divide the tile");
-static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0, "a warp's part is made of 16 x 16 blocks");
-static_assert(kSteps == 2 || kSteps == 4, "lines of 64 or 128 bytes: see swizzle");
-
-// ---------------------------------------------------------------------------- shared memory
-
-// What PTX instructions take for a pointer to shared memory.
-__device__ inline uint32_t shared_address(const void* pointer) {
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-
-// Byte offset of 16 bytes ("a chunk") in a tile of lines of kLine bytes. Without the XOR, the eight
-// chunks that lie below each other, which ldmatrix reads together, would all be in the same four
-// banks; with it they are in different ones, at no cost in memory.
-template <int kLine>
-__device__ constexpr int swizzle(int line, int chunk) {
-  return line * kLine + ((chunk ^ (line * kLine / 128 % (kLine / 16))) * 16);
+__device__ inline void ldmatrix_trans(uint32_t (&block)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "r"(address));
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
 }
 
-// ldmatrix.x4 reads a block of 16 lines x 32 bytes as four parts of 8 lines x 16 bytes, into four
-// registers in the order in which lanes 0-7, 8-15, 16-23 and 24-31 point to their lines. Registers
-// that an instruction uses together must be neighbours: the two halves of a left block's lines, the
-// two halves along K of a right block.
-enum class Side { kLeft, kRight };
-
-template <Side kSide>
-__device__ constexpr int half_of_lines(int lane) {
-  return kSide == Side::kLeft ? lane / 8 % 2 : lane / 16;
-}
-
-template <Side kSide>
-__device__ constexpr int half_along_k(int lane) {
-  return kSide == Side::kLeft ? lane / 16 : lane / 8 % 2;
-}
-
-// A tile of an operand that is contiguous along its other dimension: for every 64 rows of the left
-// (or columns of the right) operand, kTileK lines of 64 elements.
-template <Side kSide, int kLines>
-struct KStrided {
-  static constexpr int kLine = 64 * sizeof(input_t);
-  static constexpr int kPanel = kTileK * kLine;  // bytes of 64 rows (or columns)
-  static constexpr int kBytes = kLines / 64 * kPanel;
-  static constexpr int kBases = 4;
-
-  // As in KContiguous; but here each 8 x 8 part lies transposed, and ldmatrix transposes it back.
-  static __device__ int base(int first, int i, int lane) {
-    const int at = first + 16 * i + 8 * half_of_lines<kSide>(lane);
-    const int k = 8 * half_along_k<kSide>(lane) + lane % 8;
-    return at / 64 * kPanel + swizzle<kLine>(k, at % 64 / 8);
-  }
-  static __device__ constexpr int base_of(int i, int) {
-    return i % kBases;
-  }
-  static __device__ constexpr int offset(int i, int s) {
-    return i / kBases * kPanel + s * 16 * kLine;
-  }
-  static __device__ void load(uint32_t (&block)[4], uint32_t address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
-                 : "r"(address));
-  }
-};
-
-using Left = KStrided<Side::kLeft, kTileM>;
-using Right = KStrided<Side::kRight, kTileN>;
-constexpr int kStageBytes = Left::kBytes + Right::kBytes;
-
-// ---------------------------------------------------------------------------- tensor cores
-
-// How a block of 16 lines x 32 bytes ends up in registers. A line is a row of the left operand, or
-// a column of the right one. Of each half along K, lane 4 g + t (g = 0..7, t = 0..3) holds
-// elements 2t and 2t+1 of the 8, in
+// ------------------------------------------------------------------------ what a warp computes
+// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
 //
-//              left block, half      right block, half
-//              first     second      first     second
-//   line g     block[0]  block[2]    block[0]  block[1]
-//   line g+8   block[1]  block[3]    block[2]  block[3]
+//   of            A, first half  A, second half     B, first half  B, second half
+//   line g        block[0]       block[2]           block[0]       block[1]
+//   line g + 8    block[1]       block[3]           block[2]       block[3]
 //
-// One instruction multiplies 16 lines of the left by 8 lines of the right operand, over both halves
-// along K, and adds to 16 x 8 sums, of which the lane holds
-//
-//   row g    columns 2t, 2t+1   sum[0], sum[1]
-//   row g+8  columns 2t, 2t+1   sum[2], sum[3]
-using sum_t = accumulator_t;
-constexpr int kSums = 4;
-
-// sum += left * right'; `column` is the half of the right block's lines.
-__device__ inline void multiply(
-    sum_t (&sum)[kSums], const uint32_t (&left)[4], const uint32_t (&right)[4], int column) {
+// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
+// sums the lane holds columns 2t and 2t + 1 of row g in sum[0..1], of row g + 8 in sum[2..3].
+// sum += a * b; `column` is the half of B's 16 lines.
+__device__ inline void mma(
+    float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[2 * column]),
-        "r"(right[2 * column + 1]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
 }
 
-// The part of the tile that a warp computes: its sums, and its share of both operands for two steps
-// along K, so that one can be loaded while the other is multiplied.
-struct WarpTile {
-  static constexpr int kM = kWarpM / 16;
-  static constexpr int kN = kWarpN / 16;
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks.
+__device__ constexpr int swizzle_128b(int line, int chunk) {
+  return line * 128 + (chunk ^ line % 8) * 16;
+}
 
-  sum_t sum[kM][2 * kN][kSums];
-  uint32_t left[2][kM][4];
-  uint32_t right[2][kN][4];
-  // Addresses in the stage that is read. They are made before the step that loads from them, so
-  // that the compiler can place each load among the multiplications, and no step waits for its
-  // data.
-  uint32_t left_address[Left::kBases];
-  uint32_t right_address[Right::kBases];
+// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
+// is multiplied.
+struct WarpTile {
+  float sum[kBlocksM][2 * kBlocksN][4];  // (4, 8) instructions
+  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
+  uint32_t a_at[4], b_at[4];  // where they come from: made before the step that loads
 
   __device__ void clear() {
-    for (auto& row : sum) {
-      for (auto& block : row) {
-        for (auto& x : block) x = 0;
-      }
-    }
+    for (auto& x : reinterpret_cast<float (&)[128]>(sum)) x = 0;
   }
-
-  // The next loads read this warp's share of the stage at this address in shared memory,
+  // The next loads read the stage at this address in shared memory,
   __device__ void read_from(uint32_t stage, int warp, int lane) {
-    for (int b = 0; b < Left::kBases; ++b) {
-      left_address[b] = stage + Left::base(warp % kWarpsM * kWarpM, b, lane);
+    const int row = warp % kWarpsM * kWarpM + lane / 8 % 2 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = row + 16 * i, k = lane / 16 * 8 + lane % 8;
+      a_at[i] = stage + at / 64 * kPanelA + swizzle_128b(k, at % 64 / 8);
     }
-    for (int b = 0; b < Right::kBases; ++b) {
-      right_address[b] = stage + Left::kBytes + Right::base(warp / kWarpsM * kWarpN, b, lane);
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = col + 16 * i, k = lane % 16;
+      b_at[i] = stage + kBytesA + at / 64 * kPanelB + swizzle_128b(k, at % 64 / 8);
     }
   }
-
-  // or of another one, so many bytes further on.
+  // or another one, so many bytes further on.
   __device__ void move(int bytes) {
-    for (auto& address : left_address) address += bytes;
-    for (auto& address : right_address) address += bytes;
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
   }
-
   __device__ void load(int step) {
-    const int to = step % 2;
 #pragma unroll
-    for (int i = 0; i < kM; ++i) {
-      Left::load(left[to][i], left_address[Left::base_of(i, step)] + Left::offset(i, step));
-    }
+    for (int i = 0; i < kBlocksM; ++i) ldmatrix_trans(a[step % 2][i], a_at[i] + step * 16 * 128);
 #pragma unroll
-    for (int j = 0; j < kN; ++j) {
-      Right::load(right[to][j], right_address[Right::base_of(j, step)] + Right::offset(j, step));
-    }
+    for (int i = 0; i < kBlocksN; ++i) ldmatrix_trans(b[step % 2][i], b_at[i] + step * 16 * 128);
   }
-
-  __device__ void multiply_all(int step) {
-    const int from = step % 2;
+  __device__ void multiply(int step) {
 #pragma unroll
-    for (int i = 0; i < kM; ++i) {
+    for (int i = 0; i < kBlocksM; ++i) {
 #pragma unroll
-      for (int n = 0; n < 2 * kN; ++n) {
-        const int j = i % 2 ? 2 * kN - 1 - n : n;  // there and back: one operand stays the same
-        multiply(sum[i][j], left[from][i], right[from][j / 2], j % 2);
+      for (int n = 0; n < 2 * kBlocksN; ++n) {
+        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
+        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
       }
     }
   }
-
-  // The sums of block i + kBlocks become those of block i.
-  template <int kBlocks>
+  // Registers have no variable index: a loop takes the first rows, and moves the others up.
   __device__ void move_up() {
 #pragma unroll
-    for (int i = 0; i + kBlocks < kM; ++i) {
+    for (int i = 0; i + 1 < kBlocksM; ++i) {
 #pragma unroll
-      for (int j = 0; j < 2 * kN; ++j) {
+      for (int j = 0; j < 2 * kBlocksN; ++j) {
 #pragma unroll
-        for (int s = 0; s < kSums; ++s) sum[i][j][s] = sum[i + kBlocks][j][s];
+        for (int s = 0; s < 4; ++s) sum[i][j][s] = sum[i + 1][j][s];
       }
     }
   }
-
-  // The sum in row 16 i + 8 h + g, and in column 8 j + 2 t or the next one.
-  __device__ scalar_t value(int i, int h, int j, int column) const {
-    return sum[i][j][2 * h + column];
+  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {sum[i][j][2 * h], sum[i][j][2 * h + 1]};
   }
 };
 
-// ---------------------------------------------------------------------------- the result
-
-// Tiles in the order in which they are computed. kGroup tiles below each other come before the next
-// column of tiles: what runs at the same time is then a square part of D rather than a long one,
-// and shares more of both operands in the L2 cache.
-__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& m, int& n) {
+// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
+// what runs at the same time shares operands in the L2 cache.
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
   const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
   const int first = t / group * kGroup;
   const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
-  const uint32_t rest = t % group;
-  m = first + rest % height;
-  n = rest / height;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
 }
 
-__device__ inline scalar_t activation(scalar_t x) {
-  return x;
-}
-
-// Neighbouring elements that are read or written at once.
-template <class Element, int kCount>
-struct alignas(kCount * sizeof(Element)) Vector {
-  Element elements[kCount];
-};
-
-using Pair = Vector<output_t, 2>;
-
-// What elements of D are made from, besides their sums, and where they go. Rows and columns are
-// those of the row-major result.
-struct Output {
-  int rows;
-  int cols;
-  scalar_t alpha;
-  scalar_t beta;
-  const output_t* C;
-  index_t ldc;
+// ------------------------------------------------------------------------ D
+struct Output {  // what elements of D are made from, besides their sums, and where they go
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
   output_t* D;
-  index_t ldd;
-
-  // As in BLAS, C is not read when beta is 0: it may hold NaN or be null.
-  __device__ bool reads_c() const {
-    return beta != scalar_t(0);
-  }
-
-  // An element of D, from its linear part.
-  static __device__ output_t element(scalar_t x) {
-    return static_cast<output_t>(activation(x));
-  }
-
-  // Whether all rows of C or D start at a multiple of 16 bytes.
-  static __device__ bool is_aligned(const output_t* matrix, index_t ld) {
-    const auto address = reinterpret_cast<unsigned long long>(matrix);
-    return address % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
-  }
+  index_t ldc, ldd;
 };
 
-// Rows of D on their way from registers, where lanes hold pairs of elements, far apart. Through
-// shared memory they come to hold neighbours, so that a warp writes long pieces of rows.
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Rows of D on their way from registers, where lanes hold pairs far apart, to global memory: here lanes
+// come to hold neighbours, and write long pieces of rows.
 struct Staging {
   static constexpr int kRows = 16;
   // The 8 elements at the end of each row keep pairs of different rows in different banks.
@@ -298,33 +183,20 @@ struct Staging {
   __device__ output_t& at(int row, int col) {
     return elements[row][col];
   }
-  // 16 x 16 elements, a lane's pairs in the order of an instruction's sums: those in row g and in
-  // row g + 8, first of the left half, then of the right half.
-  __device__ void get(Pair (&quarters)[4], int line, int col, int lane) {
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      quarters[q] = pair(line + q % 2 * 8 + lane / 4, col + q / 2 * 8 + lane % 4 * 2);
-    }
-  }
-  __device__ void put(const Pair (&quarters)[4], int line, int col, int lane) {
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      pair(line + q % 2 * 8 + lane / 4, col + q / 2 * 8 + lane % 4 * 2) = quarters[q];
-    }
-  }
-  __device__ Pair& pair(int row, int col) {
-    return reinterpret_cast<Pair&>(at(row, col));
+  // A lane's pairs of 16 x 16 elements, as an instruction's sums are: q = 0, 1 in rows g, g + 8 of
+  // the left half, 2, 3 in those of the right one.
+  __device__ float2& pair(int row, int col, int q, int lane) {
+    const int r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+    return reinterpret_cast<float2&>(at(r, c));
   }
 };
 
-// 16 bytes of a row that a warp computes: how many, and the elements of each.
-constexpr int kPerRow = kWarpN * sizeof(output_t) / 16, kElements = 16 / sizeof(output_t);
-
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
 // Reads rows of C, from (row0, col0) on, into `staging`.
 __device__ inline void read_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
-  if (Output::is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
 #pragma unroll
     for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
@@ -344,27 +216,24 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D of block i of a warp's sums and, if C is read, of the rows of C in
-// `staging`, from `line` on. They take the place of these.
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of those of C in `staging` from
+// `row` on, whose place they take.
 __device__ inline void finish_rows(
-    Staging& staging, int line, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
     int lane) {
 #pragma unroll
-  for (int j = 0; j < WarpTile::kN; ++j) {
-    Pair quarters[4]{};
-    if (reads_c) staging.get(quarters, line, 16 * j, lane);
+  for (int j = 0; j < kBlocksN; ++j) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const int h = q % 2, n = 2 * j + q / 2;  // rows g or g + 8, the left or the right half
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        output_t& element = quarters[q].elements[e];
-        scalar_t x = out.alpha * tile.value(i, h, n, e);
-        if (reads_c) x += out.beta * static_cast<scalar_t>(element);
-        element = out.element(x);
+      float2& d = staging.pair(row, 16 * j, q, lane);
+      const float2 sum = tile.pair(i, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * sum.x, y = out.alpha * sum.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d.x);
+        y += out.beta * scalar_t(d.y);
       }
+      d = {output_t(x), output_t(y)};
     }
-    staging.put(quarters, line, 16 * j, lane);
   }
 }
 
@@ -392,17 +261,29 @@ __device__ inline void write_rows(
   }
 }
 
-// ---------------------------------------------------------------------------- packing
-//
-// Operands are read 16 bytes at a time. One whose lines do not all start at a multiple of 16 bytes
-// is copied into the workspace first, with lines that do, by this kernel: blockIdx.z is 0 for the
-// left operand, 1 for the right one. One that is in order has no lines here.
+// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
+#pragma unroll 1
+  for (int row = row0; row < row0 + kWarpM; row += 16) {
+    if (out.beta != 0) {
+      read_rows(staging, out, row, col0, lane);
+      __syncwarp();
+    }
+    finish_rows(staging, 0, tile, 0, out, out.beta != 0, lane);
+    __syncwarp();
+    write_rows(staging, out, row, col0, aligned, lane);
+    __syncwarp();  // all have been read
+    tile.move_up();
+  }
+}
 
-constexpr bool kTransposesLeft = false;
-constexpr bool kTransposesRight = false;
+// ------------------------------------------------------------------------ packing
+// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
 
-// 16 of these 32 bytes, from byte `first` (0 to 15) on. Registers cannot be indexed by a variable:
-// all words move by two, then by one, then by bytes.
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
   uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
@@ -415,182 +296,103 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-// A chunk of a line that may start anywhere: `line` points to its `length` elements, `first` to
-// those of the whole matrix, `end` behind them. Two aligned chunks hold it; both must be there.
-__device__ inline uint4 read_chunk(
-    const input_t* line, index_t length, index_t chunk, const input_t* first, const input_t* end) {
-  const input_t* const from = line + chunk * kChunk;
-  const int shift = reinterpret_cast<unsigned long long>(from) % 16;
-  const input_t* const low = from - shift / sizeof(input_t);
-  if (low >= first && low + 2 * kChunk <= end && (chunk + 1) * kChunk <= length) {
-    const uint4* const chunks = reinterpret_cast<const uint4*>(low);
-    return part_of(chunks[0], chunks[1], shift);
-  }
-  alignas(16) input_t elements[kChunk];
-#pragma unroll
-  for (int e = 0; e < kChunk; ++e) {
-    elements[e] = chunk * kChunk + e < length ? from[e] : input_t(0);
-  }
-  return *reinterpret_cast<const uint4*>(elements);
-}
-
-// A block packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks. Where
-// the lines have to be transposed (element i of a line is in line i of the source), it packs 32 at
-// a time, one for each lane: these are neighbours, then.
-template <bool kTransposes>
-__device__ inline void pack(
+// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
-  constexpr int kWidth = kTransposes ? 32 : 8, kDepth = 256 / kWidth;  // lines; chunks of each
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(blockIdx.x) * kWidth + (kTransposes ? lane : warp); line < lines;
-       line += index_t(gridDim.x) * kWidth) {
-    for (index_t chunk = index_t(blockIdx.y) * kDepth + (kTransposes ? warp : lane);
-         chunk * kChunk < length; chunk += index_t(gridDim.y) * kDepth) {
-      const uint4 elements = read_chunk(source + line * ld, length, chunk, source, end);
-      *reinterpret_cast<uint4*>(&packed[line * packed_ld + chunk * kChunk]) = elements;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
     mnist_weight_update_large_pack(  // copies of both operands
-        index_t left_lines, index_t left_length, const input_t* left, index_t left_ld,
-        input_t* left_packed, index_t left_packed_ld, index_t right_lines, index_t right_length,
-        const input_t* right, index_t right_ld, input_t* right_packed, index_t right_packed_ld) {
-  const bool is_left = blockIdx.z == 0;
-  pack<kTransposesLeft>(
-      is_left ? left_lines : right_lines, is_left ? left_length : right_length,
-      is_left ? left : right, is_left ? left_ld : right_ld, is_left ? left_packed : right_packed,
-      is_left ? left_packed_ld : right_packed_ld);
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        input_t* b_packed, index_t b_packed_ld) {
+  const bool is_a = blockIdx.z == 0;
+  pack_lines(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
 }
 
-// ---------------------------------------------------------------------------- the product
-
-// The tiles' memory is used again for the result.
-constexpr int kTileBytes = kStages * kStageBytes, kStagingBytes = kWarps * sizeof(Staging);
-constexpr int kSharedBytes = kTileBytes > kStagingBytes ? kTileBytes : kStagingBytes;
-
-// What one thread copies of every tile of an operand that is contiguous along its rows (or
-// columns): neighbouring threads have neighbouring chunks of a line, and a line is one value of k.
-template <class Tile, int kLines>
-struct CopyKStrided {
-  static constexpr int kPerLine = kLines / kChunk;
-  static constexpr int kChunks = kTileK * kPerLine / kThreads;
-  static constexpr int kPass = kThreads / kPerLine;
-
-  const input_t* source;
-  index_t ld;
-  int line, chunk;
-  int bytes_left;  // of this thread's chunk in every line
-
-  __device__ CopyKStrided(const input_t* operand, index_t ld, int first, int count)
-      : ld(ld), line(threadIdx.x / kPerLine), chunk(threadIdx.x % kPerLine) {
-    const int left = count - first - chunk * kChunk;
-    bytes_left = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
-    source = operand + line * ld + first + chunk * kChunk;
-  }
-  __device__ const input_t* global(int i, int k) const {
-    return source + index_t(i * kPass + k) * ld;
-  }
-  __device__ int shared(int i) const {
-    const int panel = chunk / 8 * Tile::kPanel;
-    return panel + swizzle<Tile::kLine>(line + i * kPass, chunk % 8);
-  }
-  __device__ int bytes(int i, int k, int depth) const {
-    return k + line + i * kPass < depth ? bytes_left : 0;
-  }
-};
-
-using CopyLeft = CopyKStrided<Left, kTileM>;
-using CopyRight = CopyKStrided<Right, kTileN>;
-
-static_assert(CopyLeft::kChunks > 0 && CopyRight::kChunks > 0, "every thread copies something");
-
-// Starts to copy a chunk; what is missing of its 16 bytes becomes zeros.
-__device__ inline void copy_chunk(uint32_t shared, const input_t* global, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-               "r"(bytes)
-               : "memory");
-}
-
-template <class Copy>
-__device__ inline void start_copies(const Copy& copy, uint32_t stage, int k, int depth) {
-#pragma unroll
-  for (int i = 0; i < Copy::kChunks; ++i) {
-    copy_chunk(stage + copy.shared(i), copy.global(i, k), copy.bytes(i, k, depth));
-  }
-}
-
-__device__ inline void end_of_group() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-// Until all but the newest `kGroups` groups of this thread's copies have arrived.
-template <int kGroups>
-__device__ inline void wait_for_groups() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
-}
-
-// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
-__device__ inline void store(
-    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
-  const bool aligned = Output::is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
-  // Registers cannot be indexed by a variable. The loop takes the first blocks' sums, and then
-  // moves all others up, so that its body need not be repeated for each.
-#pragma unroll 1
-  for (int i = 0; i < WarpTile::kM; ++i) {
-    const int row = row0 + 16 * i;
-    if (out.reads_c()) {
-      read_rows(staging, out, row, col0, lane);
-      __syncwarp();
-    }
-    finish_rows(staging, 0, tile, 0, out, out.reads_c(), lane);
-    __syncwarp();
-    write_rows(staging, out, row, col0, aligned, lane);
-    __syncwarp();  // all have been read
-    tile.move_up<1>();
-  }
-}
-
+// ------------------------------------------------------------------------ the kernel
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     mnist_weight_update_large(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
-  extern __shared__ __align__(128) unsigned char shared[];  // kStages times: left tile, right tile
+  extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
   const uint32_t stages = shared_address(shared);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
-  const int tiles_m = (rows + kTileM - 1) / kTileM;
-  const int tiles_n = (cols + kTileN - 1) / kTileN;
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   if (int(blockIdx.x) >= tiles_m * tiles_n) return;  // D is empty
-  int tile_m, tile_n;
-  tile_at(blockIdx.x, tiles_m, tiles_n, tile_m, tile_n);
-  const int row0 = tile_m * kTileM, col0 = tile_n * kTileN;
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
 
-  const CopyLeft copy_left(A, lda, row0, rows);
-  const CopyRight copy_right(B, ldb, col0, cols);
+  // Of every tile, a thread copies one chunk of lines that are some way apart; its neighbours copy
+  // those beside it.
+  const int a_line = threadIdx.x / 16, a_chunk = threadIdx.x % 16;
+  const int a_left = rows - row0 - a_chunk * kChunk;  // elements of a line
+  const int a_bytes = (a_left < 0 ? 0 : a_left < kChunk ? a_left : kChunk) * int(sizeof(input_t));
+  const auto a_from = A + a_line * lda + row0 + a_chunk * kChunk;
+  const auto copy_a = [&](uint32_t stage, int k) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const auto from = a_from + index_t(i * 8 + k) * lda;
+      const int to = a_chunk / 8 * kPanelA + swizzle_128b(a_line + i * 8, a_chunk % 8);
+      cp_async(stage + to, from, k + a_line + i * 8 < depth ? a_bytes : 0);
+    }
+  };
+  const int b_line = threadIdx.x / 16, b_chunk = threadIdx.x % 16;
+  const int b_left = cols - col0 - b_chunk * kChunk;  // elements of a line
+  const int b_bytes = (b_left < 0 ? 0 : b_left < kChunk ? b_left : kChunk) * int(sizeof(input_t));
+  const auto b_from = B + b_line * ldb + col0 + b_chunk * kChunk;
+  const auto copy_b = [&](uint32_t stage, int k) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const auto from = b_from + index_t(i * 8 + k) * ldb;
+      const int to = b_chunk / 8 * kPanelB + swizzle_128b(b_line + i * 8, b_chunk % 8);
+      cp_async(stage + to, from, k + b_line + i * 8 < depth ? b_bytes : 0);
+    }
+  };
+
   WarpTile tile;
   tile.clear();
-
-  const int all_steps = (depth + kTileK - 1) / kTileK;
-  const int steps = all_steps;
-  const int first = 0;
+  const int steps = (depth + kTileK - 1) / kTileK;
 
   // Prologue: the first kStages - 1 steps' copies, a group each (the last ones may be empty).
   for (int s = 0; s < kStages - 1; ++s) {
     if (s < steps) {
-      start_copies(copy_left, stages + s * kStageBytes, first + s * kTileK, depth);
-      start_copies(copy_right, stages + s * kStageBytes + Left::kBytes, first + s * kTileK, depth);
+      copy_a(stages + s * kStageBytes, s * kTileK);
+      copy_b(stages + s * kStageBytes + kBytesA, s * kTileK);
     }
-    end_of_group();
+    asm volatile("cp.async.commit_group;" ::: "memory");
   }
   tile.read_from(stages, warp, lane);
   if (steps > 0) {
-    wait_for_groups<kStages - 2>();
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
     __syncthreads();  // the first tiles are there, for all threads
     tile.load(0);
   }
@@ -608,84 +410,78 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         tile.move((next - reading) * kStageBytes);
         reading = next;
         // To wait once more after the last tile does no harm, and without a branch the compiler
-        // places the multiplications better; but where there are only two steps, worse.
-        if (kSteps > 2 || n + 1 < steps) {
-          wait_for_groups<kStages - 2>();
-          __syncthreads();  // the next tiles are there; nobody reads these any more
-        }
+        // places the multiplications better.
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        __syncthreads();  // the next tiles are there; nobody reads these any more
       }
       tile.load((s + 1) % kSteps);
       if (s == 0) {
-        const int k = first + (n + kStages - 1) * kTileK;
+        const int k = (n + kStages - 1) * kTileK;
         if (n + kStages - 1 < steps) {
-          start_copies(copy_left, stages + writing * kStageBytes, k, depth);
-          start_copies(copy_right, stages + writing * kStageBytes + Left::kBytes, k, depth);
+          copy_a(stages + writing * kStageBytes, k);
+          copy_b(stages + writing * kStageBytes + kBytesA, k);
         }
-        end_of_group();
+        asm volatile("cp.async.commit_group;" ::: "memory");
         writing = writing + 1 < kStages ? writing + 1 : 0;
       }
-      tile.multiply_all(s);
+      tile.multiply(s);
     }
   }
 
-  const int warp_row = row0 + warp % kWarpsM * kWarpM;
-  const int warp_col = col0 + warp / kWarpsM * kWarpN;
-  const Output out{rows, cols, alpha, beta, C, ldc, D, ldd};
+  const int row = row0 + warp % kWarpsM * kWarpM, col = col0 + warp / kWarpsM * kWarpN;
+  const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
   __syncthreads();  // nobody reads the tiles any more: their memory is free
-  store(tile, out, reinterpret_cast<Staging*>(shared)[warp], warp_row, warp_col, lane);
+  store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
+}
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
+// would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
 }
 
-#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
 
-// How the workspace is divided, and how many slices of K are summed up apart.
+// A launch, worked out from top to bottom.
 struct Plan {
-  index_t rows, cols;  // of the row-major result
-  index_t tiles;
-  index_t slices;
-  index_t left_lines = 0, left_length, left_packed_ld;  // no lines: not packed
-  index_t right_lines = 0, right_length, right_packed_ld;
-  size_t right_offset;  // of the packed right operand; the packed left one comes first,
-  size_t partials_offset;  // partial sums last
-  size_t bytes;  // in all
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb;
+
+  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  index_t a_lines = packs_a ? K : 0;  // to pack
+  index_t a_length = packs_a ? M : 0;
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  index_t b_lines = packs_b ? K : 0;  // to pack
+  index_t b_length = packs_b ? N : 0;
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_length = a_length > b_length ? a_length : b_length;
+  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
+  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
 };
 
-inline bool in_place(const void* matrix, index_t ld) {
-  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld % kChunk == 0;
-}
-
-// Lines that start at multiples of 128 bytes are read faster than those at multiples of 16.
-inline index_t packed_ld(index_t length) {
-  constexpr index_t kLine = 128 / sizeof(input_t);
-  return (length + kLine - 1) / kLine * kLine;
-}
-
-inline size_t round_up(size_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
-inline cudaError_t make_plan(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
-    Plan& plan) {
-  plan.rows = M;
-  plan.cols = N;
-  const bool left_in_place = !kTransposesLeft && in_place(A, lda);
-  const bool right_in_place = !kTransposesRight && in_place(B, ldb);
-  plan.left_length = plan.rows;
-  plan.right_length = plan.cols;
-  if (K > 0 && !left_in_place) plan.left_lines = K;
-  if (K > 0 && !right_in_place) plan.right_lines = K;
-  plan.left_packed_ld = plan.left_lines > 0 ? packed_ld(plan.left_length) : 0;
-  plan.right_packed_ld = plan.right_lines > 0 ? packed_ld(plan.right_length) : 0;
-  plan.right_offset = round_up(plan.left_lines * plan.left_packed_ld * sizeof(input_t));
-  plan.partials_offset =
-      plan.right_offset + round_up(plan.right_lines * plan.right_packed_ld * sizeof(input_t));
-  plan.bytes = plan.partials_offset;
-  plan.tiles = (plan.rows + kTileM - 1) / kTileM * ((plan.cols + kTileN - 1) / kTileN);
-  plan.slices = 1;
-  return cudaSuccess;
-}
-
-// Bytes of device memory that the launcher needs. Often none: it packs operands whose pointer or
+// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
 // leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 mnist_weight_update_large_workspace(  // for a launch with these arguments
@@ -694,35 +490,16 @@ mnist_weight_update_large_workspace(  // for a launch with these arguments
   if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
   if (M == 0 || N == 0) return cudaSuccess;
-  Plan plan;
-  const cudaError_t error = make_plan(M, N, K, A, lda, B, ldb, plan);
-  if (error == cudaSuccess) *bytes = plan.bytes;
-  return error;
-}
-
-// Whether a stream is of the current device. The runtime launches a kernel on the stream's device,
-// whichever is current, where it would run into matrices that it cannot reach.
-inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream) {
-#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
-  cudaStreamCaptureStatus capture;
-  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess) return error;
-  if (capture != cudaStreamCaptureStatusNone) return cudaSuccess;  // it must not be asked then
-  int current, own;
-  error = cudaGetDevice(&current);
-  if (error == cudaSuccess) error = cudaStreamGetDevice(stream, &own);
-  if (error != cudaSuccess) return error;
-  if (own != current) return cudaErrorInvalidResourceHandle;
-#endif
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  *bytes = plan.bytes;
   return cudaSuccess;
 }
 
-// Checks the arguments and launches the kernels on a stream; never prints, exits or allocates.
-// `workspace` is device memory aligned to 256 bytes, of at least the size that ..._workspace gives;
-// it may be null if that is 0, and is free again when the stream has got past the launch. Returns
-// cudaErrorInvalidValue for a negative size or one of 2^31 or more, a null matrix, a leading
-// dimension too short, a workspace too small, and cudaErrorInvalidResourceHandle for a stream of
-// another device.
+// Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
+// `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
+// when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
+// or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
+// cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 mnist_weight_update_large_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
@@ -732,60 +509,43 @@ mnist_weight_update_large_launch(  // D = alpha * A * B + beta * C
   if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
   if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  const bool good_a = K == 0 || (A != nullptr && lda >= M);
-  const bool good_b = K == 0 || (B != nullptr && ldb >= N);
-  const bool good_c = beta == scalar_t(0) || (C != nullptr && ldc >= N);
-  const bool good_d = D != nullptr && ldd >= N;
-  if (!(good_a && good_b && good_c && good_d)) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
 
-  Plan plan;
-  cudaError_t error = make_plan(M, N, K, A, lda, B, ldb, plan);
+  int device;
+  cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  if (plan.bytes > 0 && (workspace == nullptr || workspace_bytes < plan.bytes)) {
-    return cudaErrorInvalidValue;
-  }
-  error = check_stream(stream);
-  if (error != cudaSuccess) return error;
-  const auto at = [workspace](size_t offset) { return static_cast<char*>(workspace) + offset; };
-  if (plan.left_lines > 0 || plan.right_lines > 0) {
-    const auto left_packed = reinterpret_cast<input_t*>(at(0));
-    const auto right_packed = reinterpret_cast<input_t*>(at(plan.right_offset));
-    const index_t lines = plan.left_lines > plan.right_lines ? plan.left_lines : plan.right_lines;
-    const index_t length =
-        plan.left_packed_ld > plan.right_packed_ld ? plan.left_packed_ld : plan.right_packed_ld;
-    const index_t blocks_x = (lines + 7) / 8, blocks_y = length / kChunk / 32;
-    // What is left of a line after whole blocks, the first ones take as well.
-    const index_t along_line = blocks_y < 1 ? 1 : blocks_y < 64 ? blocks_y : 64;
-    const dim3 grid(blocks_x < 4096 ? blocks_x : 4096, along_line, 2);
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  if (workspace == nullptr) workspace_bytes = 0;
+  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
+  const auto space = static_cast<unsigned char*>(workspace);
+  const input_t *a = A, *b = B;
+  if (plan.packs_a || plan.packs_b) {
+    const auto a_packed = reinterpret_cast<input_t*>(space);
+    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
     const auto pack =  // both operands at once
         mnist_weight_update_large_pack;
-    pack<<<grid, 256, 0, stream>>>(
-        plan.left_lines, plan.left_length, A, lda, left_packed, plan.left_packed_ld,
-        plan.right_lines, plan.right_length, B, ldb, right_packed, plan.right_packed_ld);
-    error = cudaGetLastError();
+    error = launch(
+        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
+        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
+        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
-    if (plan.left_lines > 0) {
-      A = left_packed;
-      lda = plan.left_packed_ld;
-    }
-    if (plan.right_lines > 0) {
-      B = right_packed;
-      ldb = plan.right_packed_ld;
-    }
+    if (plan.packs_a) a = a_packed;
+    if (plan.packs_b) b = b_packed;
   }
 
-  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
-  const dim3 grid(plan.tiles);
   const auto kernel =  // may have more shared memory than the usual 48 KiB
       mnist_weight_update_large;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  kernel<<<grid, kThreads, kSharedBytes, stream>>>(
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
-  error = cudaGetLastError();
-  return error;
+  const dim3 grid(plan.tiles);
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd);
 }
 
 #endif  // __CUDACC_RTC__
-
 }  // namespace mnist_weight_update_large_ns

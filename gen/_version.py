@@ -1,0 +1,3 @@
+"""The package's version, which pyproject.toml and CMake read too."""
+
+__version__ = "0.2.0"

@@ -1,0 +1,205 @@
+"""cuBLASLt as a peer, through nvmath-python's bindings: its first choice, and its best."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gen.bench import timing
+from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Unsupported, launcher
+from gen.bench.instructions import multiplied
+from gen.errors import CheckError
+from gen.spec.dtypes import DTypes
+
+if TYPE_CHECKING:
+    from cuda.core import Stream
+
+    from gen.bench.work import Work
+
+# What cuBLAS itself takes on Hopper, and enough for every algorithm that it then offers.
+_WORKSPACE = 32 * 2**20
+_MOST_ALGORITHMS = 64
+_TUNING_SECONDS = 10.0
+
+# cudaDataType of matrices and of alpha, which has the type of the sums.
+_DATA = {
+    "f32": "CUDA_R_32F",
+    "f64": "CUDA_R_64F",
+    "f16": "CUDA_R_16F",
+    "bf16": "CUDA_R_16BF",
+    "tf32": "CUDA_R_32F",
+    "i8": "CUDA_R_8I",
+    "i32": "CUDA_R_32I",
+}
+
+# cublasComputeType_t by what is multiplied and summed.
+_COMPUTE = {
+    ("f32", "f32"): "COMPUTE_32F",
+    ("f64", "f64"): "COMPUTE_64F",
+    ("f16", "f32"): "COMPUTE_32F",
+    ("f16", "f16"): "COMPUTE_16F",
+    ("bf16", "f32"): "COMPUTE_32F",
+    ("tf32", "f32"): "COMPUTE_32F_FAST_TF32",
+    ("i8", "i32"): "COMPUTE_32I",
+}
+
+
+class _Side(NamedTuple):
+    """An operand as a column-major matrix in memory, and whether it is to be transposed."""
+
+    rows: int
+    columns: int
+    ld: int
+    transposed: bool
+
+
+def sides(work: Work) -> tuple[_Side, _Side, _Side]:
+    """Left operand, right operand and result, column-major as cuBLAS has it.
+
+    A row-major matrix in memory is its transpose, column-major, and a row-major D = A * B is
+    D' = B' * A' so that left is B.
+    """
+    p, s, layouts = work.problem, work.shape, work.layouts
+
+    def side(rows: int, columns: int, ld: int, column_major: bool) -> _Side:
+        return _Side(rows, columns, ld, False) if column_major else _Side(columns, rows, ld, True)
+
+    if layouts.c:
+        left = side(s.n, s.k, p.ldb, layouts.b)
+        right = side(s.k, s.m, p.lda, layouts.a)
+        return left, right, _Side(s.n, s.m, p.ldd, False)
+    left = side(s.m, s.k, p.lda, not layouts.a)
+    right = side(s.k, s.n, p.ldb, not layouts.b)
+    return left, right, _Side(s.m, s.n, p.ldd, False)
+
+
+class _Problem:
+    """cuBLASLt's descriptions of one problem. Close it."""
+
+    def __init__(self, lt: Any, work: Work) -> None:
+        from nvmath import CudaDataType
+        from nvmath.bindings.cublas import ComputeType
+
+        self._lt = lt
+        dtypes = work.dtypes
+        input_, output, scalar = (
+            int(CudaDataType[_DATA[element.name]])
+            for element in (dtypes.input, dtypes.output, dtypes.accumulator)
+        )
+        left, right, result = sides(work)
+        self.handle = lt.create()
+        self.matmul = lt.matmul_desc_create(int(ComputeType[_COMPUTE[multiplied(dtypes)]]), scalar)
+        for attribute, side in (("TRANSA", left), ("TRANSB", right)):
+            value = np.array([int(side.transposed)], np.int32)
+            code = int(lt.MatmulDescAttribute[attribute])
+            lt.matmul_desc_set_attribute(self.matmul, code, value.ctypes.data, value.nbytes)
+        self.layouts = [
+            lt.matrix_layout_create(kind, side.rows, side.columns, side.ld)
+            for kind, side in ((input_, left), (input_, right), (output, result))
+        ]
+        self.scalars = np.array([1, 0], work.accumulator)
+        self.alpha = self.scalars.ctypes.data
+        self.beta = self.alpha + self.scalars.itemsize
+
+    def algorithms(self, most: int) -> np.ndarray:
+        """The heuristic's results, best first; empty where cuBLAS has nothing."""
+        lt = self._lt
+        preference = lt.matmul_preference_create()
+        try:
+            limit = np.array([_WORKSPACE], np.uint64)
+            code = int(lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES)
+            lt.matmul_preference_set_attribute(preference, code, limit.ctypes.data, limit.nbytes)
+            found = np.zeros(most, lt.matmul_heuristic_result_dtype)
+            count = np.zeros(1, np.int32)
+            left, right, result = self.layouts
+            lt.matmul_algo_get_heuristic(
+                *(self.handle, self.matmul, left, right, result, result, preference, most),
+                *(found.ctypes.data, count.ctypes.data),
+            )
+        except lt.cuBLASLtError as error:
+            raise Unsupported(f"cuBLAS refuses: {error}") from None
+        finally:
+            lt.matmul_preference_destroy(preference)
+        return found[: int(count[0])]
+
+    def close(self) -> None:
+        for layout in self.layouts:
+            self._lt.matrix_layout_destroy(layout)
+        self._lt.matmul_desc_destroy(self.matmul)
+        self._lt.destroy(self.handle)
+
+
+class Cublas(Peer):
+    """`cublas` takes the heuristic's first choice, `cublas best` the fastest of its whole list."""
+
+    def __init__(self, best: bool) -> None:
+        self._best = best
+        self.name = "cublas best" if best else "cublas"
+
+    def prepare(self, work: Work) -> Prepared:
+        """See Contender. `cublas best` measures the candidates here."""
+        from nvmath.bindings import cublasLt as lt
+
+        problem = _Problem(lt, work)
+        memory = work.gpu.allocate(_WORKSPACE)
+
+        def close() -> None:
+            work.gpu.free(memory)
+            problem.close()
+
+        try:
+            found = problem.algorithms(_MOST_ALGORITHMS if self._best else 1)
+            if not len(found):
+                raise Unsupported("cuBLAS has no algorithm for these types and layouts")
+            times = self._tried(lt, problem, found, int(memory.handle), work)
+            chosen = int(np.argmin(times))
+        except BaseException:
+            close()
+            raise
+        note = f"number {chosen + 1} of {len(times)} algorithms" if self._best else ""
+        queue = _queue(lt, problem, found[chosen : chosen + 1], int(memory.handle), work)
+        return Prepared(queue, int(found[chosen]["workspace_size"]), close, note, keep=found)
+
+    def _tried(
+        self, lt: Any, problem: _Problem, found: np.ndarray, workspace: int, work: Work
+    ) -> list[float]:
+        """Milliseconds of the candidates, best first, until the time for trying is up."""
+        times: list[float] = []
+        stop = time.perf_counter() + _TUNING_SECONDS
+        for i in range(len(found)):
+            queue = _queue(lt, problem, found[i : i + 1], workspace, work)
+            try:
+                times.append(timing.quick(work.gpu, launcher(work, queue)))
+            except CheckError:
+                times.append(float("inf"))
+            if time.perf_counter() > stop:
+                break
+        return times
+
+
+def _queue(lt: Any, problem: _Problem, algorithm: np.ndarray, workspace: int, work: Work) -> Any:
+    left, right, result = problem.layouts
+    chosen = algorithm["algo"].ctypes.data
+    swap = work.layouts.c
+
+    def queue(stream: Stream, a: int, b: int, d: int) -> None:
+        first, second = (b, a) if swap else (a, b)
+        try:
+            lt.matmul(
+                *(problem.handle, problem.matmul, problem.alpha, first, left, second, right),
+                *(problem.beta, d, result, d, result, chosen, workspace, _WORKSPACE),
+                int(stream.handle),
+            )
+        except lt.cuBLASLtError as error:
+            raise CheckError(f"cuBLAS failed: {error}") from None
+
+    return queue
+
+
+def contenders(dtypes: DTypes) -> list[Contender]:
+    """Both, for the types that cuBLAS has."""
+    if multiplied(dtypes) in _COMPUTE:
+        return [Cublas(best=False), Cublas(best=True)]
+    return [Lacking("cublas", dtypes)]

@@ -1,0 +1,168 @@
+"""`gen check`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, select
+from gen.errors import UsageError
+from gen.kernels.tunables import Value
+from gen.source.render import Source, read_source, render
+from gen.spec.problem import GemmShape, parse_shape
+
+if TYPE_CHECKING:
+    from gen.prove.check import CheckReport, Occurrence
+
+
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE.cu]", help="An emitted file, as it is now.")
+    ] = None,
+    variant: Annotated[list[str] | None, VARIANT] = None,
+    dtype: Annotated[list[str] | None, DTYPE] = None,
+    layout: Annotated[list[str] | None, LAYOUT] = None,
+    arch: Annotated[str | None, ARCH] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="MxNxK",
+            help="Problem size; default: sizes that reach every corner; repeatable.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Report loads of memory that was never written.")
+    ] = False,
+    max_findings: Annotated[
+        int,
+        typer.Option(
+            "--max-findings", metavar="N", min=1, help="Print at most N findings for a kernel."
+        ),
+    ] = 20,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget",
+            metavar="N",
+            min=1,
+            help="Instructions, over all threads, that a launch may run; default: by the shape.",
+        ),
+    ] = None,
+    json: Annotated[bool, JSON] = False,
+    **tunables: Value | None,
+) -> None:
+    """Find races, bad accesses and wrong results, on the emulator."""
+    if file is None:
+        specs = select(variant or [], dtype, layout or ["rrr"], arch, tunables)
+        sources = [render(spec) for spec in specs]
+    elif variant or dtype or layout or arch or any(v is not None for v in tunables.values()):
+        raise UsageError(f"{file} says which kernel it is; leave out the options that choose one")
+    else:
+        sources = [read_source(file)]
+    shapes = [parse_shape(text) for text in shape] if shape else None
+    if not _check(sources, shapes, strict, max_findings, budget, json):
+        raise typer.Exit(1)
+
+
+def _check(
+    sources: Sequence[Source],
+    shapes: Sequence[GemmShape] | None,
+    strict: bool,
+    max_findings: int,
+    budget: int | None,
+    json: bool,
+) -> bool:
+    from gen.cli import tables
+    from gen.prove import check as library
+
+    total = sum(len(shapes or library.default_shapes(s.spec)) for s in sources if s.spec)
+    reports = []
+    with tables.progress("checking", total) as step:
+        for source in sources:
+            reports.append(
+                library.check(
+                    source,
+                    shapes,
+                    strict=strict,
+                    max_findings=max_findings,
+                    budget=budget,
+                    step=step,
+                )
+            )
+    if json:
+        ok = all(report.ok for report in reports)
+        tables.as_json({"ok": ok, "kernels": [_fields(report) for report in reports]})
+    else:
+        _print(reports)
+    return all(report.ok for report in reports)
+
+
+def _fields(report: CheckReport) -> dict[str, object]:
+    return {
+        "kernel": report.spec.name,
+        "ok": report.ok,
+        "shapes": [str(shape) for shape in report.shapes],
+        "findings": [
+            {**one.finding.as_dict(), "shape": str(one.shape), "launches": one.launches}
+            for one in report.findings
+        ],
+        "suppressed": report.suppressed,
+        "mismatches": [
+            {"shape": str(shape), "message": message} for shape, message in report.mismatches
+        ],
+        "error": report.error or None,
+        "skipped": report.skipped or None,
+        "seconds": report.seconds,
+    }
+
+
+def _print(reports: Sequence[CheckReport]) -> None:
+    for report in reports:
+        if not report.ok:
+            _print_one(report)
+    good = [report for report in reports if report.ok]
+    for report in good if len(reports) > 1 else []:
+        print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes{_skipped(report)}")
+    if len(reports) > 1:
+        print(f"{len(good)} of {len(reports)} kernels are clean")
+    elif good:
+        (report,) = good
+        print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes{_skipped(report)}")
+
+
+def _skipped(report: CheckReport) -> str:
+    return f"; {report.skipped}" if report.skipped else ""
+
+
+def _print_one(report: CheckReport) -> None:
+    from gen.cli import tables
+    from gen.prove.check import lines_of
+
+    print(f"{report.spec.name}:")
+    if report.findings:
+        rows = [_row(one) for one in report.findings]
+        tables.table(("check", "line", "message", "where"), rows, ("line",))
+    for line, text in lines_of(report.findings):
+        print(f"{line:6} | {text.rstrip()}")
+    for shape, message in report.mismatches:
+        print(f"mismatch on {shape}: {message}")
+    if report.error:
+        print(f"stopped {report.error}")
+    if report.skipped:
+        print(report.skipped)
+    counts = [f"{len(report.findings)} findings", f"{len(report.mismatches)} mismatches"]
+    if report.suppressed:
+        counts.append(f"{report.suppressed} repeats or beyond --max-findings")
+    print(f"{', '.join(counts)}; {len(report.shapes)} shapes tried")
+
+
+def _row(one: Occurrence) -> tuple[str, str, str, str]:
+    finding = one.finding
+    block = ",".join(map(str, finding.block))
+    threads = " ".join(f"({','.join(map(str, thread))})" for thread in finding.threads)
+    where = f"block ({block}), threads {threads}, shape {one.shape}"
+    return finding.check, str(finding.file_line or "?"), finding.message, where

@@ -1,0 +1,183 @@
+"""`gen profile`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gen.cli.options import DTYPE, JSON, LAYOUT, VARIANT, select
+from gen.device.gpus import GPUS, GpuModel, find_gpu
+from gen.errors import UsageError
+from gen.kernels.tunables import Value
+from gen.source.render import Source, read_source, render
+from gen.spec.problem import GemmShape, parse_shape
+
+if TYPE_CHECKING:
+    from gen.profile.count import LineAccess, Profile
+
+
+def profile(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE.cu]", help="An emitted file, as it is now.")
+    ] = None,
+    variant: Annotated[list[str] | None, VARIANT] = None,
+    dtype: Annotated[list[str] | None, DTYPE] = None,
+    layout: Annotated[list[str] | None, LAYOUT] = None,
+    shape: Annotated[
+        str,
+        typer.Option("--shape", metavar="MxNxK", help="Problem size, or one number for a cube."),
+    ] = "256",
+    gpu: Annotated[
+        str, typer.Option("--gpu", metavar="NAME", help=f"The GPU to count for: {', '.join(GPUS)}.")
+    ] = "h200",
+    json: Annotated[bool, JSON] = False,
+    **tunables: Value | None,
+) -> None:
+    """Count what kernels do to memory, line by line, without a GPU."""
+    target = find_gpu(gpu)
+    if file is None:
+        specs = select(variant or [], dtype, layout or ["rrr"], target.arch, tunables)
+        sources = [render(spec) for spec in specs]
+    elif variant or dtype or layout or any(v is not None for v in tunables.values()):
+        raise UsageError(f"{file} says which kernel it is; leave out the options that choose one")
+    else:
+        sources = [read_source(file)]
+    _profile(sources, parse_shape(shape), target, json)
+
+
+def _profile(sources: Sequence[Source], shape: GemmShape, gpu: GpuModel, json: bool) -> None:
+    from gen.cli import tables
+    from gen.profile.count import profile as count
+
+    profiles = []
+    with tables.progress("profiling", len(sources)) as step:
+        for source in sources:
+            profiles.append(count(source, shape, gpu))
+            step()
+    if json:
+        tables.as_json({"gpu": gpu.name, "kernels": [_fields(found) for found in profiles]})
+        return
+    print(f"{shape} on {gpu.name} ({gpu.title}); shared loads: {profiles[0].widths}\n")
+    _print_summary(profiles)
+    for found in profiles:
+        _print_lines(found)
+
+
+def _columns(profiles: Sequence[Profile]) -> list[str]:
+    """The variants' names, or whole names where those are not all different."""
+    names = [found.spec.variant for found in profiles]
+    return names if len(set(names)) == len(names) else [found.spec.name for found in profiles]
+
+
+def _waves(found: Profile) -> str:
+    slots = found.occupancy.blocks * found.gpu.sms
+    return f"{found.totals.blocks / slots:.2f}" if slots else "cannot be launched"
+
+
+_SUMMARY: tuple[tuple[str, Callable[[Profile], str]], ...] = (
+    ("blocks", lambda p: f"{p.totals.blocks:,}"),
+    ("threads a block", lambda p: f"{p.threads:,}"),
+    ("registers a thread", lambda p: str(p.resources.registers)),
+    ("shared memory a block", lambda p: f"{p.shared_bytes:,} B"),
+    ("blocks an SM", lambda p: f"{p.occupancy.blocks} ({', '.join(p.occupancy.limited_by)})"),
+    ("warps an SM", lambda p: f"{p.occupancy.warps} of {p.occupancy.max_warps}"),
+    ("waves of blocks", _waves),
+    ("global load requests", lambda p: f"{p.totals.global_load.requests:,}"),
+    ("global load sectors", lambda p: f"{p.totals.global_load.parts:,}"),
+    ("global store requests", lambda p: f"{p.totals.global_store.requests:,}"),
+    ("global store sectors", lambda p: f"{p.totals.global_store.parts:,}"),
+    ("shared load requests", lambda p: f"{p.totals.shared_load.requests:,}"),
+    ("shared load wavefronts", lambda p: f"{p.totals.shared_load.parts:,}"),
+    ("shared load conflicts", lambda p: f"{p.totals.shared_load.excess:,}"),
+    ("shared store wavefronts", lambda p: f"{p.totals.shared_store.parts:,}"),
+    ("shared store conflicts", lambda p: f"{p.totals.shared_store.excess:,}"),
+    ("async copy wavefronts", lambda p: f"{p.totals.copy_shared.parts:,}"),
+    ("atomic requests", lambda p: f"{_atomics(p):,}"),
+    ("FMAs of warps", lambda p: f"{p.totals.fma:,}"),
+    ("mma instructions", lambda p: f"{p.totals.mma:,}"),
+    ("flops", lambda p: f"{p.totals.flops:,}"),
+    ("loaded bytes asked for", lambda p: f"{p.totals.global_load.bytes:,}"),
+    ("bytes of sectors", lambda p: f"{p.sector_bytes:,}"),
+    ("bytes of A, B and D", lambda p: f"{p.matrix_bytes:,}"),
+    ("operations a byte of sectors", lambda p: f"{p.intensity:.3g}"),
+)
+_SELDOM = {"async copy wavefronts", "atomic requests", "mma instructions", "FMAs of warps",
+           "shared load requests", "shared load wavefronts", "shared load conflicts",
+           "shared store wavefronts", "shared store conflicts", "flops"}  # fmt: skip
+
+
+def _atomics(found: Profile) -> int:
+    return found.totals.global_atomic.requests + found.totals.shared_atomic.requests
+
+
+def _print_summary(profiles: Sequence[Profile]) -> None:
+    from gen.cli import tables
+
+    headers = ("", *_columns(profiles))
+    rows = [(name, *(value(found) for found in profiles)) for name, value in _SUMMARY]
+    rows = [row for row in rows if row[0] not in _SELDOM or any(cell != "0" for cell in row[1:])]
+    classes = [name for found in profiles for name in found.totals.by_class]
+    rows.append(("PTX instructions of warps", *(f"{p.totals.instructions:,}" for p in profiles)))
+    rows += [
+        (f"  {name}", *(f"{p.totals.by_class.get(name, 0):,}" for p in profiles))
+        for name in dict.fromkeys(classes)
+    ]
+    tables.table(headers, rows, headers[1:])
+
+
+def _print_lines(found: Profile) -> None:
+    from gen.cli import tables
+    from gen.profile.explain import verdict
+
+    print(f"\n{found.spec.name}:")
+    headers = ("line", "access", "requests", "parts", "a request", "ideal", "text")
+    tables.table(headers, [_row(line) for line in found.lines], (headers[0], *headers[2:6]))
+    for sentence in verdict(found):
+        print(f"- {sentence}")
+
+
+def _row(line: LineAccess) -> tuple[str, ...]:
+    return (
+        str(line.place.line),
+        f"{line.place.space} {line.place.kind}",
+        f"{line.access.requests:,}",
+        f"{line.access.parts:,} {line.parts}",
+        f"{line.each:.3g}",
+        f"{line.ideal:.3g}",
+        line.text[:60],
+    )
+
+
+def _fields(found: Profile) -> dict[str, object]:
+    from gen.profile.explain import verdict
+
+    return {
+        "kernel": found.spec.name,
+        "spec": json.loads(found.spec.to_json()),
+        "variant": found.spec.variant,
+        "tunables": dict(found.spec.tunables),
+        "shape": str(found.shape),
+        "grid": list(found.launch.grid),
+        "block": list(found.launch.block),
+        "shared_bytes": found.shared_bytes,
+        "resources": asdict(found.resources),
+        "occupancy": {**asdict(found.occupancy), "limited_by": found.occupancy.limited_by},
+        "counters": asdict(found.totals),
+        "sector_bytes": found.sector_bytes,
+        "matrix_bytes": found.matrix_bytes,
+        "operations": found.work,
+        "intensity": found.intensity,
+        "ridge": found.ridge,
+        "shared_load_widths": found.widths,
+        "lines": [
+            {**line.place._asdict(), **asdict(line.access), "text": line.text}
+            for line in found.lines
+        ],
+        "verdict": verdict(found),
+        "seconds": found.seconds,
+    }

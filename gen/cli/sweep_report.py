@@ -1,0 +1,246 @@
+"""`gen sweep` and `gen report`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gen.cli import output
+from gen.cli.options import ALL, ARCH, LAYOUT, VARIANT
+from gen.errors import MissingError, UsageError, unknown
+from gen.kernels.registry import VARIANTS
+from gen.kernels.tunables import Value
+from gen.spec.dtypes import DTYPES, parse_dtype
+from gen.spec.problem import GemmShape, parse_layout, parse_shape
+
+if TYPE_CHECKING:
+    from gen.tune.axes import SweepPlan
+    from gen.tune.meters import Meter
+    from gen.tune.results import Sweep
+
+PICTURES = ("svg", "png")
+REPORTS = ("html", "md", *PICTURES)
+
+
+def sweep(
+    variant: Annotated[list[str] | None, VARIANT] = None,
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--axis",
+            metavar="NAME=VALUES",
+            help="Values of a tunable (tile=8,16), or of side, the threads along a square block; "
+            "repeatable.",
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape", metavar="MxNxK", help="Problem size, or one number for a cube; repeatable."
+        ),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dtype",
+            metavar="TYPE",
+            help=f"Element types: {', '.join(DTYPES)}; default: i32; repeatable.",
+        ),
+    ] = None,
+    layout: Annotated[list[str] | None, LAYOUT] = None,
+    arch: Annotated[str | None, ARCH] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device", metavar="DEVICE", help="auto, gpu, or cpu (counters instead of times)."
+        ),
+    ] = "auto",
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Keep the results here while they are measured."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Measure only what the file of --json lacks.")
+    ] = False,
+    limit: Annotated[
+        float,
+        typer.Option(
+            "--limit",
+            metavar="SECONDS",
+            min=0.01,
+            help="Time a kernel on a shape for at most so long.",
+        ),
+    ] = 30.0,
+    output_: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Draw plots into this folder."),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="The format of plots: svg or png.")
+    ] = "svg",
+    **tunables: Value | None,
+) -> None:
+    """Measure kernels over values of their tunables."""
+    from gen.tune.axes import (
+        DEFAULT_AXES,
+        DEFAULT_DTYPE,
+        DEFAULT_SIZES,
+        DEFAULT_VARIANTS,
+        SweepPlan,
+    )
+
+    if format_ not in PICTURES:
+        raise unknown("format", format_, PICTURES)
+    if resume and json is None:
+        raise UsageError("--resume needs --json FILE, which has what was measured before")
+    chosen = list(VARIANTS) if ALL in (variant or []) else variant or DEFAULT_VARIANTS
+    for name in dtype or []:
+        parse_dtype(name)
+    for name in layout or []:
+        parse_layout(name)
+    axes = _axes(axis) if axis else DEFAULT_AXES
+    shapes = [parse_shape(text) for text in shape or []]
+    given = {name: value for name, value in tunables.items() if value is not None}
+    kept = (dtype or [DEFAULT_DTYPE], layout or ["rrr"], arch, given)
+    SweepPlan(chosen, shapes or [GemmShape(1, 1, 1)], axes, *kept).cells()  # bad usage comes first
+    if output_:
+        from gen.report import require_matplotlib
+
+        require_matplotlib()
+    meter = _meter(device, limit)
+    if not shapes:
+        kind = "cpu" if meter.header.gpu == "emulator" else "gpu"
+        shapes = [GemmShape(n, n, n) for n in DEFAULT_SIZES[kind]]
+    done = _sweep(SweepPlan(chosen, shapes, axes, *kept), meter, json, resume)
+    if output_:
+        from gen.report.pictures import sweep_files
+
+        for path in output.write_all(list(sweep_files(done, format_)), f"{output_}/"):
+            print(path)
+    if any(entry.row.check not in ("ok", "skipped") for entry in done.entries):
+        raise typer.Exit(1)
+
+
+def _axes(texts: Sequence[str]) -> dict[str, Sequence[Value]]:
+    from gen.tune.axes import SIDE, parse_axis
+
+    known = [SIDE, *dict.fromkeys(t.name for v in VARIANTS.values() for t in v.tunables)]
+    axes: dict[str, Sequence[Value]] = {}
+    for text in texts:
+        name, values = parse_axis(text, known)
+        if name in axes:
+            raise UsageError(f"axis '{name}' is given twice; give all of its values at once")
+        axes[name] = values
+    return axes
+
+
+def _meter(device: str, limit: float) -> Meter:
+    from gen.device.choose import DEVICES
+    from gen.device.driver import why_no_gpu
+    from gen.tune import meters
+
+    if device not in DEVICES:
+        raise unknown("device", device, DEVICES)
+    reason = why_no_gpu() if device == "auto" else None
+    if device == "cpu" or reason:
+        because = f" ({reason})" if reason else ""
+        print(f"device: emulator, counters in place of times{because}", file=sys.stderr)
+        return meters.EmulatorMeter()
+    if missing := why_no_gpu():
+        raise MissingError(
+            f"no GPU to measure on: {missing}; --device cpu counts on the emulator instead"
+        )
+    return meters.GpuMeter(limit)
+
+
+def _sweep(plan: SweepPlan, meter: Meter, json: Path | None, resume: bool) -> Sweep:
+    from gen.bench.results import replace_file
+    from gen.cli import tables
+    from gen.tune.results import Sweep, batches, merge_axes, ordered, resumed
+
+    done = Sweep(meter.header, merge_axes([plan.axes]))
+    if json and resume:
+        done = resumed(json, meter.header, plan.axes)
+    done, left = batches(plan, done)
+    with _shown_at_the_end() as seen, tables.progress("measuring", len(left)) as step:
+        for cells in left:
+            for entry in meter.measure(cells):
+                done = done.with_entry(entry)
+            done = ordered(plan, replace(done, header=meter.header))
+            seen[:] = [done]
+            if json:
+                replace_file(json, done.to_json())
+            step()
+        seen[:] = [done]
+    return done
+
+
+@contextmanager
+def _shown_at_the_end() -> Iterator[list[Sweep]]:
+    """Prints the tables of what was measured, also where the sweep is interrupted."""
+    seen: list[Sweep] = []
+    try:
+        yield seen
+    finally:
+        if seen:
+            _print(seen[0])
+
+
+def _print(done: Sweep) -> None:
+    from gen.cli import tables
+    from gen.tune.tables import all_tables, left_out
+
+    for table in all_tables(done):
+        print(f"\n{table.title}")
+        tables.table(table.columns, [[c.text for c in row] for row in table.rows], table.numeric)
+    for line in left_out(done):
+        print(line)
+
+
+def report(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RESULT.json...", help="Results of gen bench, gen sweep and gen profile --json."
+        ),
+    ],
+    output_: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="A file, a folder (ends in /), or -; default: report.html.",
+        ),
+    ] = None,
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="html, md, or the plots alone as svg or png."
+        ),
+    ] = "html",
+) -> None:
+    """Make one file of results: tables, plots, sources."""
+    if format_ not in REPORTS:
+        raise unknown("format", format_, REPORTS)
+    from gen.report import html, markdown, model, pictures, require_matplotlib
+
+    if format_ != "md":
+        require_matplotlib()
+    made = model.load(files)
+    if format_ in PICTURES:
+        found = list(pictures.files(made, format_))
+    else:
+        text = html.page(made) if format_ == "html" else markdown.page(made)
+        found = [(f"report.{format_}", text.encode())]
+    target = output_ or ("./" if format_ in PICTURES else f"report.{format_}")
+    for path in output.write_all(found, target):
+        print(path)

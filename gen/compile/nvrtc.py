@@ -1,0 +1,318 @@
+"""CUDA source -> Module: compiles with NVRTC, which needs neither a GPU nor a driver.
+
+CUDA is imported inside the functions that use it, so that the rest of the package works, and says
+what is missing, where it is not installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache as memoize
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gen.compile import cache as disk
+from gen.compile.cache import cache_dir
+from gen.compile.log import Resources, compile_error, parse_resources
+from gen.errors import MissingError, UsageError, unknown
+
+__all__ = [
+    "Module",
+    "Resources",
+    "cache_dir",
+    "compile_cuda",
+    "cutlass_include",
+    "fingerprint",
+    "include_paths",
+    "nvrtc_version",
+    "resources",
+    "supported_archs",
+]
+
+FORMATS = ("ptx", "cubin")
+
+_GET_BINDINGS = "pip install 'cuda-python>=13,<14'"
+_GET_TOOLKIT = "pip install 'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
+_GET_CUTLASS = "pip install 'nvidia-cutlass==4.2.*', or set CUTLASS_PATH to a checkout of CUTLASS"
+
+# The packages that headers come from; their versions are part of the cache's key.
+_HEADER_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cutlass")
+
+
+@dataclass(frozen=True)
+class Module:
+    """Compiled source. `code` is PTX text in ASCII or a cubin, as `format` says.
+
+    `seconds` is what the compiler took, 0 for what came from the cache; `resources` has one entry
+    per kernel of a cubin, and none for PTX, which has no registers allocated yet.
+    """
+
+    name: str
+    text: str = field(repr=False)
+    arch: str
+    format: str
+    code: bytes = field(repr=False)
+    log: str = field(repr=False)
+    resources: dict[str, Resources] = field(hash=False)
+    seconds: float
+    cached: bool
+
+
+def compile_cuda(
+    text: str,
+    *,
+    name: str = "kernel.cu",
+    arch: str = "sm_80",
+    format: str = "ptx",
+    options: Sequence[str] = (),
+    line_info: bool = True,
+    cache: bool = True,
+) -> Module:
+    """Compiles CUDA source for the GPU architecture `arch`, to PTX or to a cubin.
+
+    `name` stands for the file in messages and in line information, and its folder is where quoted
+    includes are searched first. `options` are NVRTC's, added to the language and the include paths
+    that are always set; `line_info` makes the code name the source's lines. With `cache`, code
+    compiled before from the same source and headers is reused.
+
+    Raises CompileError with the compiler's message and the lines that it is about; UsageError for
+    an architecture, format or option that is unknown; MissingError where NVRTC or headers are
+    missing.
+    """
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    _check_arch(arch)
+    folders = include_paths() if "#include" in text else []
+    flags = [*_flags(arch, format, line_info), *options]
+    key = _key(text, name, [*flags, *(f"-I{folder}" for folder in folders)]) if cache else None
+    entry = disk.load(key) if key else None
+    if entry:
+        return _module(text, name, arch, format, entry[1], entry[0]["log"], 0.0, True)
+    start = time.perf_counter()
+    code, log = _compile(text, name, arch, format, [*flags, *(f"-I{f}" for f in folders)])
+    seconds = time.perf_counter() - start
+    if key:
+        disk.save(key, {"log": log}, code)
+    return _module(text, name, arch, format, code, log, seconds, False)
+
+
+def _module(
+    text: str, name: str, arch: str, format: str, code: bytes, log: str, secs: float, cached: bool
+) -> Module:
+    found = parse_resources(log) if format == "cubin" else {}
+    return Module(name, text, arch, format, code, log, found, secs, cached)
+
+
+def resources(text: str, name: str = "kernel.cu", arch: str = "sm_80") -> dict[str, Resources]:
+    """Registers, spills and shared memory of each kernel, from ptxas. Raises as compile_cuda."""
+    return compile_cuda(text, name=name, arch=arch, format="cubin").resources
+
+
+# Messages about the command line, not about the source, which may contain the same words.
+_BAD_ARCH = re.compile(r"(nvrtc: error|Command-line error): .*(--gpu-architecture|--nv_arch)")
+
+
+@memoize
+def nvrtc_version() -> tuple[int, int]:
+    """NVRTC's version, such as (13, 0). Raises MissingError."""
+    status, major, minor = _bindings().nvrtcVersion()
+    _check(status)
+    return int(major), int(minor)
+
+
+@memoize
+def supported_archs() -> list[str]:
+    """The architectures that NVRTC compiles for: sm_75, sm_80, ... Raises MissingError.
+
+    Their variants (`sm_90a`, `sm_100f`) are accepted by `compile_cuda` too, where NVRTC does.
+    """
+    status, numbers = _bindings().nvrtcGetSupportedArchs()
+    _check(status)
+    return [f"sm_{number}" for number in numbers]
+
+
+@memoize
+def include_paths() -> list[str]:
+    """The folders of the CUDA runtime's and CCCL's headers. Raises MissingError."""
+    cccl = _headers("cccl", _GET_TOOLKIT)
+    # CUTLASS includes <cccl/cuda/std/...>: from beside the runtime's headers in a toolkit or the
+    # wheels, but the two libraries may also come from different installations.
+    folders = [_headers("cudart", _GET_TOOLKIT), cccl, str(Path(cccl).parent)]
+    return list(dict.fromkeys(folders))
+
+
+def cutlass_include() -> str:
+    """The folder of CUTLASS's headers: `$CUTLASS_PATH/include` if set, else the installed ones.
+
+    Raises MissingError.
+    """
+    override = os.environ.get("CUTLASS_PATH")
+    if not override:
+        return _headers("cutlass", _GET_CUTLASS)
+    for folder in (Path(override) / "include", Path(override)):
+        if (folder / "cutlass" / "cutlass.h").is_file():
+            return str(folder.absolute())
+    raise MissingError(
+        f"CUTLASS_PATH={override} has no include/cutlass/cutlass.h; "
+        "set it to a checkout of CUTLASS, or unset it to use the installed headers"
+    )
+
+
+def _headers(library: str, how_to_get: str) -> str:
+    try:
+        from cuda.pathfinder import find_nvidia_header_directory
+    except ImportError:
+        raise MissingError(f"the package cuda-python is missing; {_GET_BINDINGS}") from None
+    folder = find_nvidia_header_directory(library)
+    if folder is None:
+        raise MissingError(f"the headers of {library} are missing; {how_to_get}")
+    return str(folder)
+
+
+@memoize
+def _bindings() -> ModuleType:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        raise MissingError(f"the package cuda-python is missing; {_GET_BINDINGS}") from None
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the base of pathfinder's DynamicLibNotFoundError
+        raise MissingError(f"the library libnvrtc is missing; {_GET_TOOLKIT}") from None
+    return nvrtc  # type: ignore[no-any-return]
+
+
+def _check_arch(arch: str) -> None:
+    match = re.fullmatch(r"(sm_\d+)[af]?", arch)
+    if not match or match[1] not in supported_archs():
+        raise _unknown_arch(arch)
+
+
+def _unknown_arch(arch: str) -> UsageError:
+    version = ".".join(map(str, nvrtc_version()))
+    known = ", ".join(supported_archs())
+    return UsageError(f"{arch} is unknown to NVRTC {version}; use one of {known}")
+
+
+def _flags(arch: str, format: str, line_info: bool) -> list[str]:
+    # A virtual architecture gives PTX, a real one a cubin: both through the same call, with the
+    # same options. (cuda.core's Program makes cubins as well, but takes no option it does not
+    # know, and refuses PTX where there is no driver.)
+    target = arch.replace("sm_", "compute_") if format == "ptx" else arch
+    flags = [f"--gpu-architecture={target}", "-std=c++17"]
+    flags += ["-lineinfo"] if line_info else []
+    return [*flags, "--ptxas-options=-v"] if format == "cubin" else flags
+
+
+def _compile(
+    text: str, name: str, arch: str, format: str, flags: Sequence[str]
+) -> tuple[bytes, str]:
+    nvrtc = _bindings()
+    status, program = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, None, None)
+    _check(status)
+    try:
+        encoded = [flag.encode() for flag in flags]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        # ptxas leaves NUL bytes between the messages of its stages.
+        log_text = log.decode(errors="replace").replace("\0", "").strip()
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            if _BAD_ARCH.match(log_text):
+                raise _unknown_arch(arch)
+            if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
+                raise UsageError(f"NVRTC refuses an option: {log_text}")
+            raise compile_error(name, text, log_text)
+        if format == "ptx":
+            code = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+            return code.rstrip(b"\0"), log_text
+        return _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log_text
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _fetch(size_of: Any, get: Any, program: Any) -> bytes:
+    status, size = size_of(program)
+    _check(status)
+    # cuda.bindings writes into this bytes object; a literal would be shared, this one is not.
+    buffer = bytes(bytearray(size))
+    (status,) = get(program, buffer)
+    _check(status)
+    return buffer
+
+
+def _check(status: Any) -> None:
+    if int(status) != 0:
+        raise RuntimeError(f"NVRTC failed: {status.name}")
+
+
+_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+def _key(text: str, name: str, flags: Iterable[str]) -> str | None:
+    """What the code depends on, hashed; None where that cannot be known.
+
+    Headers count by the versions of the installed packages, not by their paths, so that virtual
+    environments share entries.
+    """
+    if any((Path(name).parent / file).is_file() for file in _QUOTED_INCLUDE.findall(text)):
+        return None  # a file beside the source, with includes of its own
+    parts = ["1", name, text, str(nvrtc_version()), *_package_versions()]
+    rest = iter(flags)
+    for flag in rest:
+        if flag.startswith(("-include", "--pre-include")):
+            return None  # a file from anywhere
+        folder = _include_folder(flag, rest)
+        parts.append(flag if folder is None else f"-I {fingerprint(folder)}")
+    joined = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def _include_folder(flag: str, rest: Iterator[str]) -> str | None:
+    """The folder that an option adds to the include path, if it does; it may be the next word."""
+    for prefix in ("--include-path=", "-I=", "--include-path", "-I"):
+        if flag.startswith(prefix):
+            return flag[len(prefix) :].strip() or next(rest, "")
+    return None
+
+
+@memoize
+def _package_versions() -> list[str]:
+    import importlib.metadata  # 30 ms
+
+    versions = []
+    for package in _HEADER_PACKAGES:
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"{package} none")
+    return versions
+
+
+@memoize
+def fingerprint(folder: str) -> str:
+    """Stands for the contents of an include folder, once per process.
+
+    An installed package's files change with its version only. Any other folder (a checkout that
+    CUTLASS_PATH names, a user's own) is known by the names, sizes and times of its files.
+    """
+    path = Path(folder).absolute()
+    for part in ("site-packages", "dist-packages"):
+        if part in path.parts:
+            return "/".join(path.parts[path.parts.index(part) + 1 :])
+    digest = hashlib.sha256(str(path).encode())
+    for root, folders, files in os.walk(path):
+        folders.sort()
+        for file in sorted(files):
+            full = os.path.join(root, file)  # noqa: PTH118 - thousands of files
+            try:
+                stat = os.stat(full)  # noqa: PTH116
+            except OSError:
+                continue
+            digest.update(f"{full}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    return digest.hexdigest()

@@ -1,0 +1,353 @@
+"""NVIDIA's driver: the one module that calls it, through cuda.bindings and cuda.core.
+
+`call` asks the driver for anything. A `Gpu` loads kernels; `FirstGpu` has memory and a stream, too.
+A `LoadedKernel` is launched with `Parameters`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from gen.device.gpus import own_arch
+from gen.errors import CheckError, GenError
+from gen.kernels.variant import MAX_STATIC_SHARED
+
+if TYPE_CHECKING:
+    import numpy as np
+    from cuda.core import Buffer, ObjectCode, Stream
+
+    from gen.compile.nvrtc import Module
+    from gen.kernels.launches import Launch
+
+_WORD = 8  # bytes: the most that an address or a number among the parameters has
+
+
+class OutOfMemory(GenError):
+    """The GPU has not enough memory for a problem (exit code 3)."""
+
+    exit_code = 3
+
+
+# --- calls
+
+
+@cache
+def bindings() -> Any:
+    """cuda.bindings.driver, imported when it is first used."""
+    from cuda.bindings import driver
+
+    return driver
+
+
+def call(function: str, *args: Any) -> Any:
+    """What a function of the driver gives: None, a value or a tuple. Raises CheckError."""
+    status, *values = getattr(bindings(), function)(*args)
+    check(status, function)
+    if len(values) > 1:
+        return tuple(values)
+    return values[0] if values else None
+
+
+def check(status: Any, function: str) -> None:
+    """Raises CheckError for a status that is no success."""
+    if status:
+        raise CheckError(f"{function} failed: {bindings().CUresult(status).name}")
+
+
+@contextmanager
+def _cuda_core(what: str) -> Iterator[None]:
+    """cuda.core's errors, which have no public class, as CheckError."""
+    try:
+        yield
+    except Exception as error:
+        raise CheckError(f"{what}: {error}") from None
+
+
+# --- what is here
+
+
+def why_no_gpu() -> str | None:
+    """None where a GPU can be used, otherwise the reason why not, in a few words."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return "CUDA_VISIBLE_DEVICES is empty"
+    try:
+        call("cuInit", 0)
+        count = call("cuDeviceGetCount")
+    except ImportError:
+        return "the package cuda-python is missing; pip install 'cuda-python>=13,<14'"
+    except RuntimeError:
+        return "no NVIDIA driver (libcuda) is installed"
+    except CheckError as error:
+        return f"the driver reports that {error}"
+    return None if count else "the driver sees no GPU"
+
+
+def cuda_version() -> str:
+    """The newest CUDA that the driver knows, such as 13.0."""
+    version = call("cuDriverGetVersion")
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def gpus_here() -> list[str]:
+    """All GPUs, such as `NVIDIA H200 (sm_90)`; none of them is started."""
+    from cuda.core import Device
+
+    devices = [Device(index) for index in range(call("cuDeviceGetCount"))]
+    return [f"{d.name} (sm_{''.join(map(str, d.compute_capability))})" for d in devices]
+
+
+# --- launches
+
+
+class Parameters:
+    """A kernel's parameters in memory, as the driver takes them.
+
+    args: addresses, numpy scalars of up to 8 bytes, and what lies in memory of its own: tensor maps
+    and ctypes structures or arrays. `address` is that of an array of pointers to the values; the
+    value of an address or a number is 8 bytes of `values`.
+    """
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self.values = (ctypes.c_uint64 * len(args))()
+        self.pointers = (ctypes.c_void_p * len(args))()
+        self.address = ctypes.addressof(self.pointers)
+        self._args = args
+        for i, arg in enumerate(args):
+            self.pointers[i] = self._place(i, arg)
+
+    def _place(self, i: int, arg: Any) -> int:
+        if isinstance(arg, ctypes.Array | ctypes.Structure):
+            return ctypes.addressof(arg)
+        if hasattr(arg, "getPtr"):  # cuda.bindings' structures
+            return int(arg.getPtr())
+        place = ctypes.addressof(self.values) + _WORD * i
+        if isinstance(arg, int):
+            self.values[i] = arg
+        else:
+            assert arg.nbytes <= _WORD, arg
+            ctypes.memmove(place, arg.tobytes(), arg.nbytes)
+        return place
+
+
+class LoadedKernel:
+    """A kernel on a GPU with all of its launch but the stream and the parameters.
+
+    `queue(stream, parameters, 0)` is the driver's own function, for callers to whom microseconds
+    matter: it takes a stream's handle and `Parameters.address`, and gives a tuple of the status.
+    """
+
+    def __init__(self, function: Any, launch: Launch) -> None:
+        self._function = function
+        if launch.early:
+            self.queue = _queue_early(function, launch)
+        else:
+            size = (*launch.grid, *launch.block, launch.shared_bytes)
+            self.queue = partial(bindings().cuLaunchKernel, function, *size)
+
+    def __call__(self, stream: Stream, parameters: Parameters) -> None:
+        """Queues one launch. Raises CheckError."""
+        (status,) = self.queue(stream.handle, parameters.address, 0)
+        check(status, "the launch")
+
+    def parameter_bytes(self, index: int) -> int:
+        """The size of one of the kernel's parameters."""
+        _, size = call("cuFuncGetParamInfo", self._function, index)
+        return int(size)
+
+
+def _queue_early(function: Any, launch: Launch) -> Any:
+    """`LoadedKernel.queue` of a kernel that may start while the one before it ends."""
+    driver = bindings()
+    attribute = driver.CUlaunchAttribute()
+    kinds = driver.CUlaunchAttributeID
+    attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+    config.sharedMemBytes = launch.shared_bytes
+    config.attrs, config.numAttrs = [attribute], 1
+
+    def queue(stream: Any, parameters: int, extra: int) -> Any:
+        config.hStream = stream
+        return driver.cuLaunchKernelEx(config, function, parameters, extra)
+
+    return queue
+
+
+# --- GPUs
+
+
+class Gpu:
+    """One GPU: its primary context, which frameworks use as well, and its pool of memory.
+
+    Inside of `with` it is the thread's current one.
+    """
+
+    format = "cubin"
+
+    def __init__(self, index: int) -> None:
+        from cuda.core import Device
+
+        call("cuInit", 0)
+        self.driver = bindings()
+        self.index = index
+        self._context = call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", index))
+        self._context_handle = int(self._context)
+        device = Device(index)
+        major, minor = device.compute_capability
+        self.arch = own_arch(10 * major + minor)
+        self.name = device.name
+        self.multiprocessors = int(device.properties.multiprocessor_count)
+        with self:
+            # Keeps what is given back, instead of asking the system for it each time.
+            self.pool: Any = device.memory_resource
+
+    def target(self, arch: str) -> str:
+        """This GPU's own architecture, with the features that only it has (`sm_90a`)."""
+        return self.arch
+
+    def enter(self) -> bool:
+        """Makes the GPU the calling thread's current one; whether it was another."""
+        _, current = self.driver.cuCtxGetCurrent()
+        if int(current) == self._context_handle:
+            return False
+        call("cuCtxPushCurrent", self._context)
+        return True
+
+    def leave(self) -> None:
+        """Undoes an `enter` that has changed something."""
+        call("cuCtxPopCurrent")
+
+    def __enter__(self) -> Gpu:
+        call("cuCtxPushCurrent", self._context)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def load(self, module: Module, launch: Launch) -> LoadedKernel:
+        """A kernel of a cubin, ready to be launched on this GPU, which is the current one.
+
+        Raises CheckError where the GPU does not take it.
+        """
+        with _cuda_core(f"{launch.kernel} cannot be loaded"):
+            kernel = _loaded(module.code).get_kernel(launch.kernel)
+        # The driver also launches kernels of no context, but on whichever GPU the stream is of.
+        function = call("cuKernelGetFunction", kernel.handle)
+        for name, value in shared_memory_attributes(launch).items():
+            attribute = getattr(self.driver.CUfunction_attribute, name)
+            try:
+                call("cuFuncSetAttribute", function, attribute, value)
+            except CheckError as error:
+                wanted = f"{launch.shared_bytes} bytes of shared memory"
+                raise CheckError(f"{launch.kernel} gets no {wanted} here: {error}") from None
+        return LoadedKernel(function, launch)
+
+    def memory(self, size: int, stream: Stream) -> Buffer:
+        """New memory for a stream, on which it also goes back. Raises OutOfMemory."""
+        try:
+            with _cuda_core(f"{size} bytes of memory cannot be allocated"):
+                buffer: Buffer = self.pool.allocate(max(size, 1), stream=stream)
+        except CheckError as error:
+            if "OUT_OF_MEMORY" not in str(error):
+                raise
+            raise OutOfMemory(
+                f"the GPU has no {size / 2**30:.1f} GiB left; use a smaller shape"
+            ) from None
+        return buffer
+
+    def has(self, stream: int) -> bool:
+        """Whether a stream is of this GPU, or the driver does not say."""
+        status, context = self.driver.cuStreamGetCtx(stream)
+        return bool(status) or int(context) == self._context_handle
+
+    def synchronize(self, stream: int) -> None:
+        """Waits for all that is queued on a stream."""
+        with self:
+            call("cuStreamSynchronize", stream)
+
+
+@cache
+def gpu(index: int) -> Gpu:
+    """The GPU with this ordinal."""
+    return Gpu(index)
+
+
+@cache
+def _loaded(cubin: bytes) -> ObjectCode:
+    """A cubin, loaded for all of its kernels and all GPUs."""
+    from cuda.core import ObjectCode
+
+    code = ObjectCode.from_cubin(cubin)
+    _ = code.handle  # loads it: later, threads might do so at once
+    return code
+
+
+def shared_memory_attributes(launch: Launch) -> dict[str, int]:
+    """The attributes that a kernel needs for its dynamic shared memory, by the driver's names.
+
+    More than 48 KiB has to be asked for.
+    """
+    attributes = {}
+    if launch.shared_bytes > MAX_STATIC_SHARED:
+        attributes["CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"] = launch.shared_bytes
+    if launch.all_shared:
+        attributes["CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT"] = 100  # percent
+    return attributes
+
+
+class FirstGpu(Gpu):
+    """The first GPU, as the thread's current one, and one stream on which everything happens."""
+
+    def __init__(self) -> None:
+        from cuda.core import Device
+
+        super().__init__(0)
+        self.device = Device(0)
+        self.device.set_current()
+        self.stream = self.device.create_stream()
+
+    def allocate(self, size: int) -> Buffer:
+        """Memory of the GPU, with undefined contents. Raises OutOfMemory."""
+        return self.memory(size, self.stream)
+
+    def free(self, buffer: Buffer) -> None:
+        """Gives memory back, after all that is queued."""
+        with suppress(Exception):  # where the GPU is lost, the memory is, too
+            buffer.close(self.stream)
+
+    def write(self, address: int, array: np.ndarray) -> None:
+        """Copies a contiguous array to the GPU and waits for it.
+
+        On the kernels' own stream: a plain copy from pageable memory may return before its data has
+        arrived, and a kernel on another stream would not wait for it.
+        """
+        self._queue("cuMemcpyHtoDAsync", address, array.ctypes.data, array.nbytes)
+        self.sync()
+
+    def read(self, address: int, array: np.ndarray) -> None:
+        """Fills a contiguous array from the GPU, when all that is queued has ended."""
+        self._queue("cuMemcpyDtoHAsync", array.ctypes.data, address, array.nbytes)
+        self.sync()
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Queues a copy within the GPU."""
+        self._queue("cuMemcpyDtoDAsync", target, source, size)
+
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        """Queues the writing of a pattern of 1, 2 or 4 bytes, `count` times."""
+        function = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
+        self._queue(function[len(pattern)], address, int.from_bytes(pattern, "little"), count)
+
+    def sync(self) -> None:
+        """Waits for all that is queued. Raises CheckError where a kernel failed."""
+        call("cuStreamSynchronize", self.stream.handle)
+
+    def _queue(self, function: str, *args: int) -> None:
+        call(function, *args, self.stream.handle)

@@ -1,0 +1,134 @@
+"""`EmulatorRunner`: compiled kernels on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gen.errors import unknown
+from gen.kernels.launches import MAP_BYTES, TensorMap
+from gen.spec.arch import MULTIPROCESSORS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gen.compile.nvrtc import Module
+    from gen.emulator import Finding, Observer
+    from gen.kernels.launches import Dim3
+
+
+# Of a tensor map's elements only the bytes matter.
+_PTX_ELEMENTS = {"tf32": "b32", "i8": "b8", "i32": "b32"}
+
+
+CHECKS = ("race", "init")  # what the emulator looks for only when asked
+
+
+class EmulatorRunner:
+    """Runs PTX on the CPU, with every memory access and every barrier checked.
+
+    checks: what else to look for, of `CHECKS`. max_findings: of one launch. observers: what else
+    watches every launch. multiprocessors: of the GPU that it stands for.
+    """
+
+    name = "emulator"
+    format = "ptx"
+    finds_reads = True
+
+    def __init__(
+        self,
+        checks: Sequence[str] = (),
+        max_findings: int = 20,
+        observers: Sequence[Observer] = (),
+        multiprocessors: int = MULTIPROCESSORS,
+    ) -> None:
+        from gen.emulator import Emulator
+
+        self.multiprocessors = multiprocessors
+
+        self._emulator = Emulator(max_findings)
+        self._observers = [observer for check in checks for observer in _observers(check)]
+        self._observers += observers
+        self.suppressed = 0  # findings so far that were like others, or beyond the limit
+
+    @property
+    def budget(self) -> int | None:
+        """Thread-instructions after which a launch is stopped with BudgetError; None: no limit."""
+        return self._emulator.instruction_budget
+
+    @budget.setter
+    def budget(self, value: int | None) -> None:
+        self._emulator.instruction_budget = value
+
+    def target(self, arch: str) -> str:
+        """The emulator runs code for any architecture."""
+        return arch
+
+    def upload(self, array: np.ndarray, name: str, defined: bool = True) -> Any:
+        """See Runner; accesses outside of the buffer are findings of `launch`."""
+        return self._emulator.alloc(array, name, defined)
+
+    def download(self, buffer: Any) -> np.ndarray:
+        """See Runner."""
+        return self._emulator.read(buffer)
+
+    def free(self, buffer: Any) -> None:
+        """See Runner."""
+        self._emulator.free(buffer)
+
+    def tensor_map(self, described: TensorMap, buffer: Any, offset: int) -> Any:
+        """See Runner."""
+        import numpy as np
+
+        from gen import emulator
+
+        if 0 in described.dims:
+            return np.void(bytes(MAP_BYTES))
+        return emulator.TensorMap(
+            replace(buffer, address=buffer.address + offset),
+            _PTX_ELEMENTS.get(described.element, described.element),
+            described.dims,
+            (described.pitch,),
+            described.box,
+            swizzle=described.swizzle,
+        )
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        early: bool = False,
+    ) -> Sequence[Finding]:
+        """See Runner."""
+        from gen.emulator import EarlyAccesses
+
+        for observer in self._observers:
+            if isinstance(observer, EarlyAccesses):
+                observer.early = early
+        report = self._emulator.launch(
+            module.code.decode(),
+            kernel,
+            grid,
+            block,
+            args,
+            shared_bytes,
+            source_lines=module.text.splitlines(),
+            observers=self._observers,
+        )
+        self.suppressed += report.suppressed
+        return report.findings
+
+
+def _observers(check: str) -> list[Observer]:
+    from gen.emulator import EarlyAccesses, GlobalRaces, SharedRaces, UninitializedReads
+
+    if check not in CHECKS:
+        raise unknown("check", check, CHECKS)
+    if check == "init":
+        return [UninitializedReads()]
+    return [SharedRaces(), GlobalRaces(), EarlyAccesses()]

@@ -1,0 +1,185 @@
+"""Carries out a plan on a runner: memory, addresses, launches, what the device's checks found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gen.compile import nvrtc
+from gen.device.runner import Runner
+from gen.errors import CheckError
+from gen.kernels.launches import (
+    BIAS,
+    WORKSPACE,
+    Argument,
+    Plan,
+    Pointer,
+    TensorMap,
+    resolve,
+)
+from gen.spec import numerics
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Alignment, GemmProblem
+
+if TYPE_CHECKING:
+    from gen.emulator import Finding
+
+_UNIT = 16  # bytes: what `Alignment` is about
+_POISON = 0xFF  # of every byte of a workspace: NaN in any float format
+
+
+class Operands(NamedTuple):
+    """A, B, C as matrices (m x k, k x n, m x n) of their storage dtype; D's storage before.
+
+    `bias` has n elements of C's type, or is None where the kernel has none.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    d_storage: np.ndarray
+    bias: np.ndarray | None = None
+
+
+class FindingsError(CheckError):
+    """What the device's checks found in a launch."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        super().__init__(f"{findings[0]}{more}")
+        self.findings = tuple(findings)
+
+
+class Place(NamedTuple):
+    """Where something starts: `offset` bytes into a runner's buffer."""
+
+    buffer: Any
+    offset: int = 0
+
+    @property
+    def address(self) -> int:
+        """The byte's address on the device."""
+        return int(self.buffer.address) + self.offset
+
+
+def arguments(
+    args: Mapping[str, Argument], places: Mapping[str, Place], runner: Runner
+) -> list[Any]:
+    """What `Runner.launch` takes: the arguments of a launch with addresses in place of names."""
+
+    def pointer(arg: Pointer) -> np.uint64:
+        return np.uint64(places[arg.buffer].address + arg.offset)
+
+    def tensor_map(arg: TensorMap) -> Any:
+        place = places[arg.source.buffer]
+        return runner.tensor_map(arg, place.buffer, place.offset + arg.source.offset)
+
+    return resolve(args, pointer, tensor_map)
+
+
+def run_plan(
+    runner: Runner, module: nvrtc.Module, steps: Plan, places: Mapping[str, Place]
+) -> None:
+    """Launches everything in order. Raises FindingsError with what the device's checks found."""
+    for launch in steps.launches:
+        args = arguments(launch.args, places, runner)
+        findings = runner.launch(
+            module,
+            launch.kernel,
+            launch.grid,
+            launch.block,
+            args,
+            launch.shared_bytes,
+            launch.early,
+        )
+        if findings:
+            raise FindingsError(findings)
+
+
+@contextmanager
+def uploaded(
+    runner: Runner,
+    storages: Mapping[str, np.ndarray],
+    undefined: Collection[str] = (),
+    skip: int = 0,
+    names: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, Place]]:
+    """The arrays in memory of the runner, each `skip` elements into its buffer, freed at the end.
+
+    undefined: those that a kernel must not read before it has written. names: what findings call
+    them, if not as here.
+    """
+    places: dict[str, Place] = {}
+    try:
+        for name, storage in storages.items():
+            before = np.full(skip, _filler(storage.dtype), storage.dtype)
+            whole = np.concatenate([before, storage.reshape(-1)])
+            buffer = runner.upload(whole, (names or {}).get(name, name), name not in undefined)
+            places[name] = Place(buffer, before.nbytes)
+        yield places
+    finally:
+        for place in places.values():
+            runner.free(place.buffer)
+
+
+def _filler(dtype: np.dtype[Any]) -> Any:
+    return np.frombuffer(bytes([_POISON] * dtype.itemsize), dtype)[0]
+
+
+def download(runner: Runner, place: Place) -> np.ndarray:
+    """What was uploaded, as it is now. Raises CheckError where something beside it was written."""
+    whole = runner.download(place.buffer)
+    skip = place.offset // whole.itemsize
+    if whole[:skip].tobytes() != bytes([_POISON] * place.offset):
+        raise CheckError(f"an element before {place.buffer.name} was overwritten")
+    return whole[skip:]
+
+
+def storages(spec: KernelSpec, problem: GemmProblem, operands: Operands) -> dict[str, np.ndarray]:
+    """The buffers that a problem starts with, by name, as BLAS stores matrices."""
+    layouts, input_, output = spec.layouts, spec.dtypes.input.name, spec.dtypes.output.name
+    bias = {} if operands.bias is None else {BIAS: operands.bias}
+    return {
+        "A": numerics.pack(operands.a, layouts.a, problem.lda, input_),
+        "B": numerics.pack(operands.b, layouts.b, problem.ldb, input_),
+        "C": numerics.pack(operands.c, layouts.c, problem.ldc, output),
+        "D": operands.d_storage,
+        **bias,
+    }
+
+
+def alignment(places: Mapping[str, Place]) -> Alignment:
+    """Which matrices start at a multiple of 16 bytes."""
+    return Alignment(*(places[name].address % _UNIT == 0 for name in "ABD"))
+
+
+def run_kernel(
+    spec: KernelSpec,
+    runner: Runner,
+    module: nvrtc.Module,
+    problem: GemmProblem,
+    operands: Operands,
+    skip: int = 0,
+) -> np.ndarray:
+    """Runs a kernel once and returns D's storage.
+
+    skip: elements between the start of each buffer, which is well aligned, and its matrix. A shape
+    with an empty D is launched as well, with one block, and must not write anything. Raises
+    FindingsError with what the device's checks found, CheckError for a write beside D or beside
+    the workspace.
+    """
+    stored = storages(spec, problem, operands)
+    if problem.beta == 0 and runner.finds_reads:
+        stored["C"] = stored["C"][:0]  # it may be null
+    with uploaded(runner, stored, ("D",), skip) as places:
+        steps = spec.plan(problem, alignment(places), runner.multiprocessors)
+        space = np.full(steps.workspace_bytes, _POISON, np.uint8)
+        own = {WORKSPACE: space} if space.size else {}
+        with uploaded(runner, own, own) as more:
+            run_plan(runner, module, steps, {**places, **more})
+            for place in more.values():
+                download(runner, place)
+            return download(runner, places["D"])

@@ -1,0 +1,48 @@
+"""Tensor maps on a GPU: what TMA needs to know of a matrix, as the driver encodes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gen.device.driver import bindings, call
+from gen.errors import CheckError
+
+if TYPE_CHECKING:
+    from cuda.bindings.driver import CUtensorMap
+
+    from gen.kernels.launches import TensorMap
+
+# tf32 is copied as it is in memory: the tensor cores ignore what they do not use.
+_ELEMENTS = {
+    "f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "FLOAT32", "f32": "FLOAT32",
+    "i8": "UINT8", "i32": "INT32",
+}  # fmt: skip
+
+
+def encode(described: TensorMap, address: int) -> CUtensorMap:
+    """The 128 bytes that a kernel takes; zeros for a map of nothing.
+
+    `address` is that of the matrix, a multiple of 16 bytes. Raises CheckError.
+    """
+    driver = bindings()
+    if 0 in described.dims:
+        return driver.CUtensorMap()
+    element = f"CU_TENSOR_MAP_DATA_TYPE_{_ELEMENTS[described.element]}"
+    swizzle = f"CU_TENSOR_MAP_SWIZZLE_{described.swizzle}B"
+    try:
+        return call(
+            "cuTensorMapEncodeTiled",
+            getattr(driver.CUtensorMapDataType, element),
+            2,
+            address,
+            [driver.cuuint64_t(n) for n in described.dims],
+            [driver.cuuint64_t(described.pitch)],
+            [driver.cuuint32_t(n) for n in described.box],
+            [driver.cuuint32_t(1)] * 2,
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(driver.CUtensorMapSwizzle, swizzle),
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    except CheckError as error:
+        raise CheckError(f"the driver refuses {described}: {error}") from None

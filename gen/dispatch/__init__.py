@@ -1,0 +1,1 @@
+"""The kernel for a problem where the caller names none."""

@@ -1,0 +1,97 @@
+"""The instructions that the emulator knows, and which registers each reads and writes."""
+
+from __future__ import annotations
+
+import re
+
+from gen.emulator.isa import rows_float, rows_integer, rows_warp
+from gen.emulator.isa.table import TABLE
+from gen.emulator.ptx.module import Instruction
+from gen.emulator.ptx.operands import Address, Box, Not, Operand, Pair, Reg, Vector
+from gen.emulator.ptx.values import DTYPES
+
+__all__ = [
+    "DTYPES",
+    "NO_EFFECT",
+    "SPECIALS",
+    "STRUCTURAL",
+    "TABLE",
+    "WIDE_SPECIALS",
+    "is_assertion",
+    "needs_warp",
+    "polls",
+    "registers",
+]
+
+ROWS = (rows_integer, rows_float, rows_warp)  # importing them has filled the table
+
+# Handled by the code generator, because they are not a function of values: memory and moves.
+STRUCTURAL = frozenset({"ld", "ldu", "st", "mov", "cvta", "bra", "bar", "barrier", "ret", "exit"})
+SPECIALS = re.compile(
+    r"%(n?tid|n?ctaid)\.[xyz]$|%(laneid|n?warpid|dynamic_smem_size|total_smem_size|n?smid)$"
+    r"|%n?clusterid\.[xyz]$|%cluster_n?cta(id\.[xyz]|rank)$"
+    r"|%lanemask_(eq|le|lt|ge|gt)$|%(clock(_hi|64)?|globaltimer(_lo|_hi)?)$"
+)
+WIDE_SPECIALS = ("%clock64", "%globaltimer")
+# Their first operand is not a result.
+NO_RESULT = frozenset(
+    {"st", "bar", "barvote", "barrier", "call", "bra", "brx", "red", "cp", "stmatrix", "trap",
+     "brkpt", "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard",
+     "applypriority", "setmaxnreg", "griddepcontrol"}
+)  # fmt: skip
+# Accepted and without effect in an emulator that runs a chunk in lockstep.
+NO_EFFECT = re.compile(
+    r"(membar\.(cta|gl|sys)|fence\.(sc|acq_rel)\.(cta|gpu|sys|cluster)|prefetchu?\..*"
+    r"|fence\.proxy\.async\.global"
+    r"|barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?"
+    r"|cp\.async\.bulk\.prefetch\.L2\..*"
+    r"|griddepcontrol\.launch_dependents"
+    r"|nanosleep\.u32|pmevent|discard\..*|applypriority\..*)$"
+)
+
+
+def is_assertion(item: Instruction) -> bool:
+    """True for the call that a failed `assert` ends in."""
+    return item.opcode == "call" and str(item.operands[0]) == "__assertfail"
+
+
+def needs_warp(item: Instruction) -> bool:
+    """True for instructions that every live lane of a warp executes together."""
+    row = TABLE.get(item.name)
+    return item.opcode in ("ldmatrix", "stmatrix") or (row is not None and row.warp)
+
+
+def polls(item: Instruction) -> bool:
+    """True for a look at an mbarrier's phase, which code repeats until the phase is complete."""
+    return item.opcode == "mbarrier" and item.modifiers[0] in ("test_wait", "try_wait")
+
+
+def _names(operand: Operand | None) -> set[str]:
+    if isinstance(operand, Reg):
+        return {operand.name}
+    if isinstance(operand, Not):
+        return {operand.reg.name}
+    if isinstance(operand, Address):
+        return _names(operand.base)
+    if isinstance(operand, Box):
+        return _names(operand.map) | _names(operand.corner)
+    if isinstance(operand, Vector):
+        return set().union(*(_names(item) for item in operand.items))
+    if isinstance(operand, Pair):
+        return _names(operand.first) | _names(operand.second)
+    return set()
+
+
+def registers(item: Instruction) -> tuple[set[str], set[str]]:
+    """The registers that an instruction reads, and those it writes.
+
+    Under a predicate the old value of a result may survive, so results then count as read.
+    """
+    first = item.operands[0] if item.operands else None
+    result = item.opcode not in NO_RESULT and not isinstance(first, (Address, Box))
+    written = _names(first) if result else set()
+    rest = item.operands[1:] if result else item.operands
+    read = set().union(*(_names(operand) for operand in rest))
+    if item.predicate:
+        read |= {item.predicate.name} | written
+    return read, written

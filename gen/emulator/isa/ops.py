@@ -1,0 +1,130 @@
+"""What the rows of `table` compute with: numpy functions that round and wrap as the GPU does.
+
+Operands are numpy scalars or arrays, already in the type that the row gives them. bf16 travels as
+uint16 bits, f16x2 and bf16x2 as int32 bits, because numpy has no such types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Value = Any  # a typed numpy scalar or array; numpy's own stubs cannot say "either"
+F64 = np.float64
+
+
+def select(condition: Value, yes: Value, no: Value) -> Value:
+    """`yes` where `condition` holds, else `no`; stays a scalar (or small) where it can."""
+    if condition.ndim == 0:
+        return yes if condition else no
+    return np.where(condition, yes, no)
+
+
+def fma_f32(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c in float64, rounded once to float32.
+
+    The product is exact. The sum is rounded to 53 bits before it is rounded to 24, which differs
+    from one rounding only where those 53 bits end exactly half-way between two floats and bits were
+    lost below them: about once in 2**29 operations on random data, never on integers below 2**53.
+    """
+    product = a.astype(F64) * b.astype(F64)
+    return (product + c).astype(np.float32)
+
+
+def fma_f16(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c with one rounding: no float16 product and sum needs more than 53 bits."""
+    return (a.astype(F64) * b.astype(F64) + c).astype(np.float16)
+
+
+def _split(a: Value) -> tuple[Value, Value]:
+    """Veltkamp: a == high + low, with at most 26 bits in each."""
+    big = a * F64(134217729.0)
+    high = big - (big - a)
+    return high, a - high
+
+
+def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    total = a + b
+    rest = total - a
+    return total, (a - (total - rest)) + (b - rest)
+
+
+def odd_sum(a: Value, b: Value) -> Value:
+    """a + b in float64; where it is inexact the last bit is 1, so that rounding again is safe."""
+    total, rest = _two_sum(a, b)
+    bits = np.asarray(total).view(np.int64)
+    step = np.where((rest > 0) == (total > 0), 1, -1)
+    inexact = (rest != 0) & np.isfinite(rest) & (bits & 1 == 0)
+    return np.where(inexact, bits + step, bits).view(F64)[()]
+
+
+def fma_f64(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c, correctly rounded.
+
+    Factors of at most 26 significant bits (integers, say) have an exact product, and then numpy's
+    sum is the answer. Otherwise the product's error is computed exactly (Dekker), and all three
+    parts are added with a round-to-odd middle step, so that the last addition rounds only once.
+    Where that overflows (factors above 2**996) the naive result is kept; a product whose error
+    is below the subnormal range can be off by one unit in the last place.
+    """
+    product = a * b
+    (a1, a0), (b1, b0) = _split(a), _split(b)
+    if not np.any(a0) and not np.any(b0):
+        return product + c
+    error = a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
+    t, t_low = _two_sum(c, error)
+    v, v_low = _two_sum(product, t)
+    result = v + odd_sum(t_low, v_low)
+    naive = product + c
+    return np.where(np.isfinite(result), result, naive)[()]
+
+
+def minimum(a: Value, b: Value) -> Value:
+    """min.f*: a number wins over NaN, and -0 is less than +0."""
+    bits = np.dtype(f"i{a.dtype.itemsize}")
+    return np.where(a == b, (a.view(bits) | b.view(bits)).view(a.dtype), np.fmin(a, b))[()]
+
+
+def maximum(a: Value, b: Value) -> Value:
+    """max.f*: a number wins over NaN, and +0 is more than -0."""
+    bits = np.dtype(f"i{a.dtype.itemsize}")
+    return np.where(a == b, (a.view(bits) & b.view(bits)).view(a.dtype), np.fmax(a, b))[()]
+
+
+def low_half(a: Value, dtype: Any) -> Value:
+    """The lower 16 bits of a 32-bit value, as `dtype`."""
+    return a.astype(np.int16).view(dtype)
+
+
+def high_half(a: Value, dtype: Any) -> Value:
+    """The upper 16 bits of a 32-bit value, as `dtype`."""
+    return (a >> a.dtype.type(16)).astype(np.int16).view(dtype)
+
+
+def pack(low: Value, high: Value) -> Value:
+    """Two halves as one value of twice their width (int32 or int64 bits)."""
+    size = low.dtype.itemsize
+    half, wide = np.dtype(f"u{size}"), np.dtype(f"u{2 * size}")
+    bits = low.view(half).astype(wide) | high.view(half).astype(wide) << wide.type(8 * size)
+    return bits.view(np.dtype(f"i{2 * size}"))
+
+
+def in_space(address: Value, name: str) -> Value:
+    """isspacep: whether a generic address points into the space that the name ends in."""
+    window = address >> np.int64(56)
+    if ".global" in name:
+        return (window != 1) & (window != 2)
+    return window == (1 if ".shared" in name else 2)
+
+
+def test_property(a: Value, name: str) -> Value:
+    """testp: what kind of number `a` is."""
+    tiny = np.finfo(a.dtype).tiny
+    tests: dict[str, Any] = {
+        "finite": np.isfinite, "infinite": np.isinf, "notanumber": np.isnan,
+        "number": lambda x: ~np.isnan(x),
+        "normal": lambda x: np.isfinite(x) & (np.abs(x) >= tiny),
+        "subnormal": lambda x: (x != 0) & (np.abs(x) < tiny),
+    }  # fmt: skip
+    return tests[name.split(".")[1]](a)

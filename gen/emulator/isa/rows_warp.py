@@ -1,0 +1,47 @@
+"""Rows of the instruction table: what the lanes of a warp do together. See `table`."""
+
+from __future__ import annotations
+
+from gen.emulator.isa.table import TABLE, Row, op
+
+op("shfl.sync.{idx,up,down,bfly}.b32", "shuffle(E, m, ITEM, MODE, a, b, c, d)", "T T T T T",
+   warp=True, pair=True)  # fmt: skip
+op("vote.sync.ballot.b32", "ballot(E, m, ITEM, a, b)", "T pred T", warp=True)
+op("vote.sync.{all,any,uni}.pred", "vote(E, m, ITEM, MODE, a, b)", "T T b32", warp=True)
+op("match.any.sync.{b32,b64}", "match_any(E, m, ITEM, a, b)", "b32 T b32", warp=True)
+op("match.all.sync.{b32,b64}", "match_all(E, m, ITEM, a, b)", "b32 T b32", warp=True,
+   pair=True)  # fmt: skip
+op("redux.sync.{add,min,max}.{s32,u32}", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
+op("redux.sync.{and,or,xor}.b32", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
+op("activemask.b32", "ballot(E, m, ITEM, np.True_, np.int32(-1))", "T", warp=True)
+op("elect.sync", "elect(E, m, ITEM, a)", "b32 b32", warp=True, pair=True)
+# A cluster has one block here.
+op("mapa[.shared::cluster].{u32,u64}", "own_block(ITEM, a, b)", "T T u32")
+op("getctarank[.shared::cluster].{u32,u64}", "np.uint32(0)", "u32 T")
+# The end of bar.red, which `translate.blocks` takes apart: votes, a barrier, and this.
+op("barresult.popc.u32", "E.barriers.result(ITEM, 'popc', a, m)", "T b32")
+op("barresult.{and,or}.pred", "E.barriers.result(ITEM, 'and' if '.and.' in NAME else 'or', a, m)",
+   "T b32")  # fmt: skip
+
+# -- tensor cores: mma.sync.aligned.<size>.row.col.<D>.<A>.<B>.<C> --------------------------------
+MMA_FORMS = {
+    "{m16n8k8,m16n8k16}": ("f16.f16.f16.f16", "f32.f16.f16.f32", "f32.bf16.bf16.f32"),
+    "{m16n8k4,m16n8k8}": ("f32.tf32.tf32.f32",),
+    "{m16n8k16,m16n8k32,m8n8k16}": (
+        "{s32,satfinite.s32}.{s8,u8}.{s8,u8}.s32",
+        "s32.{s8,u8}.{s8,u8}.s32.satfinite",
+    ),
+    "m8n8k4": ("f64.f64.f64.f64",),
+}
+for sizes, forms in MMA_FORMS.items():
+    for form in forms:
+        result = form.removesuffix(".satfinite")[-3:]
+        operand = "f64" if "f64" in form else "b32"
+        held = "b32" if result == "f16" else result  # two halves in a register
+        op(f"mma.sync.aligned.{sizes}.row.col.{form}", "mma(E, m, ITEM, a, b, c)",
+           f"{held} {operand} {operand} {held}", warp=True)  # fmt: skip
+op("movmatrix.sync.aligned.m8n8.trans.b16", "movmatrix(E, m, ITEM, a)", "b32 b32", warp=True)
+# Without a result: see memorycode.py and asynccode.py.
+TABLE["bar.warp.sync"] = Row("", ("b32",), warp=True)
+for action in ("inc", "dec"):
+    TABLE[f"setmaxnreg.{action}.sync.aligned.u32"] = Row("", ("u32",), warp=True)

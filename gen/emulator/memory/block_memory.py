@@ -1,0 +1,117 @@
+"""Memory that every block (shared) or every thread (local) owns a copy of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.isa.ops import Value
+from gen.emulator.memory.global_memory import Cells, Report, Site, aligned_bytes, fits
+from gen.emulator.warp.masks import Mask, Shape
+
+ALL_AXES = (0, 1, 2, 3, 4, 5)
+
+
+class Scratch:
+    """`nbytes` bytes for each owner; owners lie along `axes` of a chunk of shape `chunk`.
+
+    The memory starts as bytes of ones, so that what was never written reads as NaN.
+    """
+
+    def __init__(self, chunk: Shape, axes: Shape, nbytes: int) -> None:
+        self.nbytes, self.axes = nbytes, axes
+        self.rest = tuple(i for i in ALL_AXES if i not in axes)
+        self.back = tuple(int(i) for i in np.argsort(axes + self.rest))
+        self.dims = tuple(chunk[i] for i in axes)
+        self.count = int(np.prod(self.dims))
+        self.stride = max(16, -(-nbytes // 16) * 16)
+        data = aligned_bytes(self.count * self.stride)
+        data.fill(0xFF)
+        self.data = data.reshape(self.count, self.stride)
+        shape = tuple(n if i in axes else 1 for i, n in enumerate(chunk))
+        self.shape = shape
+        self.owner = np.arange(self.count, dtype=np.int64).reshape(shape)
+        self._views: dict[Any, npt.NDArray[Any]] = {}
+
+    def view(self, dtype: Any) -> npt.NDArray[Any]:
+        """(owners, elements) of `dtype`."""
+        if dtype not in self._views:
+            self._views[dtype] = self.data.view(dtype)
+        return self._views[dtype]
+
+    def _offsets(
+        self, site: Site, address: Value, mask: Mask | None, report: Report
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+        """Byte offsets that are safe to use, and which accesses violate something (None: none)."""
+        relative = np.asarray(address).reshape(address.shape or (1,) * 6) + np.int64(site.offset)
+        active = None if mask is None else mask.over(relative.shape)
+        if active is not None:
+            relative = np.where(active.bits, relative, relative.item(active.first))
+        if fits(relative, site.size, self.nbytes):
+            return relative, None
+        outside = (relative < 0) | (relative + site.size > self.nbytes)
+        bad = outside | (relative & (site.size - 1) != 0)
+        what = "out of bounds" if outside.any() else "misaligned"
+        report(site, what, relative, outside if outside.any() else bad, mask)
+        return np.where(bad, 0, relative), bad
+
+    def load(self, site: Site, address: Value, mask: Mask | None, report: Report) -> list[Value]:
+        """Values at `address` (+ site.offset) of each owner, one array per lane."""
+        relative, bad = self._offsets(site, address, mask, report)
+        index, view = relative >> site.shift, self.view(site.whole)
+        if all(index.shape[i] == 1 for i in self.axes):
+            data = view.take(index.ravel(), axis=1)
+            dims = self.dims + tuple(index.shape[i] for i in self.rest)
+            parts = [part.reshape(dims).transpose(self.back) for part in site.parts(data)]
+        else:
+            parts = site.parts(view.reshape(-1).take(self.owner * view.shape[1] + index))
+        if bad is not None:
+            poison = np.frombuffer(b"\xff" * 16, site.dtype)[0]
+            parts = [np.where(bad, poison, part) for part in parts]
+        return parts
+
+    def store(
+        self, site: Site, address: Value, values: Value, mask: Mask | None, report: Report
+    ) -> None:
+        """Write `values` at `address` (+ site.offset) of each owner."""
+        relative, bad = self._offsets(site, address, mask, report)
+        data, view = site.together(values), self.view(site.whole)
+        index = relative >> site.shift
+        shape = np.broadcast_shapes(index.shape, data.shape, self.shape)
+        active = None if mask is None else mask.over(shape)
+        if active is None and bad is None and all(index.shape[i] == 1 for i in self.axes):
+            self._store_uniform(view, index, data, shape)
+            return
+        used: Any = True if active is None else active.bits
+        here = np.broadcast_to(used if bad is None else used & ~bad, shape)
+        flat = np.broadcast_to(self.owner * view.shape[1] + index, shape)[here]
+        view.reshape(-1)[flat] = np.broadcast_to(data, shape)[here]
+
+    def _store_uniform(
+        self, view: npt.NDArray[Any], index: npt.NDArray[np.int64], data: npt.NDArray[Any],
+        shape: Shape,
+    ) -> None:  # fmt: skip
+        """All owners write at the same offsets: one column assignment, a slice if contiguous."""
+        threads = tuple(1 if i in self.axes else n for i, n in enumerate(shape))
+        columns = np.broadcast_to(index, threads).ravel()
+        order = self.axes + self.rest
+        values = np.broadcast_to(data, shape).transpose(order).reshape(self.count, columns.size)
+        start = columns[0]
+        if columns.size > 1 and bool((np.diff(columns) == 1).all()):
+            view[:, start : start + columns.size] = values
+        else:
+            view[:, columns] = values
+
+    def cells(
+        self, site: Site, address: npt.NDArray[np.int64], mask: Mask | None, report: Report
+    ) -> Iterator[Cells]:
+        """For atomics: all owners' memory, the lanes that access it, and their indices."""
+        relative, bad = self._offsets(site, address, mask, report)
+        here = np.broadcast_to(True if mask is None else mask.bits, address.shape)
+        here = here if bad is None else here & ~bad
+        view = self.view(site.dtype)
+        index = self.owner * view.shape[1] + (relative >> site.shift)
+        yield view.reshape(-1), here, index[here]

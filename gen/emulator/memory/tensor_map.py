@@ -1,0 +1,129 @@
+"""Tensor maps: what cuTensorMapEncodeTiled makes, and the elements that a box of one names."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.memory.arrays import DeviceArray
+from gen.emulator.ptx.module import TYPE_BYTES
+from gen.errors import UsageError
+
+MAP_BYTES = 128
+MAP_ALIGNMENT = 64
+UNIT = 16  # bytes: what TMA moves at a time
+_MAGIC = b"gen.emulator map"
+_ROW = {0: 0, 32: 1, 64: 3, 128: 7}  # bits of a 16-byte chunk's number that swizzling changes
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """How a tensor of up to 5 dimensions lies in global memory, and the box that one copy moves.
+
+    All lists start with the fastest dimension, as those of cuTensorMapEncodeTiled. `element` is a
+    PTX type such as "f16". dims: elements. strides: bytes, of every dimension but the first. box:
+    elements. steps: take every so manieth element (the element strides). swizzle: 0, 32, 64 or 128
+    bytes. Elements outside of the tensor are zeros. There is no interleaving.
+    """
+
+    buffer: DeviceArray
+    element: str
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...] = ()
+    swizzle: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the limits of cuTensorMapEncodeTiled."""
+        rank, inner = len(self.dims), self.box[0] * self.size if self.box else 0
+        steps = self.steps or (1,) * rank
+        rules = {
+            "a tensor has 1 to 5 dimensions": 1 <= rank <= 5,
+            "box and steps have an entry for each dimension, strides for all but the first":
+                len(self.box) == len(steps) == len(self.strides) + 1 == rank,
+            "the address is a multiple of 16 bytes": self.buffer.address % 16 == 0,
+            "a dimension has 1 to 2**32 elements": all(1 <= n <= 2**32 for n in self.dims),
+            "a stride is a multiple of 16 bytes, and below 2**40":
+                all(n % 16 == 0 and 0 <= n < 2**40 for n in self.strides),
+            "a box has 1 to 256 elements along each dimension":
+                all(1 <= n <= 256 for n in self.box),
+            "the steps are 1 to 8, and 1 along the first dimension":
+                all(1 <= n <= 8 for n in steps) and steps[:1] == (1,),
+            "a row of the box is a multiple of 16 bytes": inner % 16 == 0,
+            "the swizzle is 0, 32, 64 or 128 bytes": self.swizzle in _ROW,
+            "a row of a swizzled box is not longer than the swizzle":
+                not self.swizzle or inner <= self.swizzle,
+            "a row of a swizzled box shorter than the swizzle is not supported by the emulator":
+                not self.swizzle or inner >= self.swizzle,
+        }  # fmt: skip
+        for rule, kept in rules.items():
+            if not kept:
+                raise UsageError(f"tensor map of '{self.buffer.name}': {rule}; got {self._shape()}")
+
+    def _shape(self) -> str:
+        return (
+            f"{self.element}, dims {self.dims}, strides {self.strides}, box {self.box}, "
+            f"steps {self.steps}, swizzle {self.swizzle}"
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        if self.element not in TYPE_BYTES:
+            raise UsageError(f"tensor map of '{self.buffer.name}': unknown type '{self.element}'")
+        return TYPE_BYTES[self.element]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Elements that a copy moves along each dimension."""
+        steps = self.steps or (1,) * len(self.box)
+        return tuple(-(-n // step) for n, step in zip(self.box, steps, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a copy moves, those outside of the tensor included."""
+        return math.prod(self.counts) * self.size
+
+    def global_addresses(
+        self, corners: npt.NDArray[np.int64], written: bool = False
+    ) -> npt.NDArray[np.int64]:
+        """Of boxes at `corners` (copies, dimensions): each element's address, -1 outside.
+
+        written: whether the box is stored. Then the first dimension ends at a multiple of 16 bytes,
+        as on an H200: what is beyond the tensor's end in the last 16 bytes is overwritten.
+        """
+        unit = UNIT // self.size
+        address: Any = np.full((len(corners),) + (1,) * len(self.dims), self.buffer.address)
+        inside: Any = np.True_
+        steps = self.steps or (1,) * len(self.dims)
+        for at, (count, step, extent, stride) in enumerate(
+            zip(self.counts, steps, self.dims, (self.size, *self.strides), strict=True)
+        ):
+            shape = [1] * (1 + len(self.dims))
+            shape[-1 - at] = count
+            position = np.arange(count).reshape(shape) * step
+            position = position + corners[:, at].reshape(-1, *[1] * len(self.dims))
+            address = address + position * stride
+            end = -(-extent // unit) * unit if written and at == 0 else extent
+            inside = inside & (position >= 0) & (position < end)
+        return np.where(inside, address, -1).reshape(len(corners), -1)
+
+    def shared_offsets(self, start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Of boxes that begin at `start` in shared memory: where each element lies."""
+        offset = start[:, None] + np.arange(math.prod(self.counts)) * self.size
+        return offset ^ (offset >> 7 & _ROW[self.swizzle]) << 4
+
+    def encode(self, number: int) -> bytes:
+        """The 128 bytes that a kernel gets: which map of the launch this is."""
+        return (_MAGIC + number.to_bytes(8, "little")).ljust(MAP_BYTES, b"\0")
+
+
+def decode(raw: bytes) -> int | None:
+    """The number that `encode` has put into a map; None if these bytes are no map."""
+    start = len(_MAGIC)
+    return int.from_bytes(raw[start : start + 8], "little") if raw[:start] == _MAGIC else None

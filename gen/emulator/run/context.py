@@ -1,0 +1,264 @@
+"""What generated code works on: special registers and memory of one chunk of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gen.emulator.isa.instructions import WIDE_SPECIALS
+from gen.emulator.isa.ops import Value
+from gen.emulator.memory.atomics import update
+from gen.emulator.memory.block_memory import ALL_AXES, Scratch
+from gen.emulator.memory.bulk import BulkCopies
+from gen.emulator.memory.cp_async import Copies
+from gen.emulator.memory.global_memory import WINDOWS, GlobalMemory, Site
+from gen.emulator.memory.mbarrier import MBarriers
+from gen.emulator.memory.observer import Observer
+from gen.emulator.memory.tensor_map import TensorMap
+from gen.emulator.ptx.module import Instruction
+from gen.emulator.run.barriers import Barriers
+from gen.emulator.translate.program import Program
+from gen.emulator.warp.masks import (
+    BLOCK_AXES,
+    NOBODY,
+    Bits,
+    Coordinates,
+    Mask,
+    Shape,
+    lanes_of,
+    narrow,
+)
+from gen.emulator.warp.mma import check_whole_warps, matrices, rows_of
+from gen.emulator.watch.findings import Findings, access_message, plain_name
+
+
+@dataclass
+class LaunchState:
+    """What all chunks of a launch share."""
+
+    program: Program
+    grid: Coordinates
+    block: Coordinates
+    memory: GlobalMemory
+    findings: Findings
+    addresses: dict[str, int] = field(default_factory=dict)  # of all variables and parameters
+    shared: list[tuple[str, int, int]] = field(default_factory=list)  # (name, offset, bytes)
+    shared_bytes: int = 0  # per block, with the dynamic ones
+    local_bytes: int = 0  # per thread
+    dynamic_bytes: int = 0
+    budget: int | None = None  # thread-instructions left
+    instructions: int = 0  # thread-instructions executed
+    observers: Sequence[Observer] = ()
+    maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold
+
+
+class Context:
+    """A box of `blocks` (x, y, z) blocks whose first is `origin`, as generated code sees it."""
+
+    def __init__(self, launch: LaunchState, origin: Coordinates, blocks: Coordinates) -> None:
+        self.launch, self.origin = launch, origin
+        (bx, by, bz), (tx, ty, tz) = blocks, launch.block
+        self.shape: Shape = (bz, tz, by, ty, bx, tx)
+        self.threads = tx * ty * tz
+        self.lanes = bx * by * bz * self.threads
+        self.live: Mask | None = None  # None: no lane has exited
+        self._specials: dict[str, Value] = {}
+        self._reads = 0  # of a clock
+        self.memory = launch.memory
+        self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
+        self._local: Scratch | None = None
+        self.barriers = Barriers(self)
+        self.mbarriers = MBarriers(self)
+        self.copies = Copies(self, self.mbarriers)
+        self.bulk = BulkCopies(self, self.mbarriers)
+        self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps
+
+    # -- what generated code calls -------------------------------------------------------------
+    def special(self, name: str) -> Value:
+        """A special register as int32, or int64 for the clocks of that width."""
+        if "clock" in name or "timer" in name:
+            return self._time(name)
+        if name not in self._specials:
+            self._specials[name] = self._special(name)
+        return self._specials[name]
+
+    def _time(self, name: str) -> Value:
+        """A clock that only depends on how often it was read: by then 256 ticks each."""
+        self._reads += 1
+        time = np.int64(256 * self._reads)
+        if name in WIDE_SPECIALS:
+            return time
+        return np.int32(time >> 32 if name.endswith("_hi") else time & 0x7FFFFFFF)
+
+    def _special(self, name: str) -> Value:
+        word, _, axis = name.lstrip("%").partition(".")
+        launch = self.launch
+        if word.startswith(("cluster", "ncluster")):  # of one block each
+            return self._cluster_special(word, axis)
+        if word in ("ntid", "nctaid"):
+            return np.int32((launch.block if word == "ntid" else launch.grid)["xyz".index(axis)])
+        if word in ("tid", "ctaid"):
+            at = "xyz".index(axis)
+            place = 5 - 2 * at if word == "tid" else 4 - 2 * at
+            count, first = self.shape[place], 0 if word == "tid" else self.origin[at]
+            if count == 1:
+                return np.int32(first)
+            dims = tuple(count if i == place else 1 for i in range(6))
+            return np.arange(first, first + count, dtype=np.int32).reshape(dims)
+        if word in ("smid", "nsmid", "nwarpid"):  # as if the GPU had one multiprocessor
+            return np.int32({"smid": 0, "nsmid": 1, "nwarpid": 64}[word])
+        if word.startswith("lanemask"):
+            one = np.int32(1) << self.special("%laneid")
+            below = one - np.int32(1)
+            return {"eq": one, "lt": below, "le": below | one, "gt": ~(below | one),
+                    "ge": ~below}[word[-2:]]  # fmt: skip
+        if word in ("laneid", "warpid"):
+            _, tz, _, ty, _, tx = self.shape
+            linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
+            return linear % np.int32(32) if word == "laneid" else linear // np.int32(32)
+        return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
+
+    def _cluster_special(self, word: str, axis: str) -> Value:
+        if word in ("clusterid", "nclusterid"):
+            return self.special(f"%{word.replace('cluster', 'cta')}.{axis}")
+        return np.int32("_n" in word)
+
+    def address(self, name: str) -> Value:
+        """The address of a variable or parameter in its own space, as int64."""
+        return np.int64(self.launch.addresses[name])
+
+    def window(self, space: str) -> Value:
+        """Where a space starts among the generic addresses."""
+        return np.int64(WINDOWS[space])
+
+    @property
+    def local(self) -> Scratch:
+        """Every thread's stack, made when it is first used."""
+        if self._local is None:
+            self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
+        return self._local
+
+    def _of(self, space: str) -> Any:
+        """The memory behind a state space."""
+        return {"global": self.memory, "shared": self.shared}.get(space) or self.local
+
+    def load(self, site: Site, address: Value, m: Mask | None) -> Any:
+        """What a load instruction reads: one value, or a list of them for a vector."""
+        if site.space == "generic":
+            values = self._load_generic(site, address, m)
+        else:
+            for observer in self.launch.observers:
+                observer.load(self, site, site.space, address, m)
+            values = self._of(site.space).load(site, address, m, self.report)
+        return values[0] if site.lanes == 1 else values
+
+    def store(self, site: Site, address: Value, values: Value, m: Mask | None) -> None:
+        """Execute a store instruction; `values` is a tuple for a vector."""
+        for space, local, lanes in self.spaces(site, address, m):
+            for observer in self.launch.observers:
+                observer.store(self, site, space, local, lanes)
+            self._of(space).store(site, local, values, lanes, self.report)
+
+    def spaces(
+        self, site: Site, address: Value, m: Mask | None
+    ) -> list[tuple[str, Value, Mask | None]]:
+        """An access as (space, address in it, lanes); a generic one may be several."""
+        if site.space != "generic":
+            return [(site.space, address, m)]
+        found = []
+        window = address >> np.int64(56)
+        for number, space in enumerate(("global", "shared", "local")):
+            known = window == number if number else (window != 1) & (window != 2)
+            lanes = narrow(m, known)
+            if lanes is not NOBODY:
+                found.append((space, address - np.int64(number << 56), lanes))
+        return found
+
+    def _load_generic(self, site: Site, address: Value, m: Mask | None) -> list[Value]:
+        result: list[Value] = []
+        for space, local, lanes in self.spaces(site, address, m):
+            for observer in self.launch.observers:
+                observer.load(self, site, space, local, lanes)
+            values = self._of(space).load(site, local, lanes, self.report)
+            mine = True if lanes is m or lanes is None else lanes.bits
+            result = [np.where(mine, v, r) for v, r in zip(values, result or values, strict=True)]
+        return [value[()] for value in result]
+
+    def ldmatrix(
+        self, site: Site, address: Value, count: int, transposed: bool, m: Mask | None
+    ) -> list[Value]:
+        """The registers of `count` 8 x 8 matrices whose rows lie at the lanes' addresses."""
+        check_whole_warps(self, m, site.item)
+        lanes = m if count == 4 else narrow(m, self.special("%laneid") < np.int32(8 * count))
+        for observer in self.launch.observers:
+            observer.load(self, site, site.space, address, lanes)
+        rows = self.shared.load(site, address, lanes, self.report)[0]
+        return matrices(self, rows, count, transposed)
+
+    def stmatrix(
+        self, site: Site, address: Value, values: Sequence[Value], count: int, transposed: bool,
+        m: Mask | None,
+    ) -> None:  # fmt: skip
+        """The inverse of `ldmatrix`."""
+        check_whole_warps(self, m, site.item)
+        lanes = m if count == 4 else narrow(m, self.special("%laneid") < np.int32(8 * count))
+        for observer in self.launch.observers:
+            observer.store(self, site, site.space, address, lanes)
+        rows = rows_of(self, values, transposed)
+        self.shared.store(site, address, rows, lanes, self.report)
+
+    def atomic(
+        self, site: Site, rule: str, address: Value, values: list[Value], m: Mask | None
+    ) -> Value:
+        """Apply `rule` lane by lane, in the order of blocks and threads; the old values."""
+        address = np.broadcast_to(address, self.shape)
+        values = [np.broadcast_to(value, self.shape) for value in values]
+        old = np.zeros(self.shape, site.dtype)
+        for space, local, lanes in self.spaces(site, address, m):
+            for observer in self.launch.observers:
+                observer.atomic(self, site, space, local, lanes)
+            for cells, here, index in self._of(space).cells(site, local, lanes, self.report):
+                if index.size:
+                    old[here] = update(cells, index, rule, [value[here] for value in values])
+        return old
+
+    def warp_sync(self, m: Mask | None) -> None:
+        """bar.warp.sync: checks learn what it orders."""
+        for observer in self.launch.observers:
+            observer.warp_sync(self, m)
+
+    def wait_for_grids(self, m: Mask | None) -> None:
+        """griddepcontrol.wait: no other kernel runs here; checks learn who has waited."""
+        for observer in self.launch.observers:
+            observer.wait_for_grids(self, m)
+
+    def trap(self, item: Instruction, m: Mask | None) -> None:
+        """A finding for lanes that stop the kernel: a failed assertion, or `__trap()`."""
+        bits = np.ones((1,) * 6, np.bool_) if m is None else m.bits
+        block, threads, count = lanes_of(bits, None, self.shape, self.origin)
+        what = "assertion failed" if item.opcode == "call" else "trap executed"
+        message = f"{what} in {count} thread{'s' * (count > 1)}"
+        self.launch.findings.add("trap", item, message, block, threads)
+
+    def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:
+        """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
+        block, threads, count = lanes_of(bad, mask, self.shape, self.origin)
+        first = int(np.asarray(address)[np.broadcast_to(bad, address.shape)][0])
+        space = site.space
+        if space == "generic":
+            space = {1: "shared", 2: "local"}.get(first >> 56, "global")
+        text = {"global": self.memory.describe, "shared": self.describe_shared}.get(
+            space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
+        )(first)
+        message = access_message(site, what, text, count)
+        self.launch.findings.add("memcheck", site.item, message, block, threads, text)
+
+    def describe_shared(self, address: int) -> str:
+        """ "shared+128 of 4096 (tile)": a byte of a block's shared memory, and its variable."""
+        launch = self.launch
+        text = f"shared{address:+d} of {launch.shared_bytes}"
+        names = [name for name, start, size in launch.shared if start <= address < start + size]
+        return f"{text} ({plain_name(names[0])})" if names else text

@@ -1,0 +1,335 @@
+"""`Emulator`: device memory, the rules of a launch, and the loop over chunks of blocks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.memory.arrays import DeviceArray, LineArray
+from gen.emulator.memory.global_memory import Buffer, GlobalMemory, aligned_bytes
+from gen.emulator.memory.observer import Observer
+from gen.emulator.memory.tensor_map import TensorMap
+from gen.emulator.ptx.module import PtxKernel, PtxModule, Variable
+from gen.emulator.ptx.parse import parse_ptx
+from gen.emulator.run.chunk import Chunk
+from gen.emulator.run.context import LaunchState
+from gen.emulator.translate.program import Program, compile_kernel
+from gen.emulator.warp.masks import Coordinates
+from gen.emulator.watch.findings import Finding, Findings
+from gen.errors import CheckError, UsageError
+
+MAX_THREADS = 1024  # per block
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_SHARED = 227 * 1024  # bytes per block, static and dynamic
+MAX_STATIC_SHARED = 48 * 1024
+UNLIMITED_THREADS = 1 << 32  # more than this needs an instruction budget
+CHUNK_THREADS = 1 << 16
+CHUNK_SCRATCH = 1 << 28  # bytes of shared and local memory that a chunk may take
+OBSERVED_SCRATCH = 1 << 24  # the same where checks keep up to 16 bytes for each of these
+
+
+@dataclass(frozen=True)
+class LaunchReport:
+    """What a launch did: findings, thread-instructions run, and seconds (without compiling)."""
+
+    findings: list[Finding]
+    instructions: int
+    seconds: float
+    suppressed: int = 0  # findings that were like others, or beyond the limit
+
+
+class Emulator:
+    """Executes PTX kernels on the CPU.
+
+    max_findings: findings kept for each launch. chunk_threads: threads executed together, which
+    changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
+    with CheckError (None: no limit).
+    """
+
+    def __init__(
+        self,
+        max_findings: int = 20,
+        chunk_threads: int = CHUNK_THREADS,
+        instruction_budget: int | None = None,
+    ) -> None:
+        self.max_findings, self.chunk_threads = max_findings, chunk_threads
+        self.instruction_budget = instruction_budget
+        self.memory = GlobalMemory()
+        self._modules: dict[str, PtxModule] = {}
+        self._programs: dict[tuple[PtxModule, str], Program] = {}
+        self._variables: dict[tuple[PtxModule, str], Buffer] = {}
+
+    def alloc(self, array: npt.NDArray[Any], name: str = "A", defined: bool = True) -> DeviceArray:
+        """Copy an array into emulated global memory; `name` is how findings call it.
+
+        defined: False for contents that a kernel must not read before it has written there.
+        """
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        data = aligned_bytes(array.nbytes)
+        data[:] = np.frombuffer(array.tobytes(), np.uint8)
+        buffer = self.memory.add(name, data)
+        if not defined:
+            buffer.valid = np.zeros(buffer.nbytes, np.bool_)
+        return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
+
+    def alloc_lines(
+        self,
+        lines: npt.NDArray[Any],
+        pitch: int,
+        name: str = "A",
+        skip: int = 0,
+        unit: int = 1,
+    ) -> LineArray:
+        """Map the lines of a 2-D array `pitch` bytes apart, with nothing mapped in between.
+
+        So a matrix may have rows that are gigabytes long, of which only the bytes of `lines` exist.
+        skip: bytes from the array's address to its first mapped line. unit: where it is more than
+        1, gaps are mapped up to the end of the next so many bytes beside a line, all ones.
+        """
+        lines = np.ascontiguousarray(lines)
+        address = self.memory.reserve(skip + len(lines) * pitch)
+        buffers, starts = [], []
+        for at, line in enumerate(lines):
+            start = address + skip + at * pitch
+            end = start + line.nbytes
+            first = start // unit * unit - unit if at and unit > 1 else start
+            last = -(-end // unit) * unit + unit if at + 1 < len(lines) and unit > 1 else end
+            data = aligned_bytes(last - first)
+            data[:] = 0xFF
+            data[start - first : end - first] = line.view(np.uint8)
+            buffers.append(self.memory.add(name, data, first))
+            starts.append(start - first)
+        shape, places = lines.shape, tuple(zip(buffers, starts, strict=True))
+        return LineArray(name, address, lines.nbytes, lines.dtype, shape, buffers[0], places)
+
+    def read_lines(self, array: LineArray) -> npt.NDArray[Any]:
+        """A copy of the lines that were mapped."""
+        size = array.nbytes // len(array.lines)
+        flat = b"".join(buffer.data[at : at + size].tobytes() for buffer, at in array.lines)
+        return np.frombuffer(flat, array.dtype).reshape(array.shape).copy()
+
+    def read(self, buf: DeviceArray) -> npt.NDArray[Any]:
+        """A copy of a device array, with the type and shape that it was made with."""
+        self._check_mapped(buf)
+        return np.frombuffer(buf.buffer.data.tobytes(), buf.dtype).reshape(buf.shape).copy()
+
+    def free(self, buf: DeviceArray) -> None:
+        """Unmap a device array; later accesses to it are findings."""
+        self._check_mapped(buf)
+        self.memory.remove(buf.buffer)
+
+    def _check_mapped(self, buf: DeviceArray) -> None:
+        if buf.buffer not in self.memory.buffers:
+            raise UsageError(
+                f"device array '{buf.name}' is not allocated in this emulator; "
+                "it was freed, or belongs to another one"
+            )
+
+    def launch(
+        self,
+        ptx: str | PtxModule,
+        kernel: str,
+        grid: Coordinates,
+        block: Coordinates,
+        args: Sequence[DeviceArray | TensorMap | np.generic],
+        shared_bytes: int = 0,
+        source_lines: Sequence[str] | None = None,
+        observers: Sequence[Observer] = (),
+        window: tuple[Coordinates, Coordinates] | None = None,
+    ) -> LaunchReport:
+        """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
+
+        args: one DeviceArray, TensorMap or numpy scalar for each kernel parameter, of its size in
+        bytes.
+        shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
+        findings quote it. observers: checks and counters that watch the run. window: the first
+        block and how many blocks along each axis to run of the grid; default all. Raises UsageError
+        for what a GPU would refuse to launch, CheckError for PTX that is not understood or a budget
+        that ran out.
+        """
+        module = self._module(ptx)
+        entry = module.kernel(kernel)
+        _check_geometry(entry, grid, block)
+        self._check_bounded(window[1] if window else grid, block)
+        program = self._program(module, entry)
+        findings = Findings(kernel, self.max_findings, source_lines or ())
+        launch = LaunchState(
+            program, grid, block, self.memory, findings, budget=self.instruction_budget
+        )
+        launch.observers = [watch for watch in observers if watch.concerns(program)]
+        _place_variables(launch, module, entry, shared_bytes)
+        params = self._params(entry, args, launch)
+        start = time.perf_counter()
+        try:
+            self._globals(launch, module, entry)
+            # Freeing one big block makes malloc keep large arrays on its heap from here on;
+            # otherwise it maps and unmaps fresh pages for each, which takes ten times as long.
+            del_after_use = np.empty(1 << 24, np.uint8)
+            del del_after_use
+            with np.errstate(all="ignore"):
+                for origin, blocks in self._chunks(launch, *(window or ((0, 0, 0), grid))):
+                    Chunk(launch, origin, blocks).run()
+        finally:
+            self.memory.remove(params)
+        seconds = time.perf_counter() - start
+        return LaunchReport(findings.ordered(), launch.instructions, seconds, findings.suppressed)
+
+    def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
+        total = math.prod(grid) * math.prod(block)
+        if self.instruction_budget is None and total > UNLIMITED_THREADS:
+            raise UsageError(
+                f"a launch of {total} threads would run for hours on a CPU; use a smaller problem, "
+                "or set instruction_budget to bound it"
+            )
+
+    def _module(self, ptx: str | PtxModule) -> PtxModule:
+        if isinstance(ptx, PtxModule):
+            return ptx
+        if ptx not in self._modules:
+            self._modules[ptx] = parse_ptx(ptx)
+        return self._modules[ptx]
+
+    def _program(self, module: PtxModule, kernel: PtxKernel) -> Program:
+        key = (module, kernel.name)
+        if key not in self._programs:
+            self._programs[key] = compile_kernel(kernel)
+        return self._programs[key]
+
+    def _params(self, kernel: PtxKernel, args: Sequence[Any], launch: LaunchState) -> Buffer:
+        """Lay the arguments out as the kernel's parameters, after checking them."""
+        if len(args) != len(kernel.params):
+            raise UsageError(
+                f"kernel '{kernel.name}' has {len(kernel.params)} parameters, got {len(args)} "
+                "arguments; pass one for each, in order"
+            )
+        last = kernel.params[-1:]
+        data = aligned_bytes(sum(p.offset + p.nbytes for p in last))
+        for at, (param, arg) in enumerate(zip(kernel.params, args, strict=True)):
+            if isinstance(arg, DeviceArray):
+                self._check_mapped(arg)
+            elif isinstance(arg, TensorMap):
+                self._check_mapped(arg.buffer)
+            elif not isinstance(arg, np.generic):
+                raise UsageError(
+                    f"argument {at} of '{kernel.name}' is a {type(arg).__name__}; "
+                    "pass a DeviceArray, a TensorMap or a numpy scalar such as np.int32(4)"
+                )
+            raw = _bytes_of(arg, launch)
+            if len(raw) != param.nbytes:
+                raise UsageError(
+                    f"argument {at} of '{kernel.name}' has {len(raw)} bytes, but its parameter "
+                    f"(.{param.type}) has {param.nbytes}; pass a type of that size"
+                )
+            data[param.offset : param.offset + param.nbytes] = np.frombuffer(raw, np.uint8)
+        buffer = self.memory.add("parameters", data)
+        buffer.constant = True
+        launch.addresses.update({p.name: buffer.base + p.offset for p in kernel.params})
+        return buffer
+
+    def _globals(self, launch: LaunchState, module: PtxModule, kernel: PtxKernel) -> None:
+        """Allocate the module variables that the kernel names; they persist."""
+        for name in launch.program.symbols - launch.addresses.keys():
+            variable = module.variables.get(name)
+            if variable is None or variable.refused:
+                why = variable.refused if variable else "it is not declared"
+                raise CheckError(
+                    f"variable '{name}' of kernel '{kernel.name}': {why}, not supported"
+                )
+            key = (module, name)
+            if key not in self._variables:
+                data = aligned_bytes(variable.nbytes)
+                data.fill(0)
+                data[: len(variable.init)] = np.frombuffer(variable.init, np.uint8)
+                self._variables[key] = self.memory.add(name, data)
+                self._variables[key].constant = variable.space == "const"
+            launch.addresses[name] = self._variables[key].base
+
+    def _chunks(
+        self, launch: LaunchState, first: Coordinates, count: Coordinates
+    ) -> Iterator[tuple[Coordinates, Coordinates]]:
+        """Boxes (origin, size) that cover the blocks, wide in x, then y, of about equal sizes."""
+        threads = math.prod(launch.block)
+        scratch = launch.shared_bytes + threads * launch.local_bytes
+        limit = OBSERVED_SCRATCH if launch.observers else CHUNK_SCRATCH
+        room = max(1, min(self.chunk_threads // threads, limit // max(scratch, 1)))
+        steps = []
+        for extent in count:
+            pieces = -(-extent // room)
+            steps.append(max(1, -(-extent // max(pieces, 1))))
+            room = max(1, room // steps[-1])
+        axes = [
+            [(at, min(step, n - at)) for at in range(0, n, step)]
+            for n, step in zip(count, steps, strict=True)
+        ]
+        for (z, dz), (y, dy), (x, dx) in itertools.product(*reversed(axes)):
+            yield (first[0] + x, first[1] + y, first[2] + z), (dx, dy, dz)
+
+
+def _bytes_of(arg: DeviceArray | TensorMap | np.generic, launch: LaunchState) -> bytes:
+    """An argument as the kernel sees it."""
+    if isinstance(arg, TensorMap):
+        launch.maps.append(arg)
+        return arg.encode(len(launch.maps) - 1)
+    return np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
+
+
+def _check_geometry(kernel: PtxKernel, grid: Coordinates, block: Coordinates) -> None:
+    limits = kernel.max_threads
+    for what, dims, most in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
+        least = 0 if what == "grid" else 1
+        if len(dims) != 3 or any(not least <= n <= top for n, top in zip(dims, most, strict=True)):
+            raise UsageError(f"{what} {tuple(dims)} is not three sizes from {least} to {most}")
+    threads = math.prod(block)
+    if threads > MAX_THREADS:
+        raise UsageError(
+            f"a block of {block} has {threads} threads; at most {MAX_THREADS} are possible"
+        )
+    if limits and threads > math.prod(limits):
+        raise UsageError(
+            f"a block of {block} has {threads} threads, but '{kernel.name}' was compiled for "
+            f"at most {math.prod(limits)} (__launch_bounds__); use a smaller block"
+        )
+
+
+def _place_variables(
+    launch: LaunchState, module: PtxModule, kernel: PtxKernel, dynamic: int
+) -> None:
+    """Give shared and local variables their offsets: statics first, dynamic shared memory last."""
+    scope = {**module.variables, **kernel.variables}
+    used: list[Variable] = [
+        v
+        for n, v in scope.items()
+        if n in launch.program.symbols and v.space in ("shared", "local")
+    ]
+    totals = {"shared": 0, "local": 0}
+    for variable in sorted(used, key=lambda v: v.dynamic):
+        at = -(-totals[variable.space] // variable.align) * variable.align
+        size = dynamic if variable.dynamic else variable.nbytes
+        launch.addresses[variable.name] = at
+        if variable.space == "shared":
+            launch.shared.append((variable.name, at, size))
+        if not variable.dynamic:
+            totals[variable.space] = at + size
+        else:
+            totals["shared"] = max(totals["shared"], at)
+    static = totals["shared"]
+    if static > MAX_STATIC_SHARED:
+        raise UsageError(
+            f"kernel '{kernel.name}' declares {static} bytes of static shared memory; at most "
+            f"{MAX_STATIC_SHARED} are possible, make it dynamic (extern __shared__)"
+        )
+    if not 0 <= dynamic <= MAX_SHARED - static:
+        raise UsageError(
+            f"{static} bytes of static and {dynamic} of dynamic shared memory for kernel "
+            f"'{kernel.name}' do not fit a block's {MAX_SHARED}; use smaller tiles"
+        )
+    launch.shared_bytes, launch.dynamic_bytes = static + dynamic, dynamic
+    launch.local_bytes = totals["local"]

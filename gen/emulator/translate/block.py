@@ -1,0 +1,45 @@
+"""One basic block -> the lines of a Python function, a line or two for each PTX instruction."""
+
+from __future__ import annotations
+
+from gen.emulator.isa import instructions
+from gen.emulator.translate import compute, mbarrier, memory
+from gen.emulator.translate.blocks import Block
+from gen.emulator.translate.lines import Lines
+
+
+def translate(block: Block, code: Lines) -> list[tuple[int, str]]:
+    """Writes the body; gives (slot, variable) for each register that outlives the block."""
+    doomed = _last_uses(block)
+    for at, item in enumerate(block.body):
+        code.item = item
+        if not instructions.NO_EFFECT.match(item.name):
+            one = mbarrier.translator(item) or memory.translator(item) or compute.translator(item)
+            one(code, item)
+        dead = sorted(code.variable(name) for name in doomed.get(at, ()) if name in code.known)
+        if dead:
+            code.lines.append(f"del {', '.join(dead)}")
+    if block.kind == "branch" and block.end and block.end.predicate:
+        code.item = block.end
+        condition = code.local(block.end.predicate)
+        code.lines.append(f"return {'~' * block.end.negated}{condition}")
+    needed = block.live_out | (
+        instructions.registers(block.end)[0] if block.end and block.kind == "barrier" else set()
+    )
+    return [(code.slots[n], code.variable(n)) for n in sorted(block.writes & needed)]
+
+
+def _last_uses(block: Block) -> dict[int, set[str]]:
+    """Registers that no later instruction needs: freeing them early keeps caches warm."""
+    last: dict[str, int] = {}
+    for at, item in enumerate(block.body):
+        reads, writes = instructions.registers(item)
+        last.update(dict.fromkeys(reads | writes, at))
+    kept = block.live_out | (instructions.registers(block.end)[0] if block.end else set())
+    if block.end and block.end.predicate:
+        kept = kept | {block.end.predicate.name}
+    doomed: dict[int, set[str]] = {}
+    for name, at in last.items():
+        if name not in kept:
+            doomed.setdefault(at, set()).add(name)
+    return doomed

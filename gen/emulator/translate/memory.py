@@ -1,0 +1,180 @@
+"""Instructions that access memory: loads, stores, atomics, matrices, copies; and plain barriers."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from gen.emulator.isa import instructions
+from gen.emulator.memory.atomics import RULES
+from gen.emulator.memory.global_memory import Site, make_site
+from gen.emulator.ptx.module import Instruction
+from gen.emulator.ptx.operands import Address, Imm, Operand, Reg, Vector
+from gen.emulator.translate.lines import Lines, Translator
+
+_MATRICES = re.compile(
+    r"(?:ld|st)matrix(?=.*\.sync)(?=.*\.aligned)(?=.*\.m8n8)(?=.*\.x([124]))(?=.*\.shared)"
+    r"(?=.*\.b16$)(\.(sync|aligned|m8n8|x[124]|trans|shared(::cta)?|b16))+$"
+)
+_COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::(cache_hint|(64|128|256)B))*$")
+
+
+def translator(item: Instruction) -> Translator | None:
+    """What translates an instruction, if it is one of these."""
+    if instructions.is_assertion(item):
+        return trap
+    return {
+        "ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic,
+        "ldmatrix": matrices, "stmatrix": matrices, "cp": copy,
+        "bar": barrier, "barrier": barrier, "barvote": barrier, "trap": trap, "brkpt": trap,
+    }.get(item.opcode)  # fmt: skip
+
+
+def barrier(code: Lines, item: Instruction) -> None:
+    """What does not wait for the whole block; barriers that do end their basic block."""
+    name, first = code.constant(item), code.read(item.operands[0], "b32")
+    if item.name == "bar.warp.sync" and len(item.operands) == 1:
+        code.lines.append(f"warp_barrier(E, m, {name}, {first})")
+    elif item.opcode == "barvote":
+        choice = code.read(item.operands[1], "pred")
+        code.lines.append(f"E.barriers.vote({name}, {first}, {choice}, m)")
+    elif "arrive" in item.modifiers and len(item.operands) == 2:
+        code.lines.append(f"E.barriers.arrive({name}, {first}, m)")
+    else:
+        raise item.error("this kind of barrier is not supported by the emulator")
+
+
+def trap(code: Lines, item: Instruction) -> None:
+    code.lines.append(f"E.trap({code.constant(item)}, m)")
+
+
+def _memory_call(code: Lines, site: Site, address: Address, values: str = "") -> tuple[str, str]:
+    """The mask to use (as a statement's variable), and the call."""
+    mask = code.mask()
+    access = "store" if values else "load"
+    where = code.address(address.base)
+    call = f"E.{access}({code.constant(site)}, {where}{values}, {mask})"
+    return mask, call
+
+
+def load(code: Lines, item: Instruction) -> None:
+    target, address = item.operands
+    if not isinstance(address, Address):
+        raise item.error("malformed load")
+    site = make_site(item, address.offset)
+    targets = target.items if isinstance(target, Vector) else (target,)
+    if len(targets) != site.lanes:
+        raise item.error(f"{site.lanes} registers expected")
+    mask, call = _memory_call(code, site, address)
+    for part in targets if item.predicate else ():
+        if isinstance(part, Reg):
+            code.local(part)
+    code.lines.append(f"loaded = {call}" + " if m1 is not NOBODY else None" * (mask == "m1"))
+    start = len(code.lines)
+    for at, part in enumerate(targets):
+        code.write(part if isinstance(part, Reg) else None,
+                   f"loaded[{at}]" if site.lanes > 1 else "loaded", site.kind)  # fmt: skip
+    if mask == "m1":
+        code.lines[start:] = ["if loaded is not None:"] + [f"    {s}" for s in code.lines[start:]]
+
+
+def atomic(code: Lines, item: Instruction) -> None:
+    """atom (with the old value as its result) and red (without)."""
+    target, address, *sources = item.operands if item.opcode == "atom" else (None, *item.operands)
+    rules = [word for word in item.modifiers if word in RULES]
+    if not isinstance(address, Address) or len(rules) != 1:
+        raise item.error("this atomic operation is not supported by the emulator")
+    site = make_site(item, address.offset)
+    rule = f"{rules[0]}.{site.kind}" if "f16" in site.kind else rules[0]
+    if len(sources) != 1 + (rule == "cas") or site.lanes > 1 or rule not in RULES:
+        raise item.error("this atomic operation is not supported by the emulator")
+    values = ", ".join(code.read(source, site.kind) for source in sources)
+    mask = code.mask()
+    where = code.address(address.base)
+    call = f"E.atomic({code.constant(site)}, {rule!r}, {where}, [{values}], {mask})"
+    code.lines.append(f"old = {call}")
+    code.write(target, "old", site.kind)
+
+
+def store(code: Lines, item: Instruction) -> None:
+    address, source = item.operands
+    if not isinstance(address, Address):
+        raise item.error("malformed store")
+    site = make_site(item, address.offset)
+    sources = source.items if isinstance(source, Vector) else (source,)
+    if len(sources) != site.lanes:
+        raise item.error(f"{site.lanes} registers expected")
+    values = ", ".join(code.read(part, site.kind, True) for part in sources)
+    values = f", ({values},)" if site.lanes > 1 else f", {values}"
+    mask, call = _memory_call(code, site, address, values)
+    code.call(call, mask)
+
+
+def matrices(code: Lines, item: Instruction) -> None:
+    """ldmatrix and stmatrix: the first lanes of a warp name rows of 16 bytes."""
+    match = _MATRICES.match(item.name)
+    target, source = item.operands[:2]
+    address, registers = (source, target) if item.opcode == "ldmatrix" else (target, source)
+    parts = registers.items if isinstance(registers, Vector) else (registers,)
+    if match is None or not isinstance(address, Address) or len(parts) != int(match[1]):
+        raise item.error("this kind of matrix access is not supported by the emulator")
+    whole = np.dtype("c16")
+    site = Site(item, "shared", "b128", 1, address.offset, 16, 4, whole, whole)
+    start = f"E.{item.opcode}({code.constant(site)}, {code.address(address.base)}, "
+    how = f"{len(parts)}, {'trans' in item.modifiers}, m)"
+    if item.opcode == "ldmatrix":
+        code.lines.append(f"several = {start}{how}")
+        for at, part in enumerate(parts):
+            code.write(part, f"several[{at}]", "b32")
+    else:
+        values = ", ".join(code.read(part, "b32") for part in parts)
+        code.lines.append(f"{start}({values},), {how}")
+
+
+def copy(code: Lines, item: Instruction) -> None:
+    """cp.async: the copies themselves, and their groups."""
+    mask = code.mask()
+    if item.name == "cp.async.commit_group":
+        call = f"E.copies.commit({mask})"
+    elif item.name == "cp.async.wait_all":
+        call = f"E.copies.wait_all({mask})"
+    elif item.name == "cp.async.wait_group" and isinstance(item.operands[0], Imm):
+        call = f"E.copies.wait({int(item.operands[0].value)}, {mask})"
+    else:
+        call = _issue(code, item, mask)
+    code.call(call, mask)
+
+
+def _issue(code: Lines, item: Instruction, mask: str) -> str:
+    """The call that starts a copy: `[target], [source], bytes {, bytes to read | ignore}`."""
+    operands = item.operands
+    if "L2::cache_hint" in item.modifiers:
+        operands = operands[:-1]
+    if not _COPY.match(item.name) or len(operands) not in (3, 4):
+        raise item.error("this kind of asynchronous copy is not supported by the emulator")
+    target, source, size = operands[:3]
+    widths = (16,) if "cg" in item.modifiers else (4, 8, 16)
+    if not isinstance(target, Address) or not isinstance(source, Address):
+        raise item.error("malformed copy")
+    if not isinstance(size, Imm) or size.value not in widths:
+        raise item.error(f"a copy of {' or '.join(map(str, widths))} bytes expected")
+    width = int(size.value)
+    whole = np.dtype({4: "i4", 8: "i8", 16: "c16"}[width])
+    sites = [
+        Site(item, space, f"b{8 * width}", 1, offset, width, width.bit_length() - 1, whole, whole)
+        for space, offset in (("shared", target.offset), ("global", source.offset))
+    ]
+    names = ", ".join(code.constant(site) for site in sites)
+    where = f"{code.address(target.base)}, {code.address(source.base)}"
+    return f"E.copies.issue({names}, {where}, {_bytes_read(code, operands[3:], width)}, {mask})"
+
+
+def _bytes_read(code: Lines, extra: tuple[Operand, ...], width: int) -> str:
+    """How many bytes a copy reads: an operand, all, or none where a predicate says so."""
+    if not extra:
+        return "None"
+    if isinstance(extra[0], Reg) and code.kinds[extra[0].name] == "pred":
+        none, full = code.constant(np.int64(0)), code.constant(np.int64(width))
+        return f"select({code.local(extra[0])}, {none}, {full})"
+    return f"{code.read(extra[0], 'u32')}.astype(np.int64)"

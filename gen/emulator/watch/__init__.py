@@ -1,0 +1,1 @@
+"""Observers of a launch: races, reads of undefined memory, early accesses, counters."""

@@ -1,0 +1,352 @@
+"""Races in global memory: two blocks, or two threads of a block, and at least one writes.
+
+Blocks of a launch run in any order, so nothing orders what they write to the same place, or what
+one reads and another writes. Within a block, barriers do. Kernels that let blocks wait for each
+other (they have a fence, or an acquire or release, of GPU scope) are left alone. Not recorded are
+loads that the compiler knows to be of read-only data (`ld.global.nc`), and that a thread reads
+before another thread of its own block writes. Asynchronous copies count when they are issued: that
+settles what they may race with in other blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.isa.ops import Value
+from gen.emulator.memory.bulk_moves import Move
+from gen.emulator.memory.global_memory import Buffer, Site
+from gen.emulator.memory.observer import ObservedChunk, ObservedLaunch, Observer
+from gen.emulator.translate.program import Program
+from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, narrow
+from gen.emulator.watch.findings import noun
+from gen.emulator.watch.granules import extremes, granule_of
+
+Numbers = npt.NDArray[np.int64]
+_SITE_BITS = 20
+_SITE = (1 << _SITE_BITS) - 1
+_THREADS = 1 << 10  # numbers per block
+_MOST = np.iinfo(np.int64).max
+_SCOPED = re.compile(
+    r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
+    r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
+)
+
+
+class Records:
+    """For each granule of a buffer: thread number << SITE_BITS | site, -1 (or _MOST) for none."""
+
+    def __init__(self, buffer: Buffer, granule: int) -> None:
+        self.start = buffer.base & -16  # where all pieces are aligned
+        self.count = -(-(buffer.base - self.start + buffer.nbytes) // granule)
+        self.writer: Numbers | None = None  # of the latest plain write, once there is any
+        self.epoch: Any = None  # of the writer's block, when it wrote
+        # The first and the last reader (False) or atomic access (True), for pieces of so many
+        # granules: those of a read, which is recorded once, however narrow the granules are.
+        self.others: dict[tuple[bool, int], tuple[Numbers, Numbers]] = {}
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything but reads is recorded."""
+        return self.writer is not None or any(atomics for atomics, _ in self.others)
+
+    def make_writer(self) -> Numbers:
+        """Records of plain writes."""
+        if self.writer is None:
+            self.writer = np.full(self.count, -1, np.int64)
+            self.epoch = np.zeros(self.count, np.int64)
+        return self.writer
+
+    def make_others(self, atomics: bool, several: int) -> tuple[Numbers, Numbers]:
+        """Records of readers, or of atomics, of so many granules at a time."""
+        if (atomics, several) not in self.others:
+            count = -(-self.count // several)
+            self.others[atomics, several] = (
+                np.full(count, _MOST, np.int64),
+                np.full(count, -1, np.int64),
+            )
+        return self.others[atomics, several]
+
+
+@dataclass(frozen=True)
+class _Touch:
+    records: Records
+    several: int  # granules of each piece
+    index: Numbers  # of the pieces
+    low: Numbers  # numbers of the first and the last thread at each piece
+    high: Numbers
+    epoch: Numbers
+
+    def granules(self) -> _Touch:
+        """The same, granule by granule."""
+        if self.several == 1:
+            return self
+        index = (self.index[:, None] * self.several + np.arange(self.several)).ravel()
+        rest = (array.repeat(self.several) for array in (self.low, self.high, self.epoch))
+        return _Touch(self.records, 1, index, *rest)
+
+
+class GlobalRaces(Observer):
+    """Finds races in global memory."""
+
+    def __init__(self) -> None:
+        self._launch: ObservedLaunch | None = None
+        self._programs: dict[Program, tuple[int, bool]] = {}
+
+    def begin(self, chunk: ObservedChunk) -> None:
+        """See Observer. Records last for a launch, and are about all its chunks."""
+        launch = chunk.launch
+        if launch is not self._launch:
+            self._launch = launch
+            self.records: dict[Buffer, Records] = {}
+            self.sites: list[Site] = []
+            self._numbers: dict[Site, int] = {}
+        if launch.program not in self._programs:
+            items = [i for b in launch.program.blocks for i in b.body]
+            scoped = any(_SCOPED.match(item.name) for item in items)
+            self._programs[launch.program] = granule_of(launch.program, "global"), scoped
+        self.granule, self.off = self._programs[launch.program]
+        self.epoch: Any = np.zeros((1,) * 6, np.int64)
+        self.threads = _thread_numbers(chunk)
+
+    # -- accesses ------------------------------------------------------------------------------
+    def load(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> None:
+        """See Observer."""
+        if "nc" in site.item.modifiers and not self._changed(site, address):
+            return
+        for touch in self._touches(chunk, site, space, address, mask):
+            self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
+
+    def _changed(self, site: Site, address: Value) -> bool:
+        """Whether an access may be to a buffer that this launch has written to."""
+        changed = [buffer for buffer, records in self.records.items() if records.changes]
+        if not changed:
+            return False
+        least, most = int(address.min()) + site.offset, int(address.max()) + site.offset
+        return any(b.base <= most and least < b.base + b.nbytes for b in changed)
+
+    def _load(self, chunk: ObservedChunk, site: Site, touch: _Touch, kept: bool = True) -> None:
+        if touch.records.changes:
+            granules = touch.granules()
+            self._against_writer(chunk, site, "RAW", granules)
+            self._against_others(chunk, site, "RAW", granules, atomics=True)
+        if kept:
+            self._add(touch, site, atomics=False)
+
+    def copy(
+        self, chunk: ObservedChunk, site: Site, shared_address: Value, global_address: Value,
+        source_bytes: Value, mask: Mask | None,
+    ) -> None:  # fmt: skip
+        """See Observer."""
+        if self.off:
+            return
+        whole = narrow(mask, source_bytes >= site.size)
+        if whole is not NOBODY:
+            for touch in self._find(chunk, global_address, site.size, whole):
+                self._load(chunk, site, touch)
+        if whole is mask:
+            return
+        # At an edge, only the first bytes are read.
+        part = narrow(mask, (source_bytes > 0) & (source_bytes < site.size))
+        for at in range(0, 0 if part is NOBODY else site.size, self.granule):
+            some = narrow(part, source_bytes > at)
+            if some is not NOBODY:
+                for touch in self._find(chunk, global_address + np.int64(at), self.granule, some):
+                    self._load(chunk, site, touch)
+
+    def store(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> None:
+        """See Observer."""
+        for touch in self._touches(chunk, site, space, address, mask):
+            self._store(chunk, site, touch)
+
+    def bulk(self, chunk: ObservedChunk, move: Move) -> None:
+        """See Observer."""
+        if self.off:
+            return
+        # Addresses of elements, lane by lane; those that are in no buffer exist in shared memory
+        # only, or are memcheck's.
+        threads, epochs = (move.of(of)[:, None] for of in (self.threads, self.epoch))
+        arrays = np.broadcast_arrays(move.addresses, threads, threads, epochs)
+        for touch in self._by_buffer(chunk, move.size, *(array.ravel() for array in arrays)):
+            if move.into_shared:
+                self._load(chunk, move.site, touch)
+            else:
+                self._store(chunk, move.site, touch)
+
+    def _store(self, chunk: ObservedChunk, site: Site, touch: _Touch) -> None:
+        touch = touch.granules()
+        self._against_writer(chunk, site, "WAW", touch)
+        self._against_others(chunk, site, "WAR", touch, atomics=False)
+        self._against_others(chunk, site, "WAW", touch, atomics=True)
+        number = touch.low << _SITE_BITS | self._number(site)
+        writer = touch.records.make_writer()
+        writer[touch.index] = number
+        touch.records.epoch[touch.index] = touch.epoch
+        kept = writer[touch.index]
+        bad = (kept != number) | (touch.low != touch.high)
+        other = np.where(kept != number, kept, touch.high << _SITE_BITS | self._number(site))
+        self._report(chunk, site, "WAW", touch, bad, other)
+
+    def atomic(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> None:
+        """See Observer."""
+        for touch in self._touches(chunk, site, space, address, mask):
+            touch = touch.granules()
+            self._against_writer(chunk, site, "WAW", touch)
+            self._against_others(chunk, site, "WAR", touch, atomics=False)
+            self._add(touch, site, atomics=True)
+
+    def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
+        """See Observer."""
+        self.epoch = self.epoch + (1 if blocks is None else blocks)
+
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
+        """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block."""
+        self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
+
+    def meet(self, chunk: ObservedChunk, mask: Mask) -> None:
+        """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
+        self.epoch = self.epoch + (mask.per_block(chunk.shape) > 0)
+
+    def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """See Observer. As `meet`."""
+        self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
+
+    # -- records -------------------------------------------------------------------------------
+    def _touches(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> Iterable[_Touch]:
+        """The pieces of an access, buffer by buffer."""
+        if self.off or space != "global":
+            return []
+        return self._find(chunk, np.asarray(address) + np.int64(site.offset), site.size, mask)
+
+    def _find(
+        self, chunk: ObservedChunk, address: Value, size: int, mask: Mask | None
+    ) -> Iterator[_Touch]:
+        """The pieces of `size` bytes at addresses, all offsets added, buffer by buffer."""
+        exact = np.asarray(address).reshape(address.shape or (1,) * 6)
+        low, high, used = extremes(self.threads, exact.shape, mask)
+        good = exact & (size - 1) == 0
+        good = good if used is None else good & used
+        arrays = np.broadcast_arrays(exact, low, high, self._epochs(exact.shape), good)
+        return self._by_buffer(chunk, size, *(array[arrays[4]] for array in arrays[:4]))
+
+    def _by_buffer(
+        self, chunk: ObservedChunk, size: int, exact: Numbers, *rest: Numbers
+    ) -> Iterator[_Touch]:
+        """Accesses of `size` bytes; what is in no buffer is left out."""
+        several = max(1, size // self.granule)
+        while exact.size:
+            buffer = chunk.memory.find(int(exact[0]))
+            if buffer is None:
+                here = exact == exact[0]
+            else:
+                here = (exact >= buffer.base) & (exact < buffer.base + buffer.nbytes)
+                if buffer not in self.records:
+                    self.records[buffer] = Records(buffer, self.granule)
+                inside = here & (exact + size <= buffer.base + buffer.nbytes)
+                records = self.records[buffer]
+                index = (exact[inside] - records.start) // (several * self.granule)
+                some = (array[inside] for array in rest)
+                yield _Touch(records, several, index, *some)
+            exact, rest = exact[~here], tuple(array[~here] for array in rest)
+
+    def _epochs(self, shape: tuple[int, ...]) -> Any:
+        axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.epoch.shape[i] > 1)
+        return self.epoch.max(axes, keepdims=True) if axes else self.epoch
+
+    def _against_writer(self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch) -> None:
+        if touch.records.writer is None:
+            return
+        found = touch.records.writer[touch.index]
+        if found.max(initial=-1) < 0:
+            return
+        by = found >> _SITE_BITS
+        same_block = (by // _THREADS == touch.low // _THREADS) & (
+            by // _THREADS == touch.high // _THREADS
+        )
+        same = (by == touch.low) & (by == touch.high)
+        ordered = same | same_block & (touch.records.epoch[touch.index] != touch.epoch)
+        self._report(chunk, site, kind, touch, (found >= 0) & ~ordered, found)
+
+    def _against_others(
+        self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch, atomics: bool
+    ) -> None:
+        for (are_atomics, several), records in touch.records.others.items():
+            if are_atomics != atomics:
+                continue
+            first, last = (array[touch.index // several] for array in records)
+            if last.max(initial=-1) < 0:
+                continue
+            early = first >> _SITE_BITS
+            early = early // _THREADS != touch.low // _THREADS
+            late = (last >> _SITE_BITS) // _THREADS != touch.high // _THREADS
+            bad = (last >= 0) & (early | late)
+            self._report(chunk, site, kind, touch, bad, np.where(early, first, last))
+
+    def _add(self, touch: _Touch, site: Site, atomics: bool) -> None:
+        number = self._number(site)
+        low, high = touch.records.make_others(atomics, touch.several)
+        np.minimum.at(low, touch.index, touch.low << _SITE_BITS | number)
+        np.maximum.at(high, touch.index, touch.high << _SITE_BITS | number)
+
+    def _number(self, site: Site) -> int:
+        if site not in self._numbers:
+            self._numbers[site] = len(self.sites)
+            self.sites.append(site)
+        return self._numbers[site]
+
+    # -- findings ------------------------------------------------------------------------------
+    def _report(
+        self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch, bad: Bits, other: Numbers
+    ) -> None:
+        if not bad.any():
+            return
+        at = int(np.argmax(bad))
+        record = int(other[at])
+        earlier, by = self.sites[record & _SITE], record >> _SITE_BITS
+        mine = int(touch.low[at] if touch.low[at] != by else touch.high[at])
+        block, thread = _place(mine, chunk.launch)
+        other_block, other_thread = _place(by, chunk.launch)
+        where = chunk.memory.describe(touch.records.start + int(touch.index[at]) * self.granule)
+        line = f" at line {earlier.item.line}" if earlier.item.line else ""
+        message = f"{noun(site)} of {site.size} bytes at {where} races with the {noun(earlier)}"
+        message += line
+        if other_block != block:
+            message += f" of block ({','.join(map(str, other_block))})"
+        chunk.launch.findings.add(
+            "racecheck", site.item, f"{message} ({kind})", block, (thread, other_thread), where,
+            kind, earlier.item,
+        )  # fmt: skip
+
+
+def _thread_numbers(chunk: ObservedChunk) -> Numbers:
+    """A number for each thread of the launch, over the axes of a chunk."""
+    z, tz, y, ty, x, tx = chunk.shape
+    place = np.ix_(*(np.arange(n, dtype=np.int64) for n in (z, tz, y, ty, x, tx)))
+    gx, gy, _ = chunk.launch.grid
+    ox, oy, oz = chunk.origin
+    block = ((place[0] + oz) * gy + place[2] + oy) * gx + place[4] + ox
+    numbers: Numbers = block * _THREADS + (place[1] * ty + place[3]) * tx + place[5]
+    return numbers
+
+
+def _place(number: int, launch: ObservedLaunch) -> tuple[Coordinates, Coordinates]:
+    """(x, y, z) of a thread's block, and of the thread in it."""
+    block, thread = divmod(number, _THREADS)
+    (gx, gy, _), (tx, ty, _) = launch.grid, launch.block
+    return (
+        (block % gx, block // gx % gy, block // (gx * gy)),
+        (thread % tx, thread // tx % ty, thread // (tx * ty)),
+    )

@@ -1,0 +1,269 @@
+"""racecheck: accesses of shared memory by two threads, at least one a write, that nothing orders.
+
+What orders accesses: a barrier, for the threads that met there; `bar.warp.sync` (`__syncwarp`), for
+the lanes of the warp; a thread's own program order. Running in lockstep does not, nor do shuffles,
+votes or tensor-core instructions: the PTX manual gives memory order to none of these. Atomics do
+not race with each other. A `cp.async` writes at any time from its issue until its thread has waited
+for it: even that thread's own accesses race with it.
+
+An mbarrier orders what threads did before they arrived, and copies that it waited for, before what
+those do who have seen its phase complete. Kernels that have any are watched with `vector_clocks`.
+
+Without them, every granule of shared memory (see `granules`) keeps its last writer, and the
+first and the last by number of the threads that have read it, since they were synchronised. That is
+exact: an access races with one of these if it races with any.
+
+Bulk copies may miss what threads wrote to shared memory, ordered or not, unless a
+`fence.proxy.async` stands between, in that order: without one they are found, too, whether they
+read those bytes or overwrite them. So are those whose mbarrier has been initialised without one, or
+without a `fence.mbarrier_init`, behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.isa.ops import Value
+from gen.emulator.memory.global_memory import Site
+from gen.emulator.memory.observer import ObservedChunk
+from gen.emulator.warp.masks import THREAD_AXES, Bits, Mask
+from gen.emulator.watch.findings import noun
+from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch, thread_of
+from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
+from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
+from gen.emulator.watch.vector_clocks import Clocks
+
+# What a finding says of an access, of where it is, and of the earlier one.
+RACES = "{access} at {place} races with {earlier}"
+_TOGETHER = ("ldmatrix", "stmatrix")
+
+
+class AccessRaces(SharedWatch):
+    """Finds races in shared memory; `copy_races` adds the copies in flight."""
+
+    def begin(self, chunk: ObservedChunk) -> None:
+        """See Observer."""
+        super().begin(chunk)
+        self.sites: list[Site] = []
+        self._numbers: dict[Site, int] = {}
+        self.flights = Last(1, self.columns, own=True)  # copies that are to write
+        self.leaving = Last(1, self.columns, own=True)  # copies that are to read
+        self.clocks = _clocks(chunk)
+        self.each = self.clocks is not None
+        self.writes: Last | TimedLast
+        self.reads: Several | TimedSeveral
+        self.atomics: Several | TimedSeveral
+        if self.clocks is None:
+            self.writes = Last(1, self.columns)
+            self.reads, self.atomics = Several(1, self.columns), Several(1, self.columns)
+        else:
+            self.writes = TimedLast(self.clocks, self.columns)
+            self.reads = TimedSeveral(self.clocks, self.columns)
+            self.atomics = TimedSeveral(self.clocks, self.columns)
+
+    def widen(self) -> None:
+        """See SharedWatch."""
+        for records in (self.writes, self.flights, self.leaving, self.reads, self.atomics):
+            records.widen(self.blocks)
+        if self.clocks:
+            self.clocks.widen(self.blocks)
+        super().widen()
+
+    # -- accesses ------------------------------------------------------------------------------
+    def load(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> None:
+        """See Observer."""
+        touch = self._touch(site, space, address, mask)
+        if touch is None:
+            return
+        for earlier in (self.writes, self.atomics, self.flights):
+            self._report(chunk, site, "RAW", touch, earlier.clash(touch))
+        self.reads.add(touch, self._number(site))
+
+    def store(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> None:
+        """See Observer."""
+        touch = self._touch(site, space, address, mask)
+        if touch is not None:
+            self._before_write(chunk, site, touch)
+            self._report(chunk, site, "WAW", touch, self.writes.add(touch, self._number(site)))
+
+    def atomic(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
+    ) -> None:
+        """See Observer."""
+        touch = self._touch(site, space, address, mask)
+        if touch is None:
+            return
+        for reads in (self.reads, self.leaving):
+            self._report(chunk, site, "WAR", touch, reads.clash(touch))
+        for earlier in (self.writes, self.flights):
+            self._report(chunk, site, "WAW", touch, earlier.clash(touch))
+        self.atomics.add(touch, self._number(site))
+
+    def _touch(self, site: Site, space: str, address: Value, mask: Mask | None) -> Touch | None:
+        if space != "shared":
+            return None
+        touch = self.place(site, address + np.int64(site.offset), mask)
+        if touch is None or site.item.opcode not in _TOGETHER:
+            return touch
+        warp = (touch.low // PER_WARP * PER_WARP + WARP_LANE).astype(np.int32)
+        return Touch(touch.index, warp, warp)
+
+    def _before_write(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
+        for reads in (self.reads, self.leaving):
+            self._report(chunk, site, "WAR", touch, reads.clash(touch))
+        for earlier in (self.writes, self.atomics, self.flights):
+            self._report(chunk, site, "WAW", touch, earlier.clash(touch))
+        # Whatever races with these from now on races with the write as well.
+        self.reads.drop(touch.index)
+        self.atomics.drop(touch.index)
+
+    # -- threads -------------------------------------------------------------------------------
+    def _widen_for(self, mask: Mask | None) -> None:
+        if mask is not None and self.rows < self.blocks and _differs(mask.bits):
+            self.widen()
+
+    def _per_thread(self, values: Any) -> npt.NDArray[Any]:
+        """Values over a chunk's axes as (rows, thread code)."""
+        shape = [n if i in THREAD_AXES or self.rows > 1 else 1 for i, n in enumerate(self.full)]
+        by_block = np.broadcast_to(values, shape).transpose(0, 2, 4, 1, 3, 5)
+        table = np.zeros((self.rows, (int(self.codes.max()) // PER_WARP + 1) * PER_WARP),
+                         by_block.dtype)  # fmt: skip
+        table[:, self.codes.ravel()] = by_block.reshape(self.rows, -1)
+        return table
+
+    def _lanes(self, mask: Mask | None) -> npt.NDArray[np.bool_]:
+        """A mask as (rows, place in a clock)."""
+        assert self.clocks is not None
+        self._widen_for(mask)
+        return self.clocks.lanes(self._per_thread(np.True_ if mask is None else mask.bits))
+
+    def _rows(self, blocks: Bits) -> npt.NDArray[np.bool_]:
+        """What is true of blocks, for each row."""
+        if self.rows < self.blocks and blocks.min() != blocks.max():
+            self.widen()
+        return np.broadcast_to(blocks, self.owners).ravel()[: self.rows]
+
+    # -- what orders ---------------------------------------------------------------------------
+    def arrive(self, chunk: ObservedChunk, offset: int, mask: Mask | None, done: Bits) -> None:
+        """See Observer."""
+        if self.clocks:
+            rows = self._rows(done)
+            self.clocks.arrive(offset, self._lanes(mask), rows)
+
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
+        """See Observer."""
+        if self.clocks:
+            self.clocks.observe(offset, self._lanes(mask))
+
+    def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
+        """See Observer."""
+        if self.clocks:
+            whole = np.ones((1,) * 6, np.bool_) if blocks is None else blocks
+            self.clocks.meet(self._lanes(Mask(whole)))
+            return
+        rows = None
+        if blocks is not None and not blocks.all():
+            if self.rows < self.blocks:
+                self.widen()
+            rows = np.broadcast_to(blocks, self.owners).ravel()
+        for records in self._records():
+            records.clear(rows)
+
+    def meet(self, chunk: ObservedChunk, mask: Mask) -> None:
+        """See Observer."""
+        if self.clocks:
+            self.clocks.meet(self._lanes(mask))
+            return
+        self._widen_for(mask)
+        threads = self._per_thread(mask.bits)
+        # What stands for a whole warp is forgotten with any of its lanes.
+        lanes = threads.reshape(self.rows, -1, PER_WARP)
+        lanes[..., [0, WARP_LANE, PER_WARP - 1]] = lanes.any(axis=-1, keepdims=True)
+        for records in self._records():
+            records.forget(threads)
+
+    def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """See Observer."""
+        if self.clocks:
+            self.clocks.meet(self._lanes(mask), by_warp=True)
+            return
+        self._widen_for(mask)
+        lanes = self._per_thread(True if mask is None else mask.bits)
+        warps = np.asarray(lanes.reshape(self.rows, -1, PER_WARP).any(axis=-1))
+        for records in self._records():
+            records.order(warps)
+
+    def _records(self) -> list[Last | Several]:
+        """The records that forget what is ordered, which those with clocks need not."""
+        records = (self.writes, self.reads, self.atomics)
+        return [item for item in records if isinstance(item, (Last, Several))]
+
+    # -- findings ------------------------------------------------------------------------------
+    def _number(self, site: Site) -> int:
+        if site not in self._numbers:
+            self._numbers[site] = len(self.sites)
+            self.sites.append(site)
+        return self._numbers[site]
+
+    def _report(
+        self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch, clash: Clash | None,
+        what: str = RACES,
+    ) -> None:  # fmt: skip
+        """A finding for each earlier instruction in `clash`, at the first granule that has it.
+
+        what: it says of the two instructions.
+        """
+        if clash is None:
+            return
+        numbers = clash & ((1 << SITE_BITS) - 1)
+        numbers[clash < 0] = -1
+        for number in np.unique(numbers[numbers >= 0]):
+            at = int(np.argmax(numbers == number))
+            self._report_one(chunk, site, kind, touch, at, int(clash[at]), what)
+
+    def _report_one(
+        self,
+        chunk: ObservedChunk,
+        site: Site,
+        kind: str,
+        touch: Touch,
+        at: int,
+        record: int,
+        what: str,
+    ) -> None:
+        earlier, by = self.sites[record & ((1 << SITE_BITS) - 1)], record >> SITE_BITS
+        index, low, high = int(touch.index[at]), int(touch.low[at]), int(touch.high[at])
+        mine = (
+            low if thread_of(low, chunk.launch.block) != thread_of(by, chunk.launch.block) else high
+        )
+        block = chunk.launch.block
+        address = chunk.describe_shared(index % self.columns * self.granule)
+        line = f" at line {earlier.item.line}" if earlier.item.line else ""
+        access, other = f"{noun(site)} of {site.size} bytes", f"the {noun(earlier)}{line}"
+        message = f"{what.format(access=access, place=address, earlier=other)} ({kind})"
+        flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
+        message += ", which is still in flight" if flying else ""
+        chunk.launch.findings.add(
+            "racecheck", site.item, message, self.block_at(chunk, index),
+            (thread_of(mine, block), thread_of(by, block)), address, kind, earlier.item,
+        )  # fmt: skip
+
+
+def _differs(bits: Bits) -> bool:
+    return any(bits.shape[i] > 1 for i in (0, 2, 4))
+
+
+def _clocks(chunk: ObservedChunk) -> Clocks | None:
+    """The clocks of a kernel that needs them."""
+    names = [item.name for block in chunk.launch.program.blocks for item in block.body]
+    copies = any(name.startswith("cp.async.bulk") for name in names)
+    if not copies and not any(name.startswith("mbarrier") for name in names):
+        return None
+    return Clocks(chunk.threads, proxies=copies)

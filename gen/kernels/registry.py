@@ -1,0 +1,125 @@
+"""All kernels, by name, and the specifications that can be built of them.
+
+A new kernel is one template in `templates/`, one row in `cuda_cores` or in
+`tensor_cores/rows`, one row in the tests.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gen.errors import SpecError, UsageError, unknown
+from gen.kernels.cuda_cores import SCALAR_VARIANTS
+from gen.kernels.tensor_cores.rows import TENSOR_VARIANTS
+from gen.kernels.tunables import Choice
+from gen.kernels.variant import MAX_STATIC_SHARED, Variant
+from gen.spec.arch import SHARED_KIB, compute_capability
+from gen.spec.dtypes import DTypes, parse_dtype
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Layouts, parse_layout
+
+VARIANTS: Mapping[str, Variant] = {v.name: v for v in (*SCALAR_VARIANTS, *TENSOR_VARIANTS)}
+
+
+def get_variant(name: str) -> Variant:
+    """The row called `name`. Raises UsageError with the nearest name."""
+    if name not in VARIANTS:
+        raise unknown("variant", name, VARIANTS)
+    return VARIANTS[name]
+
+
+def make_spec(
+    variant: str,
+    *,
+    dtype: str | None = None,
+    layout: str = "rrr",
+    arch: str | None = None,
+    name: str | None = None,
+    **tunables: Any,
+) -> KernelSpec:
+    """A checked specification; what is left out or None takes the kernel's default.
+
+    Raises UsageError for an unknown variant, dtype, layout or architecture, and SpecError for a
+    combination that cannot be built; the message says which rule, the values, and what to use.
+    """
+    row = get_variant(variant)
+    types, layouts = parse_dtype(dtype or row.dtypes[0]), parse_layout(layout)
+    return _checked(row, types, layouts, arch or row.default_arch, tunables, name)
+
+
+def spec_from_json(text: str) -> KernelSpec:
+    """The specification that `KernelSpec.to_json` wrote. Raises UsageError or SpecError."""
+    try:
+        fields = json.loads(text)
+        return make_spec(**fields)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"this is no kernel specification: {text!r} ({error})") from None
+
+
+# Rows hold functions: a specification travels to other processes as its line of JSON.
+copyreg.pickle(KernelSpec, lambda spec: (spec_from_json, (spec.to_json(),)))
+
+
+def retarget(spec: KernelSpec, arch: str) -> KernelSpec:
+    """The same kernel for another architecture. Raises SpecError where that does not have it."""
+    return _checked(spec.row, spec.dtypes, spec.layouts, arch, spec.tunables, spec.symbol)
+
+
+def _checked(
+    row: Variant,
+    dtypes: DTypes,
+    layouts: Layouts,
+    arch: str,
+    tunables: Mapping[str, Any],
+    symbol: str | None,
+) -> KernelSpec:
+    if dtypes.name not in row.dtypes:
+        raise SpecError(f"{row.name} has no dtype {dtypes.name}; use {', '.join(row.dtypes)}")
+    _check_arch(row, arch)
+    given = {k: v for k, v in tunables.items() if v is not None}
+    values = _resolve(row, given, Choice(dtypes, layouts, arch, {}))
+    spec = KernelSpec(row, dtypes, layouts, arch, values, symbol)
+    _check_shared(spec, given)
+    return spec
+
+
+def _check_arch(row: Variant, arch: str) -> None:
+    cc = compute_capability(arch)
+    if cc < row.min_arch and row.max_arch is None:
+        raise SpecError(f"{row.name} needs sm_{row.min_arch} or newer, not {arch}")
+    if not row.runs_on(cc) or (row.max_arch and not arch.endswith("a")):
+        raise SpecError(
+            f"{row.name} needs {row.default_arch}, not {arch}: its instructions are those of "
+            f"compute capability {row.min_arch // 10}.{row.min_arch % 10} alone"
+        )
+
+
+def _resolve(row: Variant, given: Mapping[str, Any], chosen: Choice) -> dict[str, Any]:
+    """Every tunable's value: the given one, checked, or the default."""
+    for name in given:
+        if name not in row.tunable_names:
+            some = ", ".join(row.tunable_names)
+            raise SpecError(f"{row.name} has no tunable '{name}'; it has {some}")
+    values: dict[str, Any] = {}
+    for t in row.tunables:
+        values[t.name] = t.resolve(given.get(t.name), chosen._replace(values=values))
+    row.rules(chosen._replace(values=values))
+    return values
+
+
+def _check_shared(spec: KernelSpec, given: Collection[str]) -> None:
+    static, dynamic = spec.geometry.static_shared, spec.geometry.dynamic_shared
+    blame = given or spec.tunables  # the defaults alone fit
+    most = SHARED_KIB[compute_capability(spec.arch)] * 1024
+    for bytes_, limit, what in (
+        (static, MAX_STATIC_SHARED, "a kernel may declare"),
+        (static + dynamic, most, f"a block may have on {spec.arch}"),
+    ):
+        if bytes_ > limit:
+            raise SpecError(
+                f"{spec.variant} wants {bytes_} bytes of shared memory, more than the {limit} "
+                f"that {what}; use a smaller {' or '.join(blame)}"
+            )

@@ -1,0 +1,340 @@
+"""How the tensor-core kernels run a problem: packing, the product, the sum over slices of K.
+
+What is computed is always a row-major D = A * B. Where D is column-major that is its transpose,
+B' * A': then "a" is what the caller calls B, transposed, and "b" the caller's A.
+
+The facts of a launch are lines of C++ (`gen.kernels.formulas`), which the emitted launcher holds
+and this module evaluates: neither can drift from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gen.kernels import signature
+from gen.kernels.formulas import Fact, evaluate
+from gen.kernels.launches import (
+    BIAS,
+    WORKSPACE,
+    Argument,
+    Launch,
+    Plan,
+    Pointer,
+    TensorMap,
+    i64,
+    matrices,
+)
+from gen.kernels.tensor_cores.tiles import writes_d
+from gen.spec.arch import compute_capability
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Alignment, GemmProblem
+
+UNIT = 16  # bytes: what is copied at a time, and what addresses are multiples of
+PACKED_LINE = 128  # bytes: what packed lines start at multiples of
+SECTION = 256  # bytes: what the parts of the workspace start at multiples of
+HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
+PACK_LINES, PACK_UNITS, MOST_PACKING = 8, 32, 64
+KSTRIDED_LINE = 128  # bytes of a line that does not run along K: 64 elements of 2
+STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of the row-major product, as a kernel has it.
+
+    letter: "a" or "b". matrix, ld: what the caller calls it. size: bytes of an element.
+    given_along_k: whether it is contiguous along K where it is given. transposed: whether packing
+    makes it so, since ldmatrix transposes elements of 2 bytes and no others. line: bytes of a line
+    in shared memory. blocks: of 16 lines of it that a warp multiplies.
+    """
+
+    letter: str
+    matrix: str
+    ld: str
+    size: int
+    given_along_k: bool
+    line: int
+    blocks: int
+
+    @property
+    def transposed(self) -> bool:
+        """Whether its lines do not run along K, but have to."""
+        return self.size != 2 and not self.given_along_k
+
+    @property
+    def along_k(self) -> bool:
+        """Whether the kernel reads it in lines along K."""
+        return self.given_along_k or self.transposed
+
+    def facts(self) -> list[Fact]:
+        """Whether it is packed; its lines and their distance, as the kernel reads them."""
+        x, address = self.letter, self.letter.upper()
+        rows = "M" if x == "a" else "N"
+        lines, length = (rows, "K") if self.along_k else ("K", rows)
+        if self.transposed:
+            packs = Fact(f"packs_{x}", "K > 0", "its lines do not run along K", "bool")
+        else:
+            units = f"{address} % {UNIT} == 0 && ld{x} % {UNIT // self.size} == 0"
+            packs = Fact(f"packs_{x}", f"K > 0 && !({units})", "lines not in units", "bool")
+        ld = f"packs_{x} ? {_rounded(f'{x}_length', PACKED_LINE // self.size)} : ld{x}"
+        return [
+            packs,
+            Fact(f"{x}_lines", f"packs_{x} ? {lines} : 0", "to pack"),
+            Fact(f"{x}_length", f"packs_{x} ? {length} : 0"),
+            Fact(f"{x}_ld", ld, "as the kernel reads it"),
+        ]
+
+
+def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
+    """The operands a and b of the row-major product."""
+    order, size = spec.layouts, spec.dtypes.input.size
+    given = [("A", "lda", order.a), ("B", "ldb", not order.b)]
+    if not order.c:
+        given.reverse()
+    assert spec.warp
+
+    def operand(letter: str, matrix: str, ld: str, along_k: bool, lines: int) -> Operand:
+        line = spec.threadblock.k * size if along_k or size != 2 else KSTRIDED_LINE
+        return Operand(letter, matrix, ld, size, along_k, line, lines // 16)
+
+    return operand("a", *given[0], spec.warp.m), operand("b", *given[1], spec.warp.n)
+
+
+def bias_of(spec: KernelSpec) -> str:
+    """What there is a bias for in the row-major product: "column", "row", or nothing."""
+    return "" if not spec.has_bias else "column" if spec.layouts.c else "row"
+
+
+# Groups of four sums that a block of the reduction adds up; its threads share the slices.
+_REDUCE_WIDTH = Fact("width", "slices > 64 ? 8 : slices > 16 ? 16 : 32")
+
+
+def reduce_width(slices: int) -> int:
+    """What the reduction's width is where the number of slices is known when it is emitted."""
+    return evaluate([_REDUCE_WIDTH], {"slices": slices})["width"]
+
+
+def facts(spec: KernelSpec) -> list[Fact]:
+    """What a launch is worked out from, line by line, given M, N, K, A, lda, B, ldb of the product.
+
+    A and B are addresses. Of a persistent kernel as many blocks stay as there are
+    `multiprocessors`, and TMA feeds them.
+    """
+    a, b = operands(spec)
+    size = spec.dtypes.input.size
+    packed = f"b_offset + {_rounded(f'b_lines * b_ld * {size}', SECTION)}"
+    lines = [
+        *a.facts(),
+        *b.facts(),
+        Fact("b_offset", _rounded(f"a_lines * a_ld * {size}", SECTION), "bytes"),
+        Fact("tiles", "(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN)", "of D"),
+    ]
+    if spec.split_k == 1:
+        lines.append(Fact("bytes", packed, "of the workspace"))
+    else:
+        lines += [*_slices(spec), *_partials(spec, packed)]
+    if spec.row.persistent:
+        lines += _persistent(spec, a, b)
+    return [*lines, *_packing(a.size)]
+
+
+def _slices(spec: KernelSpec) -> list[Fact]:
+    steps = Fact("steps", "K > kTileK ? (K + kTileK - 1) / kTileK : 1", "along K")
+    if spec.split_k:
+        return [steps, Fact("slices", f"steps < {spec.split_k} ? steps : {spec.split_k}", "of K")]
+    most = f"steps / {STEPS_A_SLICE}"
+    return [
+        steps,
+        Fact("most", f"{most} > 1 ? {most} : 1", f"slices of at least {STEPS_A_SLICE} steps"),
+        Fact("fit", "multiprocessors / tiles", "slices of each tile for which there is room"),
+        Fact("wanted", "fit < 2 ? 1 : fit < most ? fit : most"),
+        Fact("each", "(steps + wanted - 1) / wanted", "steps of a slice"),
+        Fact("slices", "(steps + each - 1) / each", "as few as have no more steps"),
+    ]
+
+
+def _partials(spec: KernelSpec, offset: str) -> list[Fact]:
+    sums = f"slices * tiles * kTileM * kTileN * {spec.dtypes.scalar.size}"
+    if writes_d(spec.tunables):
+        sums = f"(slices > 1 ? {sums} : 0)"
+    width = reduce_width(spec.split_k) if spec.split_k else f"({_REDUCE_WIDTH.text})"
+    return [
+        Fact("partials_offset", offset),
+        Fact("bytes", f"partials_offset + {sums}"),
+        Fact("reduce_blocks", f"tiles * (kTileM * kTileN / 4) / {width}"),
+    ]
+
+
+def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
+    work = "tiles" if spec.split_k == 1 else "work"
+    # TMA takes long for lines that a matrix does not have.
+    boxes = [
+        Fact(f"{x.letter}_box", f"{rows} < {tile} ? {rows} : {tile}", "lines of it", "int")
+        for x, rows, tile in ((a, "M", "kTileM"), (b, "N", "kTileN"))
+        if x.along_k
+    ]
+    return [
+        *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
+        Fact("blocks", f"{work} < multiprocessors ? {work} : multiprocessors"),
+        # After packing, the next launch is likely to pack as well, which is slower among this
+        # kernel's blocks.
+        Fact("early", f"{work} == blocks && !packs_a && !packs_b", "the next kernel may start"),
+        *boxes,
+    ]
+
+
+def _packing(size: int) -> list[Fact]:
+    line, block = PACKED_LINE // size, UNIT // size * PACK_UNITS  # elements
+    whole = f"({_rounded('pack_length', line)}) / {block}"
+    lines = f"((a_lines > b_lines ? a_lines : b_lines) + {PACK_LINES - 1}) / {PACK_LINES}"
+    return [
+        Fact("pack_x", lines, "blocks that pack"),
+        Fact("pack_length", "a_length > b_length ? a_length : b_length"),
+        # What is left of a line after whole blocks, the first blocks pack, too.
+        Fact("pack_whole", whole),
+        Fact(
+            "pack_y",
+            f"pack_whole < 1 ? 1 : pack_whole < {MOST_PACKING} ? pack_whole : {MOST_PACKING}",
+        ),
+    ]
+
+
+def _rounded(text: str, multiple: int) -> str:
+    return f"({text} + {multiple - 1}) / {multiple} * {multiple}"
+
+
+def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
+    """Those of the kernel that multiplies."""
+    kernel = signature.mma_tma if spec.row.persistent else signature.mma
+    return kernel(writes_d(spec.tunables), spec.has_bias, spec.split_k != 1)
+
+
+def _evaluate(
+    spec: KernelSpec, problem: GemmProblem, alignment: Alignment, multiprocessors: int
+) -> dict[str, int]:
+    s, tile = problem.shape, spec.threadblock
+    sides = [(s.m, int(not alignment.a), problem.lda), (s.n, int(not alignment.b), problem.ldb)]
+    if not spec.layouts.c:
+        sides.reverse()
+    (m, a, lda), (n, b, ldb) = sides
+    given = {
+        "M": m, "N": n, "K": s.k, "A": a, "lda": lda, "B": b, "ldb": ldb,
+        "multiprocessors": multiprocessors, "kTileM": tile.m, "kTileN": tile.n, "kTileK": tile.k,
+    }  # fmt: skip
+    if m and n:
+        return evaluate(facts(spec), given)
+    # Launchers leave out an empty D. Here one block runs, which has to write nothing.
+    one = evaluate(facts(spec), {**given, "M": 1, "N": 1, "K": 0})
+    return {**one, "M": m, "N": n, "slices": 1, "bytes": 0, "early": 0}
+
+
+def _null() -> Argument:
+    import numpy as np
+
+    return np.uint64(0)
+
+
+def plan(
+    spec: KernelSpec, problem: GemmProblem, alignment: Alignment, multiprocessors: int
+) -> Plan:
+    """All launches: packing, where an operand is packed; the product; the reduction of slices.
+
+    A persistent kernel has a block for each multiprocessor, others one for each tile and slice.
+    """
+    found = _evaluate(spec, problem, alignment, multiprocessors)
+    dependent = compute_capability(spec.arch) >= 90  # kernels wait for the ones before
+    sides = operands(spec)
+    given = {x.letter: Pointer(x.matrix) for x in sides}
+    packed = {"a": Pointer(WORKSPACE), "b": Pointer(WORKSPACE, found["b_offset"])}
+    read = {x: packed[x] if found[f"packs_{x}"] else given[x] for x in "ab"}
+    values: dict[str, Argument] = {
+        **matrices(problem, spec.dtypes),
+        **{name: i64(found[name]) for name in ("M", "N")},
+        "A": read["a"], "lda": i64(found["a_ld"]), "B": read["b"], "ldb": i64(found["b_ld"]),
+        "bias": Pointer(BIAS), "slices": i64(found.get("slices", 1)),
+        "partials": Pointer(WORKSPACE, found["partials_offset"]) if _sums(found) else _null(),
+    }  # fmt: skip
+    grid = (found["tiles"], found.get("slices", 1), 1)
+    if spec.row.persistent:
+        grid = (found["blocks"], 1, 1)
+        values["early"] = i64(found["early"])
+        values |= {f"{x.letter}_map": _map(spec, x, read[x.letter], found) for x in sides}
+        values["d_map"] = _map_of_d(spec, problem, found, alignment.d)
+    main = Launch(
+        spec.name,
+        grid,
+        (*spec.threads, 1),
+        spec.geometry.dynamic_shared,
+        {p.name: values[p.name] for p in parameters(spec)},
+        all_shared=dependent and spec.split_k != 1,
+    )
+    launches = [main]
+    if found["packs_a"] or found["packs_b"]:
+        launches.insert(0, _pack(spec, problem, found, given, packed))
+    if _sums(found):
+        grid = (found["reduce_blocks"], 1, 1)
+        reduce = signature.reduce(spec.has_bias)
+        launches.append(_helper(f"{spec.name}_reduce", grid, reduce, values))
+    return Plan(tuple(replace(each, early=dependent) for each in launches), found["bytes"])
+
+
+def _pack(
+    spec: KernelSpec,
+    problem: GemmProblem,
+    found: Mapping[str, int],
+    given: Mapping[str, Pointer],
+    packed: Mapping[str, Pointer],
+) -> Launch:
+    values: dict[str, Argument] = {}
+    for x in "ab":
+        ld = problem.lda if given[x] == Pointer("A") else problem.ldb
+        values |= {
+            f"{x}_lines": i64(found[f"{x}_lines"]), f"{x}_length": i64(found[f"{x}_length"]),
+            x.upper(): given[x], f"ld{x}": i64(ld),
+            f"{x}_packed": packed[x], f"{x}_packed_ld": i64(found[f"{x}_ld"]),
+        }  # fmt: skip
+    grid = (found["pack_x"], found["pack_y"], 2)
+    return _helper(f"{spec.name}_pack", grid, signature.PACK, values)
+
+
+def _sums(found: Mapping[str, int]) -> bool:
+    """Whether partial sums are kept and added up."""
+    return found["bytes"] > found.get("partials_offset", found["bytes"])
+
+
+def _helper(
+    kernel: str,
+    grid: tuple[int, int, int],
+    wanted: tuple[signature.Parameter, ...],
+    values: Mapping[str, Argument],
+) -> Launch:
+    args = {p.name: values[p.name] for p in wanted}
+    return Launch(kernel, grid, (HELPER_THREADS, 1, 1), 0, args)
+
+
+def _map(spec: KernelSpec, x: Operand, at: Pointer, found: Mapping[str, int]) -> TensorMap:
+    """An operand as TMA copies it; a map of nothing where no step along K is ever made."""
+    rows, k, step = found["M" if x.letter == "a" else "N"], found["K"], spec.threadblock.k
+    dims, box = (rows, k), (64, step)
+    if x.along_k:
+        dims, box = (k, rows), (step, found[f"{x.letter}_box"])
+    return TensorMap(
+        at,
+        spec.dtypes.input.name,
+        (0, 0) if 0 in (found["M"], found["N"], k) else dims,
+        found[f"{x.letter}_ld"] * x.size,
+        box,
+        box[0] * x.size,
+    )
+
+
+def _map_of_d(
+    spec: KernelSpec, problem: GemmProblem, found: Mapping[str, int], aligned: bool
+) -> TensorMap:
+    """D as TMA writes it; a map of nothing where its rows do not start at multiples of 16 bytes."""
+    output, values = spec.dtypes.output, spec.geometry.values
+    pitch = problem.ldd * output.size
+    box = (values["staging_line"] // output.size, values["staged_rows"])
+    dims = (found["N"], found["M"]) if aligned and pitch % UNIT == 0 else (0, 0)
+    return TensorMap(Pointer("D"), output.name, dims, pitch, box, box[0] * output.size)

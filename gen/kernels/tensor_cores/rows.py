@@ -1,0 +1,103 @@
+"""The kernels that compute on tensor cores: their tunables and their rows."""
+
+from __future__ import annotations
+
+from gen.kernels.tensor_cores import printed
+from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
+from gen.kernels.tensor_cores.plan import plan
+from gen.kernels.tensor_cores.rules import DTYPES_SINCE, INSTRUCTIONS, mma_rules, mma_tma_rules
+from gen.kernels.tensor_cores.tiles import mma, mma_tma
+from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
+from gen.kernels.variant import EPILOGUE, Variant
+from gen.spec.dtypes import TENSOR_DTYPES
+
+
+def _k(chosen: Choice, line: int) -> int:
+    return line // chosen.dtypes.input.size
+
+
+def _mma_threadblock(chosen: Choice) -> str:
+    return f"128x{256 if chosen.cc >= 80 else 128}x{_k(chosen, 64)}"
+
+
+def _tma_threadblock(chosen: Choice) -> str:
+    return f"{256 if chosen.dtypes.accumulator.size == 2 else 128}x256x{_k(chosen, 128)}"
+
+
+def _tma_warp(chosen: Choice) -> str:
+    return "128x64" if chosen.dtypes.accumulator.size == 2 else "64x64"
+
+
+def _instruction(chosen: Choice) -> str:
+    known = INSTRUCTIONS[chosen.dtypes.input.name]
+    return [name for name, since in known.items() if since <= max(chosen.cc, 80)][
+        -1 if chosen.cc >= 80 else 0
+    ]
+
+
+_ALL_INSTRUCTIONS = tuple(dict.fromkeys(name for known in INSTRUCTIONS.values() for name in known))
+_THREADBLOCK = "rows and columns of D that a block computes, and its step along K"
+_WARP = "rows and columns of that tile that each warp computes"
+_STAGES = "stages of the pipeline, each a tile of both operands in shared memory"
+
+_INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
+_REST: tuple[Tunable, ...] = (
+    Integer(
+        "split_k", "slices of K that different blocks multiply", 1, 0, 65_535, "auto", tag="sk"
+    ),
+    EPILOGUE,
+    # So many share operands in the L2 cache.
+    Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g"),
+)
+
+TENSOR_VARIANTS = (
+    Variant(
+        "mma",
+        "tensor cores, fed by a pipeline of cp.async copies",
+        "kernels/mma.cu.j2",
+        (
+            Size("threadblock", _THREADBLOCK, _mma_threadblock, "MxNxK", tag="tb"),
+            Size("warp", _WARP, "64x64", "MxN", tag="w"),
+            _INSTRUCTION,
+            Integer("stages", _STAGES, lambda chosen: 4 if chosen.cc >= 80 else 2, 1, 16, tag="s"),
+            *_REST,
+        ),
+        mma,
+        TENSOR_DTYPES,
+        DTYPES_SINCE,
+        rules=mma_rules,
+        planner=plan,
+        printed=printed.mma,
+        most=2**31 - 1,
+        rank=20,
+        candidates=mma_candidates,
+        transposes=True,
+    ),
+    Variant(
+        "mma_tma",
+        "tensor cores, fed by TMA: warp-specialised and persistent",
+        "kernels/mma_tma.cu.j2",
+        (
+            Size("threadblock", _THREADBLOCK, _tma_threadblock, "MxNxK", tag="tb"),
+            Size("warp", _WARP, _tma_warp, "MxN", tag="w"),
+            _INSTRUCTION,
+            Integer("stages", _STAGES, 3, 2, 16, tag="s"),
+            Integer("sliced_k", "teams of warps that take turns along K", 1, 1, 2, tag="tk"),
+            *_REST,
+        ),
+        mma_tma,
+        TENSOR_DTYPES,
+        DTYPES_SINCE,
+        min_arch=90,
+        max_arch=90,
+        default_arch="sm_90a",
+        rules=mma_tma_rules,
+        planner=plan,
+        printed=printed.mma_tma,
+        most=2**31 - 1,
+        rank=30,
+        candidates=tma_candidates,
+        transposes=True,
+        persistent=True,
+    ),
+)

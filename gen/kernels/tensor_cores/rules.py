@@ -1,0 +1,228 @@
+"""The rules among a tensor-core kernel's tunables: each names itself, the values, the way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from gen.errors import SpecError
+from gen.kernels.tensor_cores.tiles import (
+    WARP,
+    SharedBytes,
+    fragments,
+    mma_shared,
+    registers,
+    sums,
+    tiles,
+    tma_roles,
+    tma_shared,
+    warps,
+)
+from gen.kernels.tunables import Choice
+from gen.kernels.variant import epilogue_rule
+from gen.spec.arch import SHARED_KIB
+from gen.spec.dtypes import DTYPES, TENSOR_DTYPES, DTypes
+from gen.spec.kernel import Tile
+from gen.spec.problem import Layouts
+
+MOST_WARPS = 16
+MOST_SUMS = 128  # registers of a thread that hold sums; a thread has 255 for everything
+# Registers of a thread for all but sums and fragments; mma's threads copy tiles as well.
+MMA_OTHERS, TMA_OTHERS = 24, 16
+LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
+CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
+MOST_BOX = 256  # lines of a tensor map's box: the driver's limit
+
+# The instructions by the type of A and B, and from which compute capability on there are.
+INSTRUCTIONS: Mapping[str, Mapping[str, int]] = {
+    "f16": {"m16n8k8": 75, "m16n8k16": 80},
+    "bf16": {"m16n8k8": 80, "m16n8k16": 80},
+    "tf32": {"m16n8k8": 80},
+    "i8": {"m16n8k32": 80},
+}
+DTYPES_SINCE: Mapping[str, int] = {
+    name: min(INSTRUCTIONS[DTYPES[name].input.name].values()) for name in TENSOR_DTYPES
+}
+
+
+def mma_rules(chosen: Choice) -> None:
+    """Raises SpecError for tunables of `mma` that do not go together."""
+    _turing(chosen)
+    _common_rules(chosen, tuple(range(1, MOST_WARPS + 1)))
+    block, warp, _ = tiles(chosen.values)
+    _registers_rule(warp, chosen.dtypes, registers(WARP * warps(block, warp)) - MMA_OTHERS)
+    _shared_rule(chosen, mma_shared, 1)
+    _even_copies(chosen)
+
+
+def mma_tma_rules(chosen: Choice) -> None:
+    """Raises SpecError for tunables of `mma_tma` that do not go together."""
+    _box_rule(chosen)
+    _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
+    _, warp, _ = tiles(chosen.values)
+    roles = tma_roles(chosen.values, chosen.dtypes)
+    _registers_rule(warp, chosen.dtypes, roles.consumer_registers - TMA_OTHERS)
+    _shared_rule(chosen, tma_shared, 2)
+    _sliced_rule(chosen)
+
+
+def _box_rule(chosen: Choice) -> None:
+    """The TMA copies all lines of a tile that run along K as one box."""
+    block, warp, _ = tiles(chosen.values)
+    sides = zip("mn", (block.m, block.n), (warp.m, warp.n), along_k(chosen.layouts), strict=True)
+    for axis, lines, part, along in sides:
+        if lines > MOST_BOX and (along or chosen.dtypes.input.size != 2):
+            raise SpecError(
+                f"threadblock.{axis}={lines} would be a box of {lines} lines, more than the "
+                f"{MOST_BOX} that TMA copies at once; use {MOST_BOX // part * part or MOST_BOX}"
+            )
+
+
+def _turing(chosen: Choice) -> None:
+    if chosen.cc >= 80:
+        return
+    name, stages = chosen.dtypes.name, chosen.values["stages"]
+    if DTYPES_SINCE[name] > chosen.cc:
+        some = ", ".join(n for n, since in DTYPES_SINCE.items() if since <= chosen.cc)
+        raise SpecError(
+            f"tensor cores of {chosen.arch} have no {name}; use {some}, or --arch sm_80"
+        )
+    if stages > 2:
+        raise SpecError(
+            f"stages={stages} needs cp.async, which {chosen.arch} lacks; use stages=2, "
+            "or --arch sm_80"
+        )
+
+
+def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
+    block, warp, _ = tiles(chosen.values)
+    _instruction_rule(chosen)
+    for axis, size in (("m", warp.m), ("n", warp.n)):
+        _multiple(f"warp.{axis}", size, 16, "16")
+    sides = (("m", block.m, warp.m), ("n", block.n, warp.n))
+    for (axis, size, part), along in zip(sides, along_k(chosen.layouts), strict=True):
+        _multiple(f"threadblock.{axis}", size, part, f"warp.{axis}={part}")
+        if not along and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
+            _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
+    _line_rule(block, chosen.dtypes)
+    _warps_rule(block, warp, allowed)
+    _sums_rule(warp, chosen.dtypes)
+    epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
+
+
+def _instruction_rule(chosen: Choice) -> None:
+    name, known = chosen.values["instruction"], INSTRUCTIONS[chosen.dtypes.input.name]
+    have = [i for i, since in known.items() if since <= chosen.cc]
+    if name not in have:
+        raise SpecError(
+            f"instruction={name} does not exist for {chosen.dtypes.name} on {chosen.arch}; "
+            f"use {' or '.join(have)}"
+        )
+
+
+def _multiple(name: str, value: int, step: int, of: str) -> None:
+    if value % step == 0 and value > 0:
+        return
+    near = [n for n in (value // step * step, value // step * step + step) if n > 0]
+    raise SpecError(f"{name}={value} is not a multiple of {of}; use {' or '.join(map(str, near))}")
+
+
+def _line_rule(block: Tile, dtypes: DTypes) -> None:
+    size = dtypes.input.size
+    if block.k * size not in LINES:
+        raise SpecError(
+            f"threadblock.k={block.k} is {block.k * size} bytes of {dtypes.input.name}, not "
+            f"{' or '.join(map(str, LINES))}; use {' or '.join(str(n // size) for n in LINES)}"
+        )
+
+
+def _warps_rule(block: Tile, warp: Tile, allowed: tuple[int, ...]) -> None:
+    count = warps(block, warp)
+    if count in allowed:
+        return
+    near = min(allowed, key=lambda n: (abs(n - count), n))
+    some = ", ".join(map(str, allowed)) if len(allowed) < 5 else f"at most {allowed[-1]}"
+    raise SpecError(
+        f"threadblock={block} has {count} warps of {warp.m}x{warp.n}, not {some}; "
+        f"use {near}, for example by a {'larger' if near < count else 'smaller'} warp"
+    )
+
+
+def _sums_rule(warp: Tile, dtypes: DTypes) -> None:
+    wanted = sums(warp, dtypes)
+    if wanted > MOST_SUMS:
+        most = MOST_SUMS * warp.m * warp.n // wanted // warp.m // 16 * 16
+        raise SpecError(
+            f"warp={warp.m}x{warp.n} keeps {wanted} registers of sums in each thread, more than "
+            f"{MOST_SUMS}; use {f'{warp.m}x{most}' if most else '64x64'}"
+        )
+
+
+def _registers_rule(warp: Tile, dtypes: DTypes, most: int) -> None:
+    """Sums and two steps' fragments fit the registers of a thread: what does not is spilled."""
+
+    def wanted(n: int) -> int:
+        part = warp._replace(n=n)
+        return sums(part, dtypes) + fragments(part)
+
+    if wanted(warp.n) <= most:
+        return
+    near = next((n for n in range(warp.n - 16, 0, -16) if wanted(n) <= most), 0)
+    raise SpecError(
+        f"warp={warp.m}x{warp.n} wants {wanted(warp.n)} registers of each thread for sums and "
+        f"fragments, more than the {most} that there are; "
+        f"use {f'{warp.m}x{near}' if near else '32x32'}, or fewer warps"
+    )
+
+
+def _shared_rule(chosen: Choice, shared_bytes: SharedBytes, least_stages: int) -> None:
+    t, stages = chosen.values, chosen.values["stages"]
+    limit = SHARED_KIB[chosen.cc] * 1024
+    wanted = shared_bytes(t, chosen.dtypes, stages)
+    if wanted <= limit:
+        return
+    fit = range(stages - 1, least_stages - 1, -1)
+    near = next((n for n in fit if shared_bytes(t, chosen.dtypes, n) <= limit), 0)
+    raise SpecError(
+        f"stages={stages} of threadblock={t['threadblock']} want {wanted} bytes of shared memory, "
+        f"more than the {limit} that a block may have on {chosen.arch}; "
+        f"use {f'stages={near}' if near else 'a smaller threadblock'}"
+    )
+
+
+def _sliced_rule(chosen: Choice) -> None:
+    """Each team of warps waits for its next stage before it leaves the one it has.
+
+    At the end of a tile they exchange sums where the stages were.
+    """
+    block, _, _ = tiles(chosen.values)
+    stages, teams = chosen.values["stages"], chosen.values["sliced_k"]
+    stage = (block.m + block.n) * block.k * chosen.dtypes.input.size
+    wanted = block.m * block.n * chosen.dtypes.accumulator.size
+    least = max(teams + 1, -(-wanted // stage))
+    if teams > 1 and stages < least:
+        raise SpecError(
+            f"sliced_k={teams} needs a stage more than teams, and {wanted} bytes for sums where "
+            f"the stages={stages} have {stages * stage}; use stages={least} or sliced_k=1"
+        )
+
+
+def _even_copies(chosen: Choice) -> None:
+    """All threads copy the same number of 16-byte chunks, whole lines of them at a time."""
+    block, warp, _ = tiles(chosen.values)
+    size, threads = chosen.dtypes.input.size, WARP * warps(block, warp)
+    chunks = block.k * size // 16  # of a line along K
+    sides = zip("mn", (block.m, block.n), along_k(chosen.layouts), strict=True)
+    for axis, lines, along in sides:
+        line = chunks if along or size != 2 else lines // 8
+        if (lines * chunks) % threads or threads % line:
+            raise SpecError(
+                f"{threads} threads cannot share out evenly the {lines * chunks} 16-byte chunks of "
+                f"a tile with threadblock.{axis}={lines}, {line} in a line; use a larger warp, or "
+                f"powers of two"
+            )
+
+
+def along_k(layouts: Layouts) -> tuple[bool, bool]:
+    """Whether the left and the right operand are contiguous along K."""
+    return (layouts.a, not layouts.b) if layouts.c else (not layouts.b, layouts.a)

@@ -1,0 +1,188 @@
+"""What follows from a tensor-core kernel's tunables: tiles, warps, shared memory.
+
+threadblock.m counts rows of the left operand, threadblock.n columns of the right one. Where D is
+column-major, its transpose is computed: then B' is the left operand and A' the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from gen.kernels.tunables import sizes
+from gen.kernels.variant import Geometry
+from gen.spec.arch import SHARED_KIB
+from gen.spec.dtypes import DTypes
+from gen.spec.kernel import Tile
+
+WARP = 32
+
+REGISTERS, MOST_REGISTERS = 65_536, 255  # of a multiprocessor; of a thread at most
+
+# By mma_tma's number of consumers: the registers of a thread's sums for which an equal share of all
+# registers does; what a consumer's and a producer's threads have where it does not.
+_SHARES = {8: (72, 240, 24), 12: (48, 160, 32)}
+
+# Bytes of shared memory by the tunables, the types and a number of stages.
+SharedBytes = Callable[[Mapping[str, Any], DTypes, int], int]
+
+
+def tiles(values: Mapping[str, Any]) -> tuple[Tile, Tile, Tile]:
+    """threadblock, warp and instruction; a warp's K is the threadblock's."""
+    block = Tile._make(sizes(values["threadblock"]))
+    warp = Tile._make((*sizes(values["warp"]), block.k))
+    return block, warp, Tile._make(sizes(values["instruction"]))
+
+
+def warps(block: Tile, warp: Tile) -> int:
+    """How many warps compute a block's tile."""
+    return (block.m // warp.m) * (block.n // warp.n)
+
+
+def sums(warp: Tile, d: DTypes) -> int:
+    """Registers of a thread that hold its share of a warp's sums."""
+    return warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
+
+
+def fragments(warp: Tile) -> int:
+    """Registers for its share of both operands: blocks of 16 lines x 32 bytes, for two steps."""
+    return 2 * 4 * (warp.m // 16 + warp.n // 16)
+
+
+def registers(threads: int) -> int:
+    """Registers that each thread of a block can have."""
+    return min(MOST_REGISTERS, REGISTERS // threads // 8 * 8)
+
+
+def _geometry(t: Mapping[str, Any], threads: int, shared_bytes: int, **more: Any) -> Geometry:
+    block, warp, instruction = tiles(t)
+    values = {"tile": block, "warp": warp, "instruction": instruction, "threads": threads}
+    return Geometry(
+        block,
+        (threads, 1),
+        dynamic_shared=shared_bytes,
+        values={**values, **more},
+        warp=warp,
+        instruction=instruction,
+    )
+
+
+def mma(t: Mapping[str, Any], d: DTypes) -> Geometry:
+    """What follows from the tunables of `mma`."""
+    block, warp, _ = tiles(t)
+    return _geometry(t, WARP * warps(block, warp), mma_shared(t, d, t["stages"]))
+
+
+def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
+    """What follows from the tunables of `mma_tma`."""
+    roles = tma_roles(t, d)
+    threads = WARP * (roles.consumers + roles.producers)
+    staging = tma_staging(t, d)
+    shared_bytes = tma_shared(t, d, t["stages"], staging)
+    more = {
+        **roles._asdict(),
+        "staged_rows": staging.rows,
+        "slots": staging.slots,
+        "staging_line": staging.line,
+    }
+    return _geometry(t, threads, shared_bytes, **more)
+
+
+class Roles(NamedTuple):
+    """The warps of mma_tma, and the registers of their threads."""
+
+    consumers: int
+    producers: int
+    consumer_registers: int
+    producer_registers: int
+
+
+def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
+    """Many sums take registers from the producers; these move between groups of four warps."""
+    block, warp, _ = tiles(t)
+    consumers = t["sliced_k"] * warps(block, warp)
+    if consumers in _SHARES:
+        enough, most, least = _SHARES[consumers]
+        if sums(warp, d) > enough:
+            return Roles(consumers, 4, most, least)
+    each = registers(WARP * (consumers + 1))
+    return Roles(consumers, 1, each, each)
+
+
+def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
+    """Tiles of both operands; when they have been read, 16 rows of D of each warp on their way.
+
+    These are 8 elements longer than they have to be, against bank conflicts.
+    """
+    block, warp, _ = tiles(t)
+    rows = warps(block, warp) * 16 * (warp.n + 8) * d.output.size if writes_d(t) else 0
+    return max(stages * _stage_bytes(t, d), rows)
+
+
+class Staging(NamedTuple):
+    """Where a warp of mma_tma leaves D to TMA: `slots` times `rows` rows, `line` bytes wide."""
+
+    rows: int
+    slots: int
+    line: int
+
+
+_LEAST, _NONE = Staging(16, 1, 32), Staging(0, 0, 0)
+
+
+def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
+    """As much as there is room for: many rows at once first, then several of these in turn.
+
+    Slots divide what a warp has, so that the slot after the last one is the first one. Lines are as
+    long as TMA can swizzle them.
+    """
+    _, warp, _ = tiles(t)
+    if not writes_d(t):
+        return _NONE
+    line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
+    limit = SHARED_KIB[90] * 1024
+    most, each = _finished(warp.m, t["sliced_k"])
+    for rows in (64, 32, 16):
+        for slots in range(most // rows, 0, -1):
+            staging = Staging(rows, slots, line)
+            fits = tma_shared(t, d, t["stages"], staging) <= limit
+            in_turn = most // rows % slots == 0 or t["sliced_k"] > 1
+            if fits and each % rows == 0 and in_turn:
+                return staging
+    return _LEAST._replace(line=line)
+
+
+def _finished(rows: int, teams: int) -> tuple[int, int]:
+    """Of a warp's rows, how many a team finishes at most; and what divides all teams' shares.
+
+    Teams share blocks of 16 rows; the first one has one more where their number is odd. It starts
+    each tile with the first slot.
+    """
+    if teams == 1:
+        return rows, rows
+    blocks = rows // 16
+    return 16 * (blocks - blocks // 2), 16 * (blocks // 2 if blocks % 2 == 0 else 1)
+
+
+def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | None = None) -> int:
+    """Tiles with two barriers for each stage, rows of D on their way, and room for alignment.
+
+    Without `staging`, the least that there can be.
+    The swizzle counts on tiles that start at multiples of 1024 bytes.
+    """
+    block, warp, _ = tiles(t)
+    teams: int = t["sliced_k"]
+    staging = staging or (_LEAST if writes_d(t) else _NONE)
+    rows = teams * warps(block, warp) * staging.slots * staging.rows
+    more = 1024 + (16 if teams > 1 else 0)  # the barrier behind the exchange of sums
+    return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + more
+
+
+def writes_d(t: Mapping[str, Any]) -> bool:
+    """Whether the kernel may write D itself; with slices of K it leaves that to the reduction."""
+    return bool(t["split_k"] < 2)
+
+
+def _stage_bytes(t: Mapping[str, Any], d: DTypes) -> int:
+    block, _, _ = tiles(t)
+    return (block.m + block.n) * block.k * d.input.size

@@ -1,0 +1,218 @@
+"""What the user may choose of a kernel: integers, tiles, words.
+
+A tunable's value is an int or a canonical text ("128x256x64"): it is printed, kept in JSON and
+compared as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gen.errors import SpecError, UsageError, unknown
+from gen.spec.arch import compute_capability
+from gen.spec.dtypes import DTypes
+from gen.spec.problem import Layouts
+
+Value = int | str
+
+
+class Choice(NamedTuple):
+    """All that has been chosen of a kernel so far; `values` are those of its tunables."""
+
+    dtypes: DTypes
+    layouts: Layouts
+    arch: str
+    values: Mapping[str, Any]
+
+    @property
+    def cc(self) -> int:
+        """The compute capability, such as 90."""
+        return compute_capability(self.arch)
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """Something that the user may choose. `default` may depend on what was chosen before it.
+
+    `tag` stands before its value in kernels' names: its own name if nothing else is said.
+    """
+
+    name: str
+    help: str
+    default: Value | Callable[[Choice], Value]
+    tag: str = field(default="", kw_only=True)
+
+    @property
+    def values(self) -> str:
+        """What it may be, in a few words."""
+        raise NotImplementedError
+
+    def parse(self, value: object) -> Value:
+        """A text or a number in the form in which it is kept. Raises UsageError."""
+        raise NotImplementedError
+
+    def check(self, value: Value) -> None:
+        """Raises SpecError for a value that no kernel can have."""
+
+    def show(self, value: Value) -> str:
+        """The value as people write it."""
+        return str(value)
+
+    def in_name(self, value: Value) -> str:
+        """The value as kernels' names have it."""
+        return f"{self.tag or self.name}{self.show(value)}"
+
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in a command's help."""
+        return self.values
+
+    @property
+    def example(self) -> str:
+        """Some values, separated by commas."""
+        raise NotImplementedError
+
+    def limits(self) -> dict[str, object]:
+        """What it may be, for scripts."""
+        return {"values": self.values}
+
+    def usual(self, chosen: Choice) -> Value:
+        """The default beside what was chosen before it."""
+        return self.default(chosen) if callable(self.default) else self.default
+
+    def resolve(self, given: object, chosen: Choice) -> Value:
+        """The value that was given, or the default, checked. Raises UsageError, SpecError."""
+        value = self.usual(chosen) if given is None else self.parse(given)
+        self.check(value)
+        return value
+
+
+@dataclass(frozen=True)
+class Integer(Tunable):
+    """An integer from `low` to `high`. `word` is another name for 0."""
+
+    low: int
+    high: int
+    word: str = ""
+
+    @property
+    def values(self) -> str:
+        """See Tunable."""
+        numbers = f"{self.low or 1 if self.word else self.low}..{_limit(self.high)}"
+        return f"{numbers} or {self.word}" if self.word else numbers
+
+    @property
+    def metavar(self) -> str:
+        """See Tunable."""
+        return "N"
+
+    @property
+    def example(self) -> str:
+        """See Tunable."""
+        return ",".join(str(n) for n in (8, 16, 32) if self.low <= n <= self.high) or f"{self.low}"
+
+    def parse(self, value: object) -> Value:
+        """See Tunable."""
+        if self.word and value == self.word:
+            return 0
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if not isinstance(value, str) or not re.fullmatch(r"\s*[+-]?\d+\s*", value):
+            or_word = f" or {self.word}" if self.word else ""
+            raise UsageError(f"{self.name}: '{value}' is not an integer{or_word}")
+        return int(value)
+
+    def check(self, value: Value) -> None:
+        """See Tunable."""
+        if not self.low <= int(value) <= self.high:
+            raise SpecError(
+                f"{self.name}={value} is out of range; use {self.low} to {self.high} ({self.help})"
+            )
+
+    def show(self, value: Value) -> str:
+        """See Tunable."""
+        return self.word if self.word and value == 0 else str(value)
+
+    def limits(self) -> dict[str, object]:
+        """See Tunable."""
+        return {"low": self.low, "high": self.high, **({"word": self.word} if self.word else {})}
+
+
+def _limit(value: int) -> str:
+    return "2^31-1" if value == 2**31 - 1 else str(value)
+
+
+@dataclass(frozen=True)
+class Size(Tunable):
+    """Two or three sizes, as `form` has them: "MxNxK" or "MxN"."""
+
+    form: str
+
+    @property
+    def values(self) -> str:
+        """See Tunable."""
+        return self.form
+
+    @property
+    def example(self) -> str:
+        """See Tunable."""
+        parts = self.form.count("x") + 1
+        return ",".join("x".join(sides[:parts]) for sides in (("128", "64", "32"), ("64",) * 3))
+
+    def parse(self, value: object) -> Value:
+        """See Tunable."""
+        parts = str(value).strip().lower().split("x")
+        wanted = self.form.count("x") + 1
+        if len(parts) != wanted or not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
+            example = self.example.partition(",")[0]
+            raise UsageError(f"{self.name}: '{value}' is not {self.form}, such as {example}")
+        return "x".join(str(int(part)) for part in parts)
+
+
+def rank(value: Value) -> tuple[object, ...]:
+    """What values of one tunable are sorted by: their numbers, then their letters."""
+    return sizes(value), str(value)
+
+
+def sizes(value: Any) -> tuple[int, ...]:
+    """The numbers of a size: "64x32" -> (64, 32), "m16n8k8" -> (16, 8, 8)."""
+    return tuple(map(int, re.findall(r"\d+", str(value))))
+
+
+@dataclass(frozen=True)
+class Word(Tunable):
+    """One of several words, which stand in names without a tag."""
+
+    words: Sequence[str]
+
+    @property
+    def values(self) -> str:
+        """See Tunable."""
+        return "|".join(self.words)
+
+    @property
+    def metavar(self) -> str:
+        """See Tunable."""
+        return "NAME"
+
+    @property
+    def example(self) -> str:
+        """See Tunable."""
+        return ",".join(self.words[:2])
+
+    def in_name(self, value: Value) -> str:
+        """See Tunable."""
+        return str(value)
+
+    def limits(self) -> dict[str, object]:
+        """See Tunable."""
+        return {"values": list(self.words)}
+
+    def parse(self, value: object) -> Value:
+        """See Tunable."""
+        if value not in self.words:
+            raise unknown(self.name, str(value), self.words)
+        return str(value)

@@ -1,0 +1,191 @@
+"""What a kernel does to a GPU's memory units and why, counted without a GPU.
+
+`profile` runs a kernel once on the emulator with counters, asks the compiler for its registers, and
+puts both beside the limits of a GPU; `explain` says in words what follows.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from gen.compile import nvrtc, sass
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import Operands, run_kernel
+from gen.device.gpus import GpuModel, Occupancy, occupancy
+from gen.emulator import (
+    Access,
+    AccessPoint,
+    Counters,
+    Totals,
+    build_blocks,
+    match_widths,
+    parse_ptx,
+)
+from gen.errors import UsageError
+from gen.kernels.launches import Launch
+from gen.source.render import Source
+from gen.spec.kernel import KernelSpec
+from gen.spec.numerics import storage_dtype
+from gen.spec.problem import GemmProblem, GemmShape
+
+
+@dataclass(frozen=True)
+class LineAccess:
+    """What the instructions of one CUDA line did to one kind of memory."""
+
+    place: AccessPoint
+    text: str
+    access: Access
+
+    @property
+    def parts(self) -> str:
+        """What a request is split into."""
+        return "sectors" if self.place.space == "global" else "wavefronts"
+
+    @property
+    def each(self) -> float:
+        """Parts of a request, on average."""
+        return self.access.parts / self.access.requests
+
+    @property
+    def ideal(self) -> float:
+        """Parts that a request needs at least, on average."""
+        return self.access.ideal / self.access.requests
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One kernel on one shape, as a GPU would run it.
+
+    `widths` says where the widths of shared loads come from. `unmatched` are the CUDA lines whose
+    shared loads the machine code makes otherwise than was counted.
+    """
+
+    spec: KernelSpec
+    shape: GemmShape
+    gpu: GpuModel
+    launch: Launch
+    resources: nvrtc.Resources
+    occupancy: Occupancy
+    totals: Totals
+    lines: tuple[LineAccess, ...] = field(repr=False)
+    widths: str
+    unmatched: tuple[int, ...]
+    seconds: float
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, static and dynamic."""
+        return self.resources.shared_bytes + self.launch.shared_bytes
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return int(np.prod(self.launch.block))
+
+    @property
+    def work(self) -> int:
+        """Multiplications and additions that the problem needs: 2 M N K."""
+        return 2 * self.shape.m * self.shape.n * self.shape.k
+
+    @cached_property
+    def sector_bytes(self) -> int:
+        """Bytes that move between the SMs and the memory behind their L1, if that never hits."""
+        total = self.totals
+        return 32 * (total.global_load.parts + total.global_store.parts)
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes of A, B and D: what has to be moved even if every cache always hits."""
+        s, d = self.shape, self.spec.dtypes
+        return (s.m * s.k + s.k * s.n) * d.input.size + s.m * s.n * d.output.size
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte of sectors."""
+        return self.work / self.sector_bytes if self.sector_bytes else 0.0
+
+    @property
+    def peak(self) -> float:
+        """TFLOP/s of the units that do this kernel's arithmetic (integers: FP32's rate)."""
+        if self.totals.mma:
+            return self.gpu.tensor
+        return self.gpu.fp64 if self.spec.dtypes.accumulator.name == "f64" else self.gpu.fp32
+
+    @property
+    def ridge(self) -> float:
+        """Operations per byte above which the GPU's arithmetic is the limit, not its memory."""
+        return self.peak * 1000 / self.gpu.bandwidth
+
+
+def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
+    """Counts a kernel on `shape`, compiled for `gpu`, with alpha 1 and beta 0.
+
+    What it launches before and after itself, to pack operands and to add up slices, counts, too.
+
+    Nothing is sampled or extrapolated: every block runs. Raises UsageError for a file that does not
+    say how it is launched, CheckError for a kernel in which the emulator finds a fault.
+    """
+    if source.spec is None:
+        raise UsageError(
+            f"{source.filename} has no line '// gen-spec: {{...}}' that says how it is launched; "
+            "start from a file of gen emit"
+        )
+    start = time.perf_counter()
+    spec, text, name = source.spec, source.text, source.filename
+    ptx = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch)
+    cubin = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch, format="cubin")
+    limits, unmatched, widths = _shared_loads(spec.name, name, ptx, cubin)
+    counters = Counters(limits=limits)
+    problem = GemmProblem.packed(shape, spec.layouts)
+    launch = spec.plan(problem, multiprocessors=gpu.sms).launch(spec.name)
+    _run(spec, problem, ptx, counters, gpu)
+    resources = cubin.resources[spec.name]
+    shared = resources.shared_bytes + launch.shared_bytes
+    return Profile(
+        spec, shape, gpu, launch, resources,
+        occupancy(gpu, int(np.prod(launch.block)), resources.registers, shared),
+        counters.totals(), tuple(_lines(counters, text)), widths, tuple(unmatched),
+        time.perf_counter() - start,
+    )  # fmt: skip
+
+
+def _shared_loads(
+    kernel: str, file: str, ptx: nvrtc.Module, cubin: nvrtc.Module
+) -> tuple[dict[int, int], list[int], str]:
+    """The widest shared load of each line, lines where that is not known, and how it is known."""
+    text = sass.disassemble(cubin.code)
+    if text is None:
+        return {}, [], f"predicted ({sass.HOW_TO_GET} to confirm it)"
+    blocks = build_blocks(parse_ptx(ptx.code.decode()).kernel(kernel))
+    limits, unmatched = match_widths(blocks, sass.shared_load_widths(text, kernel, file))
+    return limits, unmatched, "machine code"
+
+
+def _run(
+    spec: KernelSpec, problem: GemmProblem, ptx: nvrtc.Module, counters: Counters, gpu: GpuModel
+) -> None:
+    input_ = storage_dtype(spec.dtypes.input.name)
+    output = storage_dtype(spec.dtypes.output.name)
+    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
+    result = np.zeros((m, n), output)
+    bias = np.zeros(n, output) if spec.has_bias else None
+    operands = Operands(
+        np.zeros((m, k), input_), np.zeros((k, n), input_), result, result.reshape(-1), bias
+    )
+    runner = EmulatorRunner(observers=[counters], multiprocessors=gpu.sms)
+    run_kernel(spec, runner, ptx, problem, operands)
+
+
+def _lines(counters: Counters, text: str) -> list[LineAccess]:
+    rows = text.splitlines()
+    return [
+        LineAccess(
+            place, rows[place.line - 1].strip() if 0 < place.line <= len(rows) else "", found
+        )
+        for place, found in sorted(counters.accesses.items())
+    ]

@@ -1,0 +1,211 @@
+"""Index arithmetic beyond 32 bits, tried without the memory that it addresses.
+
+Two problems that are too large to store: rows (or columns) more than 2^32 elements apart, with so
+few blocks that they have to stride; and a D of more than 2^32 columns, of which only the last
+blocks are run. The emulator maps the elements that matter and nothing between them, so that an
+index that wraps around is a wild access. Kernels whose M, N and K have to be below 2^31 are tried
+on the former alone, once packing their operands and once in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gen.compile.nvrtc import Module
+from gen.device.execute import Place, alignment
+from gen.emulator import Emulator, Finding, LineArray
+from gen.errors import SpecError
+from gen.kernels.launches import BIAS, WORKSPACE, Plan, Pointer, TensorMap
+from gen.prove import oracle
+from gen.prove.oracle import After
+from gen.spec import numerics
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmProblem, GemmShape
+
+# Elements between two lines, and columns of D. More than 2^32, so that neither int nor unsigned
+# holds it; twice as many are negative as an int; odd, so that no power of two hides a mistake.
+_FAR = 2**32 + 2**30 + 11
+_UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
+_UNIT = 16  # bytes that a thread reads at once at most
+_ALPHA, _BETA = 2, -1
+
+
+class FarResult(NamedTuple):
+    """One of the two problems: its shape, what the emulator found, and what is wrong with D."""
+
+    shape: GemmShape
+    findings: Sequence[Finding]
+    message: str
+
+
+class _Part(NamedTuple):
+    """What is mapped of a matrix: `values` from (0, `column`) on."""
+
+    values: np.ndarray
+    row_major: bool
+    column: int
+    ld: int
+
+    def map(self, emulator: Emulator, name: str) -> LineArray:
+        """Rows, or columns, of the part at their places in a matrix that is mostly not there."""
+        lines = self.values if self.row_major else self.values.T
+        first = self.column if self.row_major else self.column * self.ld
+        size = self.values.itemsize
+        # What an operand has between two lines, if anything, may be read along in whole units.
+        unit = _UNIT if name in "AB" and self.ld > 2 * lines.shape[1] + _UNIT * 4 else 1
+        return emulator.alloc_lines(lines, self.ld * size, name, first * size, unit)
+
+
+def why_not(spec: KernelSpec) -> str:
+    """Why a kernel cannot be tried here; nothing where it can."""
+    main = spec.plan(GemmProblem.packed(GemmShape(1, 1, 1), spec.layouts)).launch(spec.name)
+    if any(isinstance(arg, TensorMap) for arg in main.args.values()):
+        return "its operands are copied by tensor maps, which hold no addresses of single elements"
+    return ""
+
+
+def far_results(spec: KernelSpec, module: Module) -> Iterator[FarResult]:
+    """Runs the kernel on these problems, where its grid and `why_not` let it.
+
+    A kernel whose threads stride over all columns of D cannot be run on the last ones alone. Raises
+    BudgetError for a kernel that does not end.
+    """
+    tile = spec.threadblock
+    rows = 3 * tile.m + 1 if spec.geometry.strides else tile.m + 1
+    shape = GemmShape(rows, tile.n + 1, tile.k + 1)
+    yield _run(spec, module, shape, 0, _FAR)
+    if spec.row.depends_on_alignment:
+        yield _run(spec, module, shape, 0, _UNITS)
+    wide = GemmShape(tile.m + 1, _FAR, 3)
+    try:
+        main = spec.plan(GemmProblem.packed(wide, spec.layouts)).launch(spec.name)
+    except SpecError:  # more columns than the kernel takes, or more blocks than a grid can have
+        return
+    if main.grid[0] * tile.n >= wide.n:
+        yield _run(spec, module, wide, wide.n - 2 * tile.n, 0)
+
+
+def _few_blocks(spec: KernelSpec, steps: Plan) -> Plan:
+    """At most two blocks along the axes where they stride, as if D had more than a grid covers."""
+    strides = spec.geometry.strides
+
+    def grid(full: tuple[int, int, int]) -> tuple[int, int, int]:
+        x, y, z = (min(n, 2) if axis in strides else n for n, axis in zip(full, "xyz", strict=True))
+        return x, y, z
+
+    return replace(steps, launches=tuple(replace(s, grid=grid(s.grid)) for s in steps.launches))
+
+
+def _run(spec: KernelSpec, module: Module, shape: GemmShape, column: int, far: int) -> FarResult:
+    """Columns of B, C, D and the bias exist from `column` on; the last blocks along x run.
+
+    far: elements from one line to the next, 0 for as many as a line has.
+    """
+    layouts, types = spec.layouts, spec.dtypes
+    rng = np.random.default_rng(0)
+    width = shape.n - column
+    emulator = Emulator()
+
+    def part(rows: int, columns: int, name: str, row_major: bool, first: int, extra: int) -> _Part:
+        stored = numerics.from_integers(rng.integers(-3, 4, (rows, columns)), name)
+        length = first + columns if row_major else rows
+        # Leading dimensions that differ; in whole units for the operands, if `far` is.
+        return _Part(stored, row_major, first, far + 16 * extra if far else length)
+
+    input_, output = types.input.name, types.output.name
+    a = part(shape.m, shape.k, input_, layouts.a, 0, 0)
+    b = part(shape.k, width, input_, layouts.b, column, 1)
+    c = part(shape.m, width, output, layouts.c, column, 2)
+    d = part(shape.m, width, output, layouts.c, column, 3)
+    d = d._replace(values=np.full_like(d.values, numerics.poison(output)))
+    mapped = {n: p.map(emulator, n) for p, n in zip((a, b, c, d), "ABCD", strict=True)}
+    places = {name: Place(array) for name, array in mapped.items()}
+    bias = None
+    if spec.has_bias:
+        bias = numerics.from_integers(rng.integers(-3, 4, width), output)
+        places[BIAS] = Place(_Part(bias[None], True, column, shape.n).map(emulator, BIAS))
+    problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA)
+    steps = spec.plan(problem, alignment(places))
+    steps = steps if column else _few_blocks(spec, steps)
+    found = _launch(spec, emulator, module, steps, places, bool(column), shape.m * width * shape.k)
+    lines = emulator.read_lines(mapped["D"])
+    got = lines if layouts.c else lines.T
+    inputs = (a.values, b.values, c.values, _ALPHA, _BETA, types.name, After(spec.epilogue, bias))
+    want = oracle.oracle(*inputs)
+    if types.output.is_float:
+        want = numerics.from_float64(want, output)
+    same = _bits(got) == _bits(want)
+    if spec.epilogue.endswith("gelu"):
+        bound = oracle.error_bound(*inputs, oracle.sums_of(spec))
+        same = np.abs(numerics.to_float64(got, output) - oracle.oracle(*inputs)) <= bound
+    untouched = _bits(got) == _bits(d.values)
+    return FarResult(shape, found, _difference(got, want, same, untouched, column, output))
+
+
+def _launch(
+    spec: KernelSpec,
+    emulator: Emulator,
+    module: Module,
+    steps: Plan,
+    places: dict[str, Place],
+    last_only: bool,
+    products: int,
+) -> list[Finding]:
+    """Runs a plan, or of each launch the last blocks along x; what the checks found."""
+    places = {**places, WORKSPACE: Place(emulator.alloc(_space(steps), WORKSPACE, False))}
+    found = []
+    for launch in steps.launches:
+        x, y, z = launch.grid
+        run = (1 if last_only else x, y, z)
+        # Some thirty times what any kernel of this kind should need.
+        emulator.instruction_budget = (
+            50_000 * math.prod(run) * math.prod(launch.block) + 1000 * products
+        )
+        args = [
+            np.uint64(places[arg.buffer].address + arg.offset) if isinstance(arg, Pointer) else arg
+            for arg in launch.args.values()
+        ]
+        report = emulator.launch(
+            module.code.decode(),
+            launch.kernel,
+            launch.grid,
+            launch.block,
+            args,
+            launch.shared_bytes,
+            source_lines=module.text.splitlines(),
+            window=((x - run[0], 0, 0), run),
+        )
+        found += report.findings
+    return found
+
+
+def _space(steps: Plan) -> np.ndarray:
+    return np.full(max(steps.workspace_bytes, 1), 0xFF, np.uint8)
+
+
+def _bits(matrix: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(matrix).view(f"u{matrix.itemsize}")
+
+
+def _difference(
+    got: np.ndarray,
+    want: np.ndarray,
+    same: np.ndarray,
+    untouched: np.ndarray,
+    column: int,
+    dtype: str,
+) -> str:
+    """What is wrong with D: an element that is neither right nor as before, or none written."""
+    wrong = ~(same | untouched) if column else ~same
+    wrong[-1, -1] |= not same[-1, -1]  # whichever blocks have run, it was theirs
+    if not wrong.any():
+        return ""
+    i, j = (int(v) for v in np.argwhere(wrong)[0])
+    values = (float(numerics.to_float64(m[i, j], dtype)) for m in (got, want))
+    left, right = (f"{value:.9g}" for value in values)
+    return f"D({i}, {j + column}) is {left}, exact is {right}"

@@ -1,0 +1,208 @@
+"""A list of kernels -> one header and one .cu, whose function takes the first that fits."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gen._version import __version__
+from gen.errors import GenError, UsageError
+from gen.kernels.registry import get_variant, make_spec
+from gen.source.render import render_framed, render_template
+from gen.spec.dtypes import DTYPES, DTypes
+from gen.spec.kernel import EPILOGUES, KernelSpec
+from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_shape
+
+TEMPLATES = ("cpp/bundle.h.j2", "cpp/bundle.cu.j2")
+ALIGNMENT = 16  # bytes
+DEFAULT_ARCH = "sm_80"
+MAX_NAME = 24  # the kernels' own symbols begin with it
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel of a bundle: from which size on it is taken, and whether for aligned operands only.
+
+    Aligned: A and B start, and their lines follow each other, at multiples of 16 bytes.
+    """
+
+    spec: KernelSpec
+    smallest: GemmShape
+    aligned: bool
+
+    @property
+    def multiple(self) -> int:
+        """Elements that the leading dimensions of A and B are multiples of; 0: any."""
+        return ALIGNMENT // self.spec.dtypes.input.size if self.aligned else 0
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Kernels in the order in which they are tried, and the lines that they come from."""
+
+    name: str
+    arch: str
+    source: str
+    lines: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def templates(self) -> list[str]:
+        """What the files are made from."""
+        return [*TEMPLATES, *(entry.spec.row.template for entry in self.entries)]
+
+    @property
+    def command(self) -> str:
+        """The command that emits this bundle again."""
+        return f"gen emit --bundle {self.source} --name {self.name} --arch {self.arch}"
+
+
+def read_bundle(path: Path, name: str | None = None, arch: str | None = None) -> Bundle:
+    """The bundle that a file lists: a line for each kernel, with the options of `gen emit`.
+
+    Raises UsageError or SpecError with the file's line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {reason}") from None
+    name, arch = name or path.stem, arch or DEFAULT_ARCH
+    if not re.fullmatch(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}", name):
+        raise UsageError(
+            f"'{name}' cannot be a bundle's name: it has to be a C identifier of at most "
+            f"{MAX_NAME} characters; use --name"
+        )
+    entries: list[Entry] = []
+    lines = [line.strip() for line in text.splitlines()]
+    for number, line in enumerate(lines, 1):
+        try:
+            for entry in _entries(line, name, arch, len(entries) + 1):
+                entries.append(entry)
+        except (GenError, ValueError) as error:
+            kind = type(error) if isinstance(error, GenError) else UsageError
+            raise kind(f"{path}:{number}: {error}") from None
+    if not entries:
+        raise UsageError(f"{path} lists no kernel; write a line such as: --variant tiles")
+    return Bundle(name, arch, path.name, tuple(line for line in lines if line), tuple(entries))
+
+
+def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:
+    """The kernels of a line: one for each of its element types and layouts."""
+    options = _options(shlex.split(line, comments=True))
+    if not options:
+        return
+    aligned = options.pop("aligned", None) is not None
+    smallest = parse_shape(options.pop("from", "0"))
+    if "variant" not in options:
+        raise UsageError("no kernel is named; use --variant")
+    variant = options.pop("variant")
+    dtypes = options.pop("dtype", get_variant(variant).dtypes[0]).split(",")
+    layouts = options.pop("layout", "rrr")
+    for dtype in dtypes:
+        for layout in ALL_LAYOUTS if layouts == "all" else layouts.split(","):
+            symbol = f"{name}_{variant}_{dtype}_{layout}_{number}"
+            spec = make_spec(
+                variant, dtype=dtype, layout=layout, arch=arch, name=symbol, **options
+            )  # fmt: skip
+            yield Entry(spec, smallest, aligned)
+            number += 1
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        key = word.removeprefix("--").replace("-", "_")
+        if not word.startswith("--") or key in options:
+            raise UsageError(f"'{word}' is not an option, or is there twice")
+        if key in ("arch", "name"):
+            raise UsageError(f"{word} is the whole bundle's; give it to gen emit")
+        value = "" if key == "aligned" else next(rest, None)
+        if value is None:
+            raise UsageError(f"{word} has no value")
+        options[key] = value
+    return options
+
+
+def render_bundle(bundle: Bundle) -> tuple[str, str]:
+    """The header and the source."""
+    dtypes = list(dict.fromkeys(entry.spec.dtypes for entry in bundle.entries))
+    kernels = [_kernel(entry) for entry in bundle.entries]
+    values = {
+        "version": __version__,
+        "name": bundle.name,
+        "arch": bundle.arch,
+        "command": bundle.command,
+        "listing": bundle.lines,
+        "kernels": kernels,
+        "launchers": sorted({(k["has_bias"], k["has_workspace"]) for k in kernels}),
+        "dtypes": [_numbered(d) for d in dtypes],
+        "scalars": {d.scalar.cuda for d in dtypes},
+        "layouts": ALL_LAYOUTS,
+        "epilogues": EPILOGUES,
+        "table": _aligned([_HEADINGS, *map(_described, bundle.entries)]),
+        "rows": _aligned([_row(bundle.name, i, e) for i, e in enumerate(bundle.entries, 1)], ","),
+    }
+    header, source = (render_template(template, **values) for template in TEMPLATES)
+    return header, source
+
+
+def _kernel(entry: Entry) -> Mapping[str, Any]:
+    spec = entry.spec
+    return {
+        "name": spec.name,
+        "text": render_framed(spec, alone=False),
+        "dtypes": spec.dtypes,
+        "has_bias": spec.has_bias,
+        "has_workspace": spec.row.takes_workspace,
+    }
+
+
+def _numbered(dtypes: DTypes) -> Mapping[str, object]:
+    # The numbers of all element types: those of a bundle stay the same when others come or go.
+    number = list(DTYPES).index(dtypes.name)
+    parts = ("input", "output", "accumulator")
+    return {
+        "name": dtypes.name,
+        "number": number,
+        **{part: getattr(dtypes, part) for part in parts},
+    }
+
+
+_HEADINGS = ("types", "layout", "epilogue", "M", "N", "K", "aligned", "kernel")
+
+
+def _described(entry: Entry) -> tuple[str, ...]:
+    spec, s = entry.spec, entry.smallest
+    aligned = "yes" if entry.aligned else ""
+    sizes = (f"{s.m}", f"{s.n}", f"{s.k}")
+    return (spec.dtypes.name, str(spec.layouts), spec.epilogue, *sizes, aligned, spec.name)
+
+
+def _row(name: str, number: int, entry: Entry) -> tuple[str, ...]:
+    spec, s = entry.spec, entry.smallest
+    enumerators = (spec.dtypes.name, str(spec.layouts), spec.epilogue)
+    return (
+        *(f"{name}_{word}".upper() for word in enumerators),
+        *(f"{s.m}", f"{s.n}", f"{s.k}"),
+        f"{entry.multiple}",
+        f"workspace_{number}" if spec.row.takes_workspace else "nullptr",
+        f"launch_{number}",
+        f'"{spec.name}"',
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]], mark: str = "") -> list[str]:
+    """Each row as a line; columns are as wide as their longest cell, with its `mark`."""
+    widths = [max(map(len, column)) + len(mark) for column in zip(*rows, strict=True)]
+    return [
+        " ".join(f"{cell}{mark}".ljust(width) for cell, width in zip(row, widths, strict=True))
+        .rstrip()
+        .removesuffix(mark)
+        for row in rows
+    ]

@@ -1,0 +1,32 @@
+"""KernelSpec -> the C header of its launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gen._version import __version__
+from gen.source.render import render_template
+from gen.spec.dtypes import DTypes, ElementType
+from gen.spec.kernel import KernelSpec
+
+TEMPLATE = "cpp/header.h.j2"
+
+
+def opaque_types(dtypes: Iterable[DTypes]) -> list[ElementType]:
+    """The types of matrices that C does not have, each once."""
+    types = [type_ for d in dtypes for type_ in (d.input, d.output) if type_.header]
+    return list(dict.fromkeys(types))
+
+
+def render_header(spec: KernelSpec) -> str:
+    """The C header that declares what the emitted file of a specification defines."""
+    return render_template(
+        TEMPLATE,
+        version=__version__,
+        name=spec.name,
+        dtypes=spec.dtypes,
+        layouts=spec.layouts,
+        has_bias=spec.has_bias,
+        has_workspace=spec.row.takes_workspace,
+        opaque=opaque_types([spec.dtypes]),
+    )

@@ -1,0 +1,218 @@
+"""KernelSpec -> Source: the only user of Jinja.
+
+Templates use delimiters that CUDA does not (`{{0}}` and inline PTX are plain CUDA):
+`/*% block %*/`, `/*# comment #*/`, `${ value }`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gen._version import __version__
+from gen.errors import MissingError, SpecError, UsageError
+from gen.kernels import signature
+from gen.kernels.registry import spec_from_json
+from gen.kernels.signature import fill
+from gen.spec.arch import compute_capability
+from gen.spec.kernel import KernelSpec
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FRAME = "frame/file.cu.j2"
+HOST = ("launch", "workspace")  # signatures of the host's functions
+
+_SPEC_LINE = re.compile(r"^// gen-spec: (\{.*\})\s*$", re.MULTILINE)
+
+# C++ keywords that the emitted files do not happen to contain.
+_KEYWORDS = (
+    "alignas alignof and asm break case catch class concept continue decltype default delete do "
+    "double enum explicit export final float friend goto int long main mutable new noexcept not "
+    "operator or override private protected public requires short signed struct switch this throw "
+    "try typedef typeid typename union unsigned virtual volatile wchar_t while xor"
+)
+
+
+@dataclass(frozen=True)
+class Api:
+    """The words of an interface to CUDA that launchers are written for."""
+
+    driver: bool
+    error_t: str
+    success: str
+    invalid_value: str
+    invalid_configuration: str
+
+
+RUNTIME = Api(
+    False,
+    "cudaError_t",
+    "cudaSuccess",
+    "cudaErrorInvalidValue",
+    "cudaErrorInvalidConfiguration",
+)
+DRIVER = Api(
+    True,
+    "CUresult",
+    "CUDA_SUCCESS",
+    "CUDA_ERROR_INVALID_VALUE",
+    "CUDA_ERROR_INVALID_VALUE",
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """CUDA source text and where it came from; `spec` is None for what no specification made."""
+
+    name: str
+    text: str
+    spec: KernelSpec | None = None
+
+    @property
+    def filename(self) -> str:
+        """The file it is written to: the kernel's symbol and `.cu`."""
+        return f"{self.name}.cu"
+
+
+def template_dir() -> Path:
+    """The templates: a checkout's own before the copy inside the installed package."""
+    package = Path(__file__).parent.parent
+    for folder in (package.parent / "templates", package / "templates"):
+        if (folder / "frame" / "file.cu.j2").is_file():
+            return folder
+    raise MissingError("the templates are missing; install gemmgen again: pip install gemmgen")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(template_dir()),
+        block_start_string="/*%",
+        block_end_string="%*/",
+        comment_start_string="/*#",
+        comment_end_string="#*/",
+        variable_start_string="${",
+        variable_end_string="}",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters |= {"parameters": _parameters, "fill": fill, "chomp": _chomp}
+    return environment
+
+
+def _chomp(text: str) -> str:
+    """A macro's lines without the end of the last one, which the template has."""
+    return text.removesuffix("\n")
+
+
+def _parameters(items: Iterable[object], indent: int = 4) -> str:
+    """An argument list behind an opening parenthesis, as clang-format breaks it."""
+    return fill(items, indent, after=") {").removesuffix(") {")
+
+
+def render_template(template: str, **values: object) -> str:
+    """The text that a template of `templates/` gives with these values."""
+    return _environment().get_template(template).render(**values)
+
+
+def template_files(*names: str) -> list[Path]:
+    """The files of these templates and of those that they extend or import, each once."""
+    from jinja2 import meta
+
+    environment, folder = _environment(), template_dir()
+    found: dict[str, None] = {}
+    waiting = list(names)
+    waiting.append(FRAME)  # which kernels name by a variable
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = None
+        tree = environment.parse((folder / name).read_text(encoding="utf-8"))
+        waiting += [other for other in meta.find_referenced_templates(tree) if other]
+    return [folder / name for name in found]
+
+
+def _check_symbol(spec: KernelSpec) -> None:
+    """Refuses a symbol that the file itself uses for something else, or that C++ reserves."""
+    another = "gemm" if spec.symbol != "gemm" else "gemm_"
+    code = re.sub(r'//.*|"[^"\n]*"', "", render_framed(replace(spec, symbol=another)))
+    if spec.symbol in _KEYWORDS.split() or re.search(rf"\b{spec.symbol}\b", code):
+        raise SpecError(f"name '{spec.symbol}' means something else in the file; use another")
+
+
+def render(spec: KernelSpec) -> Source:
+    """The emitted file: deterministic to the byte, self-contained, formatted.
+
+    Raises SpecError where the symbol that the user chose is taken.
+    """
+    if spec.symbol:
+        _check_symbol(spec)
+    return Source(spec.name, render_framed(spec), spec)
+
+
+def render_framed(
+    spec: KernelSpec,
+    frame: str = FRAME,
+    api: Api = RUNTIME,
+    aliases: Mapping[str, str] | None = None,
+    **values: object,
+) -> str:
+    """A kernel's template in a frame, for an interface to CUDA, with further values.
+
+    `alone`: whether the text is a file of its own. `aliases`: types to be written in signatures.
+    """
+    known = _values(spec)
+    if aliases:
+        known["signature"] = {
+            name: signature.with_types(parameters, aliases) if name in HOST else parameters
+            for name, parameters in known["signature"].items()
+        }
+    return render_template(spec.row.template, **{**known, "frame": frame, "api": api, **values})
+
+
+def _values(spec: KernelSpec) -> dict[str, Any]:
+    return {
+        "spec": spec,
+        "version": __version__,
+        "name": spec.name,
+        "dtypes": spec.dtypes,
+        "layouts": spec.layouts,
+        "threads_x": spec.threads[0],
+        "threads_y": spec.threads[1],
+        "cc": compute_capability(spec.arch),
+        "has_bias": spec.has_bias,
+        "row": spec.row,
+        "includes_cuda": False,
+        "alone": True,
+        "has_maps": False,
+        "multiprocessors": False,
+        **spec.tunables,
+        **spec.geometry.values,
+        **spec.row.printed(spec),
+    }
+
+
+def read_source(path: Path) -> Source:
+    """An emitted file, perhaps edited by hand; `spec` comes from its `gen-spec` line, if any.
+
+    Raises UsageError where the file cannot be read or its `gen-spec` line is broken.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {reason}") from None
+    match = _SPEC_LINE.search(text)
+    spec = spec_from_json(match[1]) if match else None
+    return Source(spec.name if spec else path.stem, text, spec)

@@ -1,0 +1,156 @@
+"""`KernelSpec`: one kernel, completely chosen, with what follows from the choice.
+
+A specification says how a kernel is built, a `GemmProblem` what it is run on; the two never mix.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gen.spec.arch import MULTIPROCESSORS
+from gen.spec.dtypes import DTypes
+from gen.spec.names import check_symbol, default_symbol
+from gen.spec.problem import ALIGNED, Alignment, GemmProblem, Layouts
+
+if TYPE_CHECKING:
+    from gen.kernels.launches import Plan
+    from gen.kernels.variant import Geometry, Variant
+
+
+class Tile(NamedTuple):
+    """Rows and columns of D, and the step along K."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+# What follows the product of matrices: alpha * A * B + beta * C is `linear`; then comes one bias
+# for each column of D, then a function of each element.
+EPILOGUES = ("linear", "linear_bias", "linear_bias_relu", "linear_bias_gelu")
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One kernel, completely chosen. Made by `gen.kernels.registry.make_spec`, which checks it.
+
+    `row` is the kernel's row of the registry. `tunables` are what the user may set, each an integer
+    or the text that stands for it ("64x64"). `symbol` is the user's name for the kernel, if any.
+    """
+
+    row: Variant
+    dtypes: DTypes
+    layouts: Layouts
+    arch: str
+    tunables: Mapping[str, Any]
+    symbol: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.symbol is not None:
+            check_symbol(self.symbol)
+
+    def __hash__(self) -> int:
+        tunables = frozenset(self.tunables.items())
+        return hash((self.row, self.dtypes.name, self.layouts, self.arch, tunables, self.symbol))
+
+    @property
+    def variant(self) -> str:
+        """The name of the kernel's row."""
+        return self.row.name
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The tile, the threads and the shared memory, which follow from the tunables."""
+        return self.row.geometry(self.tunables, self.dtypes)
+
+    @property
+    def threadblock(self) -> Tile:
+        """The part of D that a block computes at a time, and its step along K."""
+        return self.geometry.threadblock
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads of a block along x and y."""
+        return self.geometry.threads
+
+    @property
+    def warp(self) -> Tile | None:
+        """The part of it that a warp computes, on tensor cores."""
+        return self.geometry.warp
+
+    @property
+    def instruction(self) -> Tile | None:
+        """The sizes of the tensor-core instruction."""
+        return self.geometry.instruction
+
+    @property
+    def stages(self) -> int:
+        """Tiles of each operand in shared memory at the same time."""
+        return int(self.tunables.get("stages", 1))
+
+    @property
+    def sliced_k(self) -> int:
+        """Teams of warps that compute the same tile and take turns along K."""
+        return int(self.tunables.get("sliced_k", 1))
+
+    @property
+    def split_k(self) -> int:
+        """Slices of K that are summed apart, at most; 0: as many as suit problem and GPU."""
+        return int(self.tunables.get("split_k", 1))
+
+    @property
+    def epilogue(self) -> str:
+        """What becomes of the sums: one of `EPILOGUES`."""
+        return str(self.tunables.get("epilogue", "linear"))
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether each column of D gets a bias."""
+        return "bias" in self.epilogue
+
+    def plan(
+        self,
+        problem: GemmProblem,
+        alignment: Alignment = ALIGNED,
+        multiprocessors: int = MULTIPROCESSORS,
+    ) -> Plan:
+        """How the kernel runs a problem on a GPU with so many multiprocessors. Raises SpecError."""
+        return self.row.plan(self, problem, alignment, multiprocessors)
+
+    @cached_property
+    def full_name(self) -> str:
+        """The symbol that the kernel has by default: see `gen.spec.names`."""
+        return default_symbol(self)
+
+    @property
+    def name(self) -> str:
+        """The kernel's C symbol."""
+        return self.symbol or self.full_name
+
+    @property
+    def command(self) -> str:
+        """The command that emits this kernel again."""
+        options = [f"--{key.replace('_', '-')} {value}" for key, value in self.tunables.items()]
+        name = [f"--name {self.symbol}"] if self.symbol else []
+        fixed = f"--variant {self.variant} --dtype {self.dtypes.name} --layout {self.layouts}"
+        return " ".join(["gen emit", fixed, f"--arch {self.arch}", *options, *name])
+
+    def to_json(self) -> str:
+        """One line that `gen.kernels.registry.spec_from_json` turns into an equal specification."""
+        fields: dict[str, object] = {
+            "variant": self.variant,
+            "dtype": self.dtypes.name,
+            "layout": str(self.layouts),
+            "arch": self.arch,
+            **self.tunables,
+        }
+        if self.symbol:
+            fields["name"] = self.symbol
+        return json.dumps(fields)

@@ -1,0 +1,51 @@
+"""The kernels' C symbols: those that they get by default, and what a user's may be.
+
+    gemm_<variant>_<dtypes>_<layouts>[_<tag><value>]...[_<architecture>]
+
+A default symbol says what differs from the variant's defaults, and nothing else. A tunable has its
+tag and its value there if the value is not the default for these types, layouts, architecture and
+tunables before it; the architecture is there if it is not the variant's default. Different
+specifications have different default symbols.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gen.errors import SpecError
+
+if TYPE_CHECKING:
+    from gen.spec.kernel import KernelSpec
+
+# Longer names would push the emitted file's lines past 100 columns.
+MAX_SYMBOL = 76
+
+
+def default_symbol(spec: KernelSpec) -> str:
+    """The symbol of a kernel that the user has not named, such as gemm_mma_f16_rcr_s3_sm90."""
+    own = spec.arch == spec.row.default_arch
+    return _symbol(spec, spec.arch) + ("" if own else f"_{spec.arch.replace('_', '')}")
+
+
+def portable_symbol(spec: KernelSpec) -> str:
+    """The same for a kernel that is built for several architectures, without any of these.
+
+    What it leaves out are the defaults on the variant's own architecture.
+    """
+    return _symbol(spec, spec.row.default_arch)
+
+
+def _symbol(spec: KernelSpec, arch: str) -> str:
+    tags = spec.row.tags(spec.tunables, spec.dtypes, spec.layouts, arch)
+    return "_".join(("gemm", spec.row.name, spec.dtypes.name, str(spec.layouts), *tags))
+
+
+def check_symbol(symbol: str) -> None:
+    """Raises SpecError for what cannot be a kernel's symbol."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", symbol):
+        raise SpecError(f"name '{symbol}' is not a C identifier; use letters, digits, _")
+    if len(symbol) > MAX_SYMBOL:
+        raise SpecError(
+            f"name has {len(symbol)} characters, more than {MAX_SYMBOL}; use a shorter one"
+        )

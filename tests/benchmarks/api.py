@@ -1,0 +1,138 @@
+"""A script: what a call of gen.matmul and gen.Kernel costs, beside the launch itself.
+
+On a GPU with PyTorch, against cuda.core's launch of the same kernel with the same arguments; of
+mma_tma, whose tensor maps cuda.core does not take, against the driver's. Without a GPU, the Python
+alone: tensors and the driver are stand-ins that do nothing.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gen
+from gen.api.gpu import _Step
+from gen.compile.nvrtc import compile_cuda
+from gen.device import driver
+from gen.device.driver import gpu, shared_memory_attributes, why_no_gpu
+from gen.device.execute import arguments
+from gen.kernels.launches import Launch
+from gen.kernels.registry import make_spec, retarget
+from gen.source.render import render
+from gen.spec.problem import GemmProblem, GemmShape
+from tests.support import fake_torch
+
+CALLS, ROUNDS = 200, 101
+SIDE = 64
+DTYPES = {"naive": "float32", "tiles": "float32", "mma": "float16", "mma_tma": "float16"}
+
+
+def microseconds(call: Callable[[], object], wait: Callable[[], object]) -> float:
+    """The median time of a call, while the GPU keeps up or is ahead."""
+    samples = []
+    for _ in range(ROUNDS):
+        wait()
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        samples.append((time.perf_counter() - start) / CALLS * 1e6)
+    return statistics.median(samples)
+
+
+def raw_launch(variant: str, a: Any, out: Any, stream: int) -> Callable[[], object]:
+    """cuda.core's launch of the same kernel, with all of its arguments made beforehand."""
+    from cuda.core import LaunchConfig, ObjectCode, Stream, launch
+
+    on = gpu(0)
+    spec = make_spec(variant, dtype=_dtype(variant))
+    spec = retarget(spec, on.target(spec.arch))
+    module = compile_cuda(render(spec).text, arch=spec.arch, format="cubin")
+    problem = GemmProblem.packed(GemmShape(SIDE, SIDE, SIDE), spec.layouts)
+    (step,) = spec.plan(problem, multiprocessors=on.multiprocessors).launches
+    if variant == "mma_tma":
+        made = _Step(on, module, step, spec.dtypes)
+        made(stream, (a.data_ptr(), a.data_ptr(), out.data_ptr(), out.data_ptr(), 0), 1, 0)
+        return lambda: made._queue(stream, made._parameters, 0)
+    places = {name: _Place(x.data_ptr()) for name, x in zip("ABCD", (a, a, out, out), strict=True)}
+    args = arguments(step.args, places, None)  # type: ignore[arg-type]
+    config = LaunchConfig(grid=step.grid, block=step.block, shmem_size=step.shared_bytes)
+    kernel = ObjectCode.from_cubin(module.code).get_kernel(step.kernel)
+    allow_shared(kernel, step)
+    queue = Stream.from_handle(stream)
+    return lambda: launch(queue, config, kernel, *args)
+
+
+def allow_shared(kernel: Any, step: Launch) -> None:
+    """Lets a kernel have more dynamic shared memory than the usual 48 KiB."""
+    cuda = driver.bindings()
+
+    for name, value in shared_memory_attributes(step).items():
+        attribute = getattr(cuda.CUfunction_attribute, name)
+        driver.call("cuKernelSetAttribute", attribute, value, kernel.handle, cuda.CUdevice(0))
+
+
+class _Place:
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
+def _dtype(variant: str) -> str:
+    return {"float32": "f32", "float16": "f16"}[DTYPES[variant]]
+
+
+def report(
+    variant: str, a: Any, moved: Any, out: Any, wait: Callable[[], object], raw: float
+) -> None:
+    """Prints the medians of one variant; `moved` is as `a`, elsewhere."""
+    kernel = gen.Kernel(variant)
+    turns = itertools.cycle((a, moved))
+    calls: dict[str, Callable[[], object]] = {
+        "gen.Kernel, out=": lambda: kernel(a, a, out=out),
+        "gen.Kernel, A in turn": lambda: kernel(next(turns), a, out=out),
+        "gen.Kernel, new": lambda: kernel(a, a),
+        "gen.matmul, out=": lambda: gen.matmul(a, a, out=out, variant=variant),
+        "gen.matmul, new": lambda: gen.matmul(a, a, variant=variant),
+    }
+    print(f"{variant}: launch alone {raw:.2f} us")
+    for name, call in calls.items():
+        call()
+        took = microseconds(call, wait)
+        print(f"  {name:<21}{took:6.2f} us, {took - raw:+.2f} us")
+
+
+def main() -> None:
+    """Prints the medians."""
+    if why_no_gpu() is None:
+        import torch
+
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for variant, dtype in DTYPES.items():
+                if variant == "mma_tma" and torch.cuda.get_device_capability() != (9, 0):
+                    continue
+                a = torch.ones(SIDE, SIDE, device="cuda", dtype=getattr(torch, dtype))
+                out = torch.empty_like(a)
+                raw = raw_launch(variant, a, out, stream.cuda_stream)
+                raw()
+                launch = microseconds(raw, torch.cuda.synchronize)
+                report(variant, a, a.clone(), out, torch.cuda.synchronize, launch)
+                new = microseconds(lambda a=a: a.new_empty((SIDE, SIDE)), torch.cuda.synchronize)
+                print(f"  of that, a.new_empty {new:.2f} us")
+        return
+    print(f"no GPU ({why_no_gpu()}): Python alone, nothing is launched")
+    with pytest.MonkeyPatch.context() as patch:
+        fake_torch.install(patch, "sm_90a", runs=False)
+        patch.setattr(fake_torch.Tensor, "new_empty", lambda self, *_, **__: self)
+        patch.setattr(fake_torch.Tensor, "data_ptr", lambda self: self.offset)
+        for variant, dtype in DTYPES.items():
+            a, moved, out = (fake_torch.Tensor.of(np.ones((SIDE, SIDE), dtype)) for _ in range(3))
+            moved.offset, out.offset = 1 << 20, 1 << 21
+            report(variant, a, moved, out, lambda: None, 0.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,491 @@
+"""The commands: what they print and write, and what they say about bad input."""
+
+import inspect
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gen.cli import commands, main, options
+from gen.device.emulated import EmulatorRunner
+from gen.device.runner import Runner
+from gen.errors import CheckError, SpecError
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.kernels.tunables import Integer, Value
+from gen.prove import verify
+from gen.prove.verify import CaseResult, ShapeResult
+from gen.source.render import Source, render
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmProblem, GemmShape
+from tests import ROOT
+from tests.conftest import Gen
+
+
+def python(
+    *args: str, env: dict[str, str] | None = None, **keywords: object
+) -> subprocess.CompletedProcess[str]:
+    """Runs Python with this checkout on its path."""
+    paths = os.pathsep.join(filter(None, [(env or {}).get("PYTHONPATH"), str(ROOT)]))
+    full = {**os.environ, **(env or {}), "PYTHONPATH": paths}
+    return subprocess.run(
+        [sys.executable, *args], env=full, text=True, capture_output=True, **keywords
+    )
+
+
+def listing(folder: str = ".") -> list[str]:
+    """The names in a folder."""
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+# --- list
+
+
+def test_list_names_every_variant(gen: Gen) -> None:
+    code, out, err = gen("list")
+    lines = out.splitlines()
+    assert (code, err, len(lines)) == (0, "", len(VARIANTS) + 1)
+    for line, variant in zip(lines[1:], VARIANTS.values(), strict=True):
+        assert line.startswith(variant.name)
+        assert variant.summary in line
+        assert all(f"{t.name} {t.values} [" in line for t in variant.tunables)
+
+
+def test_list_as_json(gen: Gen) -> None:
+    rows = json.loads(gen("list", "--json").out)
+    assert [row["name"] for row in rows] == list(VARIANTS)
+    tiles = next(row for row in rows if row["name"] == "tiles")
+    assert {t["name"]: t["default"] for t in tiles["tunables"]} == {
+        "tile": 32, "threads": 1024, "epilogue": "linear",
+    }  # fmt: skip
+    assert tiles["min_arch"] == "sm_75"
+
+
+# --- emit
+
+
+def test_emit_writes_into_build_out_and_prints_the_path(gen: Gen) -> None:
+    code, out, _ = gen("emit", "--variant", "rec_tiles")
+    source = render(make_spec("rec_tiles"))
+    assert (code, out) == (0, f"build/out/{source.filename}\n")
+    assert Path(out.strip()).read_text() == source.text
+
+
+def test_emit_passes_every_choice_on(gen: Gen) -> None:
+    choice = "--dtype i8 --layout crc --arch sm_90a --tile 7 --threads 49 --coarsen 3 --name mine"
+    code, out, _ = gen("emit", "--variant", "rec_tiles", *choice.split(), "-o", "-")
+    spec = make_spec(
+        "rec_tiles",
+        dtype="i8",
+        layout="crc",
+        arch="sm_90a",
+        name="mine",
+        tile=7,
+        threads=49,
+        coarsen=3,
+    )
+    assert (code, out) == (0, render(spec).text)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_command_in_a_file_makes_the_same_file(gen: Gen, variant: str) -> None:
+    spec = make_spec(variant, dtype=VARIANTS[variant].dtypes[1], layout="rcr")
+    assert spec.command in render(spec).text
+    assert gen(*shlex.split(spec.command)[1:], "-o", "-").out == render(spec).text
+
+
+def test_emit_all_gives_tunables_to_those_that_have_them(gen: Gen) -> None:
+    code, out, _ = gen("emit", "--variant", "all", "--tile", "8", "-o", "new/folder/")
+    names = [Path(line).name for line in out.splitlines()]
+    assert code == 0
+    assert names == [
+        render(make_spec(v.name, **{"tile": 8} if "tile" in {t.name for t in v.tunables} else {}))
+        .filename
+        for v in VARIANTS.values()
+    ]  # fmt: skip
+    assert listing("new/folder") == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("output", "path"),
+    [("x.cu", "x.cu"), ("a/b/x.cu", "a/b/x.cu"), ("a/", "a/mine.cu"), ("old", "old/mine.cu")],
+)
+def test_emit_to_a_file_or_a_folder(gen: Gen, output: str, path: str) -> None:
+    Path("old").mkdir()
+    assert gen("emit", "--variant", "naive", "--name", "mine", "-o", output).out == f"{path}\n"
+    assert Path(path).is_file()
+
+
+def test_emit_follows_links_and_leaves_devices_alone(gen: Gen) -> None:
+    Path("real.cu").write_text("old")
+    Path("link.cu").symlink_to("real.cu")
+    assert gen("emit", "--variant", "naive", "-o", "link.cu").code == 0
+    assert Path("link.cu").is_symlink()
+    assert Path("real.cu").read_text() == render(make_spec("naive")).text
+    assert gen("emit", "--variant", "naive", "-o", "/dev/null").code == 0
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_failed_write_leaves_what_was_there(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    Path("x.cu").write_text("old")
+    monkeypatch.setattr(Path, "replace", full)
+    code, out, err = gen("emit", "--variant", "naive", "-o", "x.cu")
+    assert (code, out) == (2, "")
+    assert (
+        err == "error: cannot write x.cu: No space left on device; choose another place with -o\n"
+    )
+    assert listing() == ["x.cu"]
+    assert Path("x.cu").read_text() == "old"
+
+
+def test_a_new_tunable_gets_its_option_from_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = replace(VARIANTS["naive"], name="new", tunables=(Integer("warps", "warps", 1, 1, 8),))
+    monkeypatch.setattr(options, "VARIANTS", {**VARIANTS, "new": row})
+
+    @options.tunable_options
+    def command(dtype: str = "f32", **tunables: Value | None) -> None: ...
+
+    assert "warps" in inspect.signature(command).parameters
+
+
+def test_what_a_gpu_cannot_run_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    class Ampere(EmulatorRunner):
+        name = "A100"
+
+        def target(self, arch: str) -> str:
+            return "sm_80"
+
+    specs = [make_spec("mma"), make_spec("mma_tma")]
+    assert commands._runnable(specs, Ampere()) == specs[:1]
+    assert "note: mma_tma f16 is left out on A100: mma_tma needs" in capsys.readouterr().err
+    with pytest.raises(SpecError, match="mma_tma needs sm_90a"):
+        commands._runnable(specs[1:], Ampere())
+
+
+def test_tunables_in_words_and_sizes(gen: Gen) -> None:
+    command = "emit --variant mma --threadblock 64x64x32 --warp 32x32 --split-k auto -o -"
+    spec = make_spec("mma", threadblock="64x64x32", warp="32x32", split_k=0)
+    assert gen(*command.split()).out == render(spec).text
+    code, _, err = gen("emit", "--variant", "mma", "--threadblock", "64")
+    assert code == 2
+    assert "invalid value for '--threadblock': '64' is not MxNxK, such as 128x64x32" in err
+
+
+def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
+    out = gen("emit", "--variant", "all", "--arch", "sm_86", "-o", "x/").out
+    assert len(out.splitlines()) == len(VARIANTS) - 1
+    assert "mma_tma" not in out
+
+
+# --- bad input: one line that names the rule, the value and the way out; nothing written
+
+BAD = [
+    ("emit", 2, "no kernel is named; use --variant"),
+    ("emit --variant tile", 2, "unknown variant 'tile'; did you mean tiles?"),
+    ("emit --variant naive --dtype fp32", 2, "unknown dtype 'fp32'; did you mean f32?"),
+    ("emit --variant all --dtype x", 2, "unknown dtype 'x'; use one of f32, "),
+    ("emit --variant naive --layout row", 2, "layout 'row' is not three letters"),
+    ("emit --variant tiles --tile 0", 2, "tile=0 is out of range; use 1 to 32"),
+    ("emit --variant rec_tiles --tile 33", 2, "tile=33 is out of range; use 1 to 32"),
+    ("emit --variant tiles --tile 4.5", 2, "invalid value for '--tile': '4.5' is not an integer"),
+    ("emit --variant naive --threads 1025", 2, "threads=1025 is out of range; use 1 to 1024"),
+    ("emit --variant tiles --threads 100", 2, "threads=100 is not tile=32 times a divisor"),
+    (
+        "emit --variant shared_row --dtype f64 --chunk 8000",
+        2,
+        "shared_row wants 64000 bytes of shared memory, more than the 49152 .*use a smaller chunk",
+    ),
+    ("emit --variant naive --tile 8", 2, "naive has no tunable 'tile'; it has threads"),
+    ("emit --variant naive --variant block_1d --tile 8", 2, "none of these kernels has .*'tile'"),
+    ("emit --variant naive --arch sm_70", 2, "unknown architecture 'sm_70'; use one of sm_75"),
+    ("emit --variant naive --name int", 2, "name 'int' means something else"),
+    ("emit --variant naive --name 4x", 2, "name '4x' is not a C identifier"),
+    ("emit --variant all --name k", 2, f"--name k cannot be the name of {len(VARIANTS)} kernels"),
+    (
+        "emit --variant all -o x.cu",
+        2,
+        f"{len(VARIANTS)} files do not fit into one, x.cu; end it with /",
+    ),
+    (
+        "emit --variant all -o -",
+        2,
+        f"standard output takes one file, not {len(VARIANTS)}; use -o FOLDER/",
+    ),
+    ("emit --variant naive -o /proc/x.cu", 2, "cannot write /proc/x.cu: .*; choose another place"),
+    ("emit --variant naive -o /dev/null/x/", 2, "cannot write /dev/null/x/.*: Not a directory"),
+    ("emit --tiel 4", 2, "no such option: --tiel"),
+    ("emti", 2, "no such command 'emti'. Did you mean 'emit'?"),
+    ("compile", 2, "no kernel is named"),
+    ("compile none.cu", 2, "cannot read none.cu: No such file"),
+    ("compile none.cu --variant naive", 2, "none.cu is compiled as it is; leave out"),
+    ("compile --variant naive --format sass", 2, "unknown format 'sass'; use one of ptx, cubin"),
+    ("compile --variant naive --arch sm_99", 2, "unknown architecture 'sm_99'; use one of"),
+    ("verify --shape 3x4", 2, "shape '3x4' is not MxNxK"),
+    ("verify --shape 3x4x-1", 2, "shape '3x4x-1' is not MxNxK"),
+    ("verify --variant nave", 2, "unknown variant 'nave'; did you mean naive?"),
+    ("verify --device tpu", 2, "unknown device 'tpu'; did you mean gpu?"),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "message"), BAD, ids=[line for line, _, _ in BAD])
+def test_bad_input_gets_one_clear_line(gen: Gen, line: str, code: int, message: str) -> None:
+    result = gen(*line.split())
+    assert (result.code, result.out) == (code, "")
+    assert re.fullmatch(rf"error: {message}.*\n", result.err), result.err
+    assert listing() == []
+
+
+def test_help_tells_the_exit_codes(gen: Gen) -> None:
+    code, out, _ = gen("--help")
+    assert code == 0
+    for line in ("0  right", "1  the check failed", "2  bad usage", "3  the environment lacks"):
+        assert line in out
+    assert gen().code == 2
+    assert gen("--version").out.startswith("gen ")
+
+
+# --- compile
+
+
+def test_compile_reports_resources(gen: Gen) -> None:
+    code, out, _ = gen("compile", "--variant", "tiles", "--variant", "rec_tiles")
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert [line[0] for line in lines[1:]] == [make_spec(v).name for v in ("tiles", "rec_tiles")]
+    assert "8192 B" in out  # two tiles of 32 x 32 floats
+    assert "12288 B" in out  # three, which the compiler cannot see: they are dynamic
+
+
+def test_compile_writes_ptx_and_cubin(gen: Gen) -> None:
+    code, out, _ = gen("compile", "--variant", "naive", "-o", "x.ptx", "--json")
+    fields = json.loads(out)
+    assert (code, fields["files"]) == (0, ["x.ptx"])
+    assert fields["kernels"][0]["registers"] > 0
+    assert ".visible .entry gemm_naive" in Path("x.ptx").read_text()
+    assert gen("compile", "--variant", "naive", "-o", "-").out == Path("x.ptx").read_text()
+    gen("compile", "--variant", "naive", "--format", "cubin", "--arch", "sm_90a", "-o", "out/")
+    (cubin,) = Path("out").iterdir()
+    assert cubin.read_bytes().startswith(b"\x7fELF")
+
+
+def test_compile_takes_an_edited_file(gen: Gen) -> None:
+    text = render(make_spec("naive", name="mine")).text
+    Path("mine.cu").write_text(text.replace("sum += a * b;", "sum += a * c;"))
+    code, out, err = gen("compile", "mine.cu", "-o", "mine.ptx")
+    assert (code, out) == (1, "")
+    assert 'identifier "c" is undefined' in err
+    assert "sum += a * c;" in err  # the source's line
+    assert listing() == ["mine.cu"]
+    Path("mine.cu").write_text(text)
+    assert gen("compile", "mine.cu").out.splitlines()[1].startswith("mine ")
+
+
+# --- verify
+
+
+def fake_verify(ok: bool, worst: float) -> object:
+    """Stands for gen.verify.verify: one result for each shape."""
+
+    def results(
+        spec: KernelSpec,
+        runner: Runner,
+        shapes: Sequence[GemmShape] | None = None,
+        source: Source | None = None,
+    ) -> Iterator[ShapeResult]:
+        for shape in shapes or verify.default_shapes(spec):
+            problem = GemmProblem.packed(shape, spec.layouts)
+            message = "" if ok else "D(0, 0) is 1, the oracle has 2"
+            yield ShapeResult(
+                spec, shape, (CaseResult("random", problem, ok, worst, 0.002, message),)
+            )
+
+    return results
+
+
+def test_verify_proves_a_kernel_on_the_emulator(gen: Gen) -> None:
+    code, out, err = gen("verify", "--variant", "naive", "--dtype", "i32", "--shape", "5x6x7")
+    assert code == 0, out + err
+    assert err.startswith("device: ")
+    assert re.fullmatch(r"naive +i32 +rrr +5x6x7 +0 +.*s  .*  ok", out.splitlines()[1])
+
+
+def test_verify_covers_every_variant_and_dtype(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "verify", fake_verify(True, 0.5))
+    code, out, err = gen("verify", "--device", "cpu")
+    rows = {tuple(line.split()[:3]) for line in out.splitlines()[1:-1]}
+    assert (code, err) == (0, "device: emulator\n")
+    assert rows == {(v.name, dtype, "rrr") for v in VARIANTS.values() for dtype in v.dtypes}
+    code, out, _ = gen(
+        "verify", "--variant", "tiles", "--dtype", "f32", "--layout", "all", "--each"
+    )
+    assert len(out.splitlines()) == 2 + 8 * len(verify.default_shapes(make_spec("tiles")))
+    assert out.splitlines()[-1] == "8 of 8 kernels are right"
+
+
+@pytest.mark.parametrize("worst", [2.5, float("inf"), float("nan")])
+def test_a_failure_is_told_and_exits_with_1(
+    gen: Gen, monkeypatch: pytest.MonkeyPatch, worst: float
+) -> None:
+    monkeypatch.setattr(verify, "verify", fake_verify(False, worst))
+    choice = (
+        "verify",
+        "--device",
+        "cpu",
+        "--variant",
+        "tiles",
+        "--dtype",
+        "f32",
+        "--shape",
+        "2x3x4",
+    )
+    code, out, _ = gen(*choice)
+    assert code == 1
+    assert "FAILED" in out
+    assert f"{make_spec('tiles').name} on 2x3x4: D(0, 0) is 1, the oracle has 2\n" in out
+    assert out.endswith("0 of 1 kernels are right\n")
+    code, out, _ = gen(*choice, "--json")
+    report = json.loads(out)
+    assert (code, report["ok"], report["device"]) == (1, False, "emulator")
+    assert report["results"][0]["worst"] == (worst if worst == 2.5 else None)
+    assert report["results"][0]["cases"][0]["kind"] == "random"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(CheckError("it is wrong"), 1), (KeyboardInterrupt(), 130), (MemoryError(), 3)],
+)
+def test_what_ends_a_command_gives_its_exit_code(
+    gen: Gen, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(verify, "verify", fail)
+    result = gen("verify", "--device", "cpu")
+    assert result.code == code
+    assert result.err.count("\n") == (1 if code == 130 else 2)  # the device, then the error
+
+
+# --- the process: start-up, pipes, terminals, a broken environment
+
+
+def test_emit_and_list_import_neither_numpy_nor_cuda_nor_rich(tmp_path: Path) -> None:
+    code = (
+        "import sys; from gen.cli import main;"
+        "main(['list']); main(['emit', '--variant', 'tiles']);"
+        "print([m for m in ('numpy', 'cuda', 'rich') if m in sys.modules])"
+    )
+    assert python("-c", code, cwd=tmp_path).stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "gen", "list"]
+    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def on_terminal(*args: str, **env: str) -> str:
+    """What `gen` prints on a terminal of 80 columns."""
+    pty = pytest.importorskip("pty")
+    main_end, other = pty.openpty()
+    variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    variables |= {"TERM": "xterm-256color", "COLUMNS": "80", **env}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gen", *args], cwd=ROOT, env=variables, stdout=other, stderr=other
+    )
+    os.close(other)
+    parts = []
+    try:
+        while part := os.read(main_end, 65536):
+            parts.append(part)
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(main_end)
+    assert process.wait() == 0
+    return b"".join(parts).decode()
+
+
+def test_tables_fit_a_terminal_and_lose_nothing() -> None:
+    text = re.sub(r"\x1b\[[\d;?]*\w", "", on_terminal("list"))
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(name in text for name in VARIANTS)
+
+
+def test_colours_are_for_terminals_without_no_color() -> None:
+    assert "\x1b[32m" in on_terminal("doctor")
+    assert "\x1b[32m" not in on_terminal("doctor", NO_COLOR="1")
+    assert "\x1b" not in python("-m", "gen", "doctor").stdout
+
+
+BLOCKER = """
+import os, sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == os.environ["BLOCKED"]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "requirement"),
+    [
+        ("typer", "list", "typer>="),
+        ("jinja2", "emit --variant naive", "jinja2>="),
+        ("numpy", "verify --variant naive", "numpy>="),
+        ("cuda", "compile --variant naive", "cuda-python>="),
+    ],
+)
+def test_a_missing_package_is_one_line(
+    tmp_path: Path, module: str, command: str, requirement: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
+    env = {"PYTHONPATH": str(tmp_path), "BLOCKED": module}
+    done = python("-m", "gen", *command.split(), env=env, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert re.fullmatch(rf"error: .*missing; .*pip install '{requirement}.*\n", done.stderr)
+
+
+@pytest.mark.parametrize("where", ["a-file", "/proc/gen-cache"])
+def test_a_cache_that_cannot_be_used_is_a_warning(tmp_path: Path, where: str) -> None:
+    (tmp_path / "a-file").touch()
+    env = {"GEN_CACHE_DIR": where}
+    done = python("-m", "gen", "compile", "--variant", "naive", env=env, cwd=tmp_path)
+    assert done.returncode == 0
+    assert re.fullmatch(r"warning: .*not cached: .*; set GEN_CACHE_DIR .*\n", done.stderr)
+
+
+def test_a_damaged_cache_entry_is_made_again(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Path("cache").absolute()
+    monkeypatch.setenv("GEN_CACHE_DIR", str(cache))
+    fresh = json.loads(gen("compile", "--variant", "naive", "--json").out)["kernels"][0]
+    entries = [p for p in cache.rglob("*") if p.is_file()]
+    assert entries
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:-7] + b"damaged")
+    again, third = (
+        json.loads(gen("compile", "--variant", "naive", "--json").out)["kernels"][0] for _ in "12"
+    )
+    assert (fresh["cached"], again["cached"], third["cached"]) == (False, False, True)
+    assert again["registers"] == fresh["registers"]
+
+
+def test_main_returns_what_the_shell_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert main(["nothing"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -1,0 +1,109 @@
+// gemm: D = alpha * A * B + beta * C, by the kernel that suits the problem
+//
+// For C and C++. gemm.cu has the kernels and chooses among them: from the top of this list it
+// takes the first whose element types, layout and epilogue are those of the problem, whose smallest
+// M, N and K it reaches, and, if the kernel is for aligned operands, whose A and B start, and their
+// lines follow each other, at multiples of 16 bytes.
+//
+//   types layout epilogue    M N K aligned kernel
+//   f16   rrr    linear      0 0 0 yes     gemm_mma_f16_rrr_1
+//   i8    rrr    linear      0 0 0         gemm_mma_i8_rrr_2
+//   f16   rrr    linear_bias 0 0 0         gemm_tiles_f16_rrr_3
+//   f64   rrr    linear      0 0 0         gemm_naive_f64_rrr_4
+//
+// Made by gemmgen 0.2.0:  gen emit --bundle gemm.kernels --name gemm --arch sm_80
+// from
+//
+//   --variant mma --aligned
+//   --variant mma --dtype i8
+//   --variant tiles --dtype f16 --epilogue linear_bias
+//   --variant naive --dtype f64
+//
+// SPDX-License-Identifier: 0BSD
+
+#ifndef GEMM_H
+#define GEMM_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The element types that there are kernels for: of A and B -> of C, D and the bias.
+typedef enum gemm_type {
+  GEMM_F16 = 3,  // __half -> __half, sums float
+  GEMM_I8 = 9,  // signed char -> int, sums int
+  GEMM_F64 = 1,  // double -> double, sums double
+} gemm_type;
+
+// The storage orders of A, of B, and of C and D: R is row-major, C is column-major.
+typedef enum gemm_layout {
+  GEMM_RRR = 0,
+  GEMM_RRC = 1,
+  GEMM_RCR = 2,
+  GEMM_RCC = 3,
+  GEMM_CRR = 4,
+  GEMM_CRC = 5,
+  GEMM_CCR = 6,
+  GEMM_CCC = 7,
+} gemm_layout;
+
+// What becomes of alpha * A * B + beta * C. The bias has one element for each column of D.
+typedef enum gemm_epilogue {
+  GEMM_LINEAR = 0,
+  GEMM_LINEAR_BIAS = 1,
+  GEMM_LINEAR_BIAS_RELU = 2,
+  GEMM_LINEAR_BIAS_GELU = 3,
+} gemm_epilogue;
+
+// What is to be computed. All matrices are in the memory of the current device; leading dimensions
+// count elements.
+typedef struct gemm_problem {
+  gemm_type type;
+  gemm_layout layout;
+  gemm_epilogue epilogue;
+  long long M, N, K;  // A is M x K, B is K x N, C and D are M x N; each may be 0
+  double alpha;  // converted to the type of the sums; where that is int, it has to be one
+  const void* A;
+  long long lda;
+  const void* B;
+  long long ldb;
+  double beta;  // if it is 0, C is not read, and may be null
+  const void* C;
+  long long ldc;
+  void* D;  // may be C, must not overlap A or B
+  long long ldd;
+  const void* bias;  // read only by epilogues with a bias
+} gemm_problem;
+
+// None of these functions prints, exits or allocates. Several threads may call them at once, for
+// several devices: they keep no state.
+
+// The name of the kernel that gemm_launch would take, null if there is none.
+const char* gemm_kernel(const gemm_problem* problem);
+
+// Sets *bytes to the size of the workspace that gemm_launch needs on the current device. Returns
+// what gemm_launch would return for a problem that it has no kernel for.
+cudaError_t gemm_workspace(  // cudaSuccess once *bytes is set
+    const gemm_problem* problem, size_t* bytes);
+
+// Puts the kernels on a stream of the current device and returns without waiting, cudaSuccess if
+// they are on their way. May be called while a CUDA graph is captured. The workspace is device
+// memory at a multiple of 256 bytes, and is free again when the stream has got past the launch; it
+// may be null if its size is 0.
+//
+// Returns cudaErrorNotSupported where no kernel is for the problem; cudaErrorInvalidValue for a
+// negative size, a null matrix, a leading dimension that is too short, a workspace that is too
+// small; cudaErrorInvalidResourceHandle for a stream of another device;
+// cudaErrorNoKernelImageForDevice on a GPU that the file was not compiled for.
+cudaError_t gemm_launch(
+    const gemm_problem* problem,  // read before the function returns
+    void* workspace, size_t workspace_bytes, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // GEMM_H

@@ -1,0 +1,545 @@
+// gemm_mma_f16_crc_sk70_sm90: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
+// along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 64 x 64 of
+// it: it reads 16 x 16 blocks into registers, and multiplies them with mma.sync. Bytes outside of the
+// matrices are zeros in shared memory.
+// Copies overlap with multiplications: they go from global to shared memory without passing through
+// registers (cp.async), 3 steps ahead of what is multiplied.
+//
+//   A  M x K, column-major, __half
+//   B  K x N, row-major, __half
+//   C  M x N, column-major, __half; not read when beta is 0
+//   D  M x N, column-major, __half; may be C, must not overlap A or B
+//
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are float, alpha and beta
+// float. Needs a GPU of compute capability 9.0 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout crc --arch sm_90 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 70 --epilogue linear --swizzle 12
+// Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_mma_f16_crc_sk70_sm90.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma", "dtype": "f16", "layout": "crc", "arch": "sm_90", "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k16", "stages": 4, "split_k": 70, "epilogue": "linear", "swizzle": 12}
+// SPDX-License-Identifier: 0BSD
+
+#include <cuda_fp16.h>
+
+namespace gemm_mma_f16_crc_sk70_sm90_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = __half;
+using output_t = __half;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 128, kTileN = 256, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kThreads = 256;  // 8 warps
+constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+constexpr int kSharedBytes = 98304;
+
+constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kStages = 4;  // tiles of A and B in shared memory
+constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
+constexpr int kWarps = kThreads / 32;  // 8
+constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 4, 4
+constexpr int kSteps = 2;  // of 32 bytes along K: 32 / 16
+
+constexpr int kPanelA = kTileK * 128;  // (kTileK, 64): 32 lines of 64 elements along M
+constexpr int kBytesA = kTileM / 64 * kPanelA;  // (kTileM / 64, kTileK, 64): 2 panels
+constexpr int kPanelB = kTileK * 128;  // (kTileK, 64): 32 lines of 64 elements along N
+constexpr int kBytesB = kTileN / 64 * kPanelB;  // (kTileN / 64, kTileK, 64): 4 panels
+constexpr int kStageBytes = kBytesA + kBytesB;  // 24576
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix_trans(uint32_t (&block)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "r"(address));
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
+//
+//   of            A, first half  A, second half     B, first half  B, second half
+//   line g        block[0]       block[2]           block[0]       block[1]
+//   line g + 8    block[1]       block[3]           block[2]       block[3]
+//
+// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
+// sums the lane holds columns 2t and 2t + 1 of row g in sum[0..1], of row g + 8 in sum[2..3].
+// sum += a * b; `column` is the half of B's 16 lines.
+__device__ inline void mma(
+    float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
+}
+
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks.
+__device__ constexpr int swizzle_128b(int line, int chunk) {
+  return line * 128 + (chunk ^ line % 8) * 16;
+}
+
+// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
+// is multiplied.
+struct WarpTile {
+  float sum[kBlocksM][2 * kBlocksN][4];  // (4, 8) instructions
+  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
+  uint32_t a_at[4], b_at[4];  // where they come from: made before the step that loads
+
+  __device__ void clear() {
+    for (auto& x : reinterpret_cast<float (&)[128]>(sum)) x = 0;
+  }
+  // The next loads read the stage at this address in shared memory,
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane / 8 % 2 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = row + 16 * i, k = lane / 16 * 8 + lane % 8;
+      a_at[i] = stage + at / 64 * kPanelA + swizzle_128b(k, at % 64 / 8);
+    }
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = col + 16 * i, k = lane % 16;
+      b_at[i] = stage + kBytesA + at / 64 * kPanelB + swizzle_128b(k, at % 64 / 8);
+    }
+  }
+  // or another one, so many bytes further on.
+  __device__ void move(int bytes) {
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
+  }
+  __device__ void load(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) ldmatrix_trans(a[step % 2][i], a_at[i] + step * 16 * 128);
+#pragma unroll
+    for (int i = 0; i < kBlocksN; ++i) ldmatrix_trans(b[step % 2][i], b_at[i] + step * 16 * 128);
+  }
+  __device__ void multiply(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kBlocksN; ++n) {
+        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
+        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {sum[i][j][2 * h], sum[i][j][2 * h + 1]};
+  }
+};
+
+// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
+// what runs at the same time shares operands in the L2 cache.
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
+  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
+  const int first = t / group * kGroup;
+  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ split-K
+// Where D has too few tiles to occupy the GPU, several blocks share a tile: each sums over a slice of
+// K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
+// order, so that the result is the same in every run.
+
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(
+    int slice, uint32_t slices, uint32_t all_steps, int& first, int& last) {
+  const int each = all_steps / slices, more = all_steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
+}
+
+// Writes a warp's partial sums: four of a lane at a time, those of its neighbours next to them.
+// `piece` counts the tiles of all slices.
+__device__ inline void store_partial(
+    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
+  constexpr int kFours = kBlocksM * 2 * kBlocksN;  // of a lane
+  const auto all = reinterpret_cast<float4*>(partials);
+  const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
+#pragma unroll
+  for (int i = 0; i < kBlocksM; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kBlocksN; ++j) {
+      const float2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
+      to[(i * 2 * kBlocksN + j) * 32] = {above.x, above.y, below.x, below.y};
+    }
+  }
+}
+
+constexpr int kReduceWidth = 8;  // groups of four sums that a block adds up; threads share slices
+
+__device__ inline void reduce(
+    int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, int slices, const scalar_t* partials) {
+  constexpr int kFours = kTileM * kTileN / 4;  // of a tile
+  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
+  constexpr int kAtOnce = 3;  // loads of a thread that are on their way together
+  __shared__ float4 sums[kGroups][kReduceWidth];
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int group = threadIdx.x / kReduceWidth;
+  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
+  // In the end, a thread has one element. Where it is takes divisions: they come first, while the
+  // kernel before still runs (the asm keeps the compiler from moving them).
+  int row = 0, col = 0;
+  if (threadIdx.x < 4 * kReduceWidth) {
+    // store_partial's lane has had four elements: two neighbours in one row, and two in the eighth
+    // row below.
+    const index_t at = begin + threadIdx.x / 4;
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
+    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
+    tile_at(at / kFours, tiles_m, tiles_n, row, col);
+    row += warp % kWarpsM * kWarpM + 16 * i + lane / 4 + e / 2 * 8;
+    col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
+    asm volatile("" : "+r"(row), "+r"(col));
+  }
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  // Not earlier: its blocks would take the place of this kernel's.
+  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
+  const auto all = reinterpret_cast<const float4*>(partials);
+  auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
+  float4 sum{};
+#pragma unroll 1
+  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
+    float4 parts[kAtOnce]{};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slice + i * kGroups < slices) parts[i] = *from;
+      from += kGroups * distance;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      sum.x += parts[i].x;
+      sum.y += parts[i].y;
+      sum.z += parts[i].z;
+      sum.w += parts[i].w;
+    }
+  }
+  sums[group][threadIdx.x % kReduceWidth] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (threadIdx.x >= 4 * kReduceWidth) return;
+  scalar_t x = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    x += reinterpret_cast<const scalar_t*>(sums[g])[threadIdx.x];
+  }
+  if (row >= rows || col >= cols) return;
+  x *= alpha;
+  if (beta != 0) x += beta * scalar_t(C[row * ldc + col]);
+  D[row * ldd + col] = output_t(x);
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_f16_crc_sk70_sm90_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+        index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
+  // Measured: only with so many slices is it faster this early.
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  reduce(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+}
+
+// ------------------------------------------------------------------------ packing
+// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  const input_t* const end = source + (lines - 1) * ld + length;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_f16_crc_sk70_sm90_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        input_t* b_packed, index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  const bool is_a = blockIdx.z == 0;
+  pack_lines(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+}
+
+// ------------------------------------------------------------------------ the kernel
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_mma_f16_crc_sk70_sm90(  // partial sums of A * B
+        index_t M, index_t N, index_t K, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, index_t slices, scalar_t* partials) {
+  extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
+  const uint32_t stages = shared_address(shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const int rows = int(M), cols = int(N), depth = int(K);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  if (int(blockIdx.x) >= tiles_m * tiles_n) return;  // D is empty
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
+
+  // Of every tile, a thread copies one chunk of lines that are some way apart; its neighbours copy
+  // those beside it.
+  const int a_line = threadIdx.x / 16, a_chunk = threadIdx.x % 16;
+  const int a_left = rows - row0 - a_chunk * kChunk;  // elements of a line
+  const int a_bytes = (a_left < 0 ? 0 : a_left < kChunk ? a_left : kChunk) * int(sizeof(input_t));
+  const auto a_from = A + a_line * lda + row0 + a_chunk * kChunk;
+  const auto copy_a = [&](uint32_t stage, int k) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const auto from = a_from + index_t(i * 16 + k) * lda;
+      const int to = a_chunk / 8 * kPanelA + swizzle_128b(a_line + i * 16, a_chunk % 8);
+      cp_async(stage + to, from, k + a_line + i * 16 < depth ? a_bytes : 0);
+    }
+  };
+  const int b_line = threadIdx.x / 32, b_chunk = threadIdx.x % 32;
+  const int b_left = cols - col0 - b_chunk * kChunk;  // elements of a line
+  const int b_bytes = (b_left < 0 ? 0 : b_left < kChunk ? b_left : kChunk) * int(sizeof(input_t));
+  const auto b_from = B + b_line * ldb + col0 + b_chunk * kChunk;
+  const auto copy_b = [&](uint32_t stage, int k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto from = b_from + index_t(i * 8 + k) * ldb;
+      const int to = b_chunk / 8 * kPanelB + swizzle_128b(b_line + i * 8, b_chunk % 8);
+      cp_async(stage + to, from, k + b_line + i * 8 < depth ? b_bytes : 0);
+    }
+  };
+
+  WarpTile tile;
+  tile.clear();
+  int first_step, last_step;
+  steps_of(blockIdx.y, int(slices), (depth + kTileK - 1) / kTileK, first_step, last_step);
+  const int steps = last_step - first_step, first = first_step * kTileK;
+
+  // Prologue: the first kStages - 1 steps' copies, a group each (the last ones may be empty).
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (s < steps) {
+      copy_a(stages + s * kStageBytes, first + s * kTileK);
+      copy_b(stages + s * kStageBytes + kBytesA, first + s * kTileK);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  tile.read_from(stages, warp, lane);
+  if (steps > 0) {
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+    __syncthreads();  // the first tiles are there, for all threads
+    tile.load(0);
+  }
+
+  // Main loop. While step s of a tile is multiplied, step s + 1 moves from shared memory to
+  // registers, and the tile kStages - 1 further on from global to shared memory.
+  int reading = 0, writing = kStages - 1;  // stages
+  for (int n = 0; n < steps; ++n) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      if (s == kSteps - 1) {
+        // After the last tile, load again what is there: it is not used, and costs less than a
+        // branch.
+        const int next = n + 1 == steps ? reading : reading + 1 < kStages ? reading + 1 : 0;
+        tile.move((next - reading) * kStageBytes);
+        reading = next;
+        if (n + 1 < steps) {
+          asm volatile("cp.async.wait_group 2;" ::: "memory");
+          __syncthreads();  // the next tiles are there; nobody reads these any more
+        }
+      }
+      tile.load((s + 1) % kSteps);
+      if (s == 0) {
+        const int k = first + (n + kStages - 1) * kTileK;
+        if (n + kStages - 1 < steps) {
+          copy_a(stages + writing * kStageBytes, k);
+          copy_b(stages + writing * kStageBytes + kBytesA, k);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        writing = writing + 1 < kStages ? writing + 1 : 0;
+      }
+      tile.multiply(s);
+    }
+  }
+
+  store_partial(tile, partials, index_t(blockIdx.y) * gridDim.x + blockIdx.x, warp, lane);
+}
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
+// would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom. What is computed is the transpose of D, B' * A': M, N, A
+// and B are those of that product.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb;
+
+  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  index_t a_lines = packs_a ? K : 0;  // to pack
+  index_t a_length = packs_a ? M : 0;
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  index_t b_lines = packs_b ? K : 0;  // to pack
+  index_t b_length = packs_b ? N : 0;
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
+  index_t slices = steps < 70 ? steps : 70;  // of K
+  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
+  index_t bytes = partials_offset + slices * tiles * kTileM * kTileN * 4;
+  index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 8;
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_length = a_length > b_length ? a_length : b_length;
+  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
+  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+};
+
+// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
+// leading dimension is no multiple of 16 bytes, and keeps partial sums.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_f16_crc_sk70_sm90_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (M == 0 || N == 0) return cudaSuccess;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda};
+  *bytes = plan.bytes;
+  return cudaSuccess;
+}
+
+// Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
+// `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
+// when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
+// or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
+// cudaErrorInvalidResourceHandle for a stream of another device.
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_f16_crc_sk70_sm90_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  constexpr index_t kMost = 2147483647;
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < M) return cudaErrorInvalidValue;
+
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda};
+  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  if (workspace == nullptr) workspace_bytes = 0;
+  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
+  const auto space = static_cast<unsigned char*>(workspace);
+  const input_t *a = B, *b = A;
+  if (plan.packs_a || plan.packs_b) {
+    const auto a_packed = reinterpret_cast<input_t*>(space);
+    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+    const auto pack =  // both operands at once
+        gemm_mma_f16_crc_sk70_sm90_pack;
+    error = launch(
+        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
+        plan.a_lines, plan.a_length, a, ldb, a_packed, plan.a_ld,  //
+        plan.b_lines, plan.b_length, b, lda, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+    if (plan.packs_a) a = a_packed;
+    if (plan.packs_b) b = b_packed;
+  }
+  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
+
+  const auto kernel =  // may have more shared memory than the usual 48 KiB
+      gemm_mma_f16_crc_sk70_sm90;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  // Blocks of the next kernel start early. Beside this one's they need shared memory, too: all of the
+  // L1 cache is to be that.
+  error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess) return error;
+  const dim3 grid(plan.tiles, plan.slices);
+  error = launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, a, plan.a_ld, b, plan.b_ld, plan.slices, partials);
+  if (error != cudaSuccess) return error;
+
+  const auto reduce =  // adds up the partial sums
+      gemm_mma_f16_crc_sk70_sm90_reduce;
+  return launch(
+      reduce, dim3(plan.reduce_blocks), 256, 0, stream,  // and its parameters:
+      plan.M, plan.N, alpha, beta, C, ldc, D, ldd, plan.slices, partials);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_f16_crc_sk70_sm90_ns

@@ -1,0 +1,515 @@
+// gemm_mma_i8_crr_tb64x64x128_w16x64: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
+// along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 16 x 64 of
+// it: it reads 16 x 16 blocks into registers, and multiplies them with mma.sync. Bytes outside of the
+// matrices are zeros in shared memory.
+// Copies overlap with multiplications: they go from global to shared memory without passing through
+// registers (cp.async), 3 steps ahead of what is multiplied.
+//
+//   A  M x K, column-major, signed char
+//   B  K x N, row-major, signed char
+//   C  M x N, row-major, int; not read when beta is 0
+//   D  M x N, row-major, int; may be C, must not overlap A or B
+//
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are int, alpha and beta
+// int. Needs a GPU of compute capability 8.0 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype i8 --layout crr --arch sm_80 --threadblock 64x64x128 --warp 16x64 --instruction m16n8k32 --stages 4 --split-k 1 --epilogue linear --swizzle 12
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_i8_crr_tb64x64x128_w16x64.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma", "dtype": "i8", "layout": "crr", "arch": "sm_80", "threadblock": "64x64x128", "warp": "16x64", "instruction": "m16n8k32", "stages": 4, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// SPDX-License-Identifier: 0BSD
+
+namespace gemm_mma_i8_crr_tb64x64x128_w16x64_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = signed char;
+using output_t = int;
+using scalar_t = int;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 64, kTileN = 64, kTileK = 128;  // of a block: work tile, step along K
+constexpr int kThreads = 128;  // 4 warps
+constexpr int kChunk = 16;  // elements in 16 bytes: the unit of all copies
+constexpr int kSharedBytes = 65536;
+
+constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kStages = 4;  // tiles of A and B in shared memory
+constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 16 = 4
+constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 1, 4
+constexpr int kSteps = 4;  // of 32 bytes along K: 128 / 32
+
+constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 64 lines of 128 bytes along K
+constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 64 lines of 128 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 16384
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix(uint32_t (&block)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "r"(address));
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// t = 0..3) holds elements 4t to 4t + 3 of the 16 in each half along K, in
+//
+//   of            A, first half  A, second half     B, first half  B, second half
+//   line g        block[0]       block[2]           block[0]       block[1]
+//   line g + 8    block[1]       block[3]           block[2]       block[3]
+//
+// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
+// sums the lane holds columns 2t and 2t + 1 of row g in sum[0..1], of row g + 8 in sum[2..3].
+// sum += a * b; `column` is the half of B's 16 lines.
+__device__ inline void mma(
+    int (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
+}
+
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks.
+__device__ constexpr int swizzle_128b(int line, int chunk) {
+  return line * 128 + (chunk ^ line % 8) * 16;
+}
+
+// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
+// is multiplied.
+struct WarpTile {
+  int sum[kBlocksM][2 * kBlocksN][4];  // (1, 8) instructions
+  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
+  uint32_t a_at[kSteps], b_at[kSteps];  // where they come from: made before the step that loads
+
+  __device__ void clear() {
+    for (auto& x : reinterpret_cast<int (&)[32]>(sum)) x = 0;
+  }
+  // The next loads read the stage at this address in shared memory,
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane % 16;
+    for (int s = 0; s < kSteps; ++s) {
+      a_at[s] = stage + swizzle_128b(row, 2 * s + lane / 16);
+    }
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
+    for (int s = 0; s < kSteps; ++s) {
+      b_at[s] = stage + kBytesA + swizzle_128b(col, 2 * s + lane / 8 % 2);
+    }
+  }
+  // or another one, so many bytes further on.
+  __device__ void move(int bytes) {
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
+  }
+  __device__ void load(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) ldmatrix(a[step % 2][i], a_at[step] + i * 16 * 128);
+#pragma unroll
+    for (int i = 0; i < kBlocksN; ++i) ldmatrix(b[step % 2][i], b_at[step] + i * 16 * 128);
+  }
+  __device__ void multiply(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kBlocksN; ++n) {
+        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
+        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ int2 pair(int i, int h, int j) const {
+    return {sum[i][j][2 * h], sum[i][j][2 * h + 1]};
+  }
+};
+
+// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
+// what runs at the same time shares operands in the L2 cache.
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
+  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
+  const int first = t / group * kGroup;
+  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what elements of D are made from, besides their sums, and where they go
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Rows of D on their way from registers, where lanes hold pairs far apart, to global memory: here lanes
+// come to hold neighbours, and write long pieces of rows.
+struct Staging {
+  static constexpr int kRows = 16;
+  // The 8 elements at the end of each row keep pairs of different rows in different banks.
+  alignas(16) output_t elements[kRows][kWarpN + 8];
+
+  __device__ output_t& at(int row, int col) {
+    return elements[row][col];
+  }
+  // A lane's pairs of 16 x 16 elements, as an instruction's sums are: q = 0, 1 in rows g, g + 8 of
+  // the left half, 2, 3 in those of the right one.
+  __device__ int2& pair(int row, int col, int q, int lane) {
+    const int r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+    return reinterpret_cast<int2&>(at(r, c));
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+// Reads rows of C, from (row0, col0) on, into `staging`.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const output_t* c = out.C + row0 * out.ldc + col0;
+  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+#pragma unroll
+    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      uint4 elements{};
+      if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
+      reinterpret_cast<uint4&>(staging.at(row, col)) = elements;
+    }
+    return;
+  }
+#pragma unroll 2
+  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
+#pragma unroll
+    for (int col = lane; col < kWarpN; col += 32) {
+      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
+      staging.at(row, col) = exists ? c[col] : output_t(0);
+    }
+  }
+}
+
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of those of C in `staging` from
+// `row` on, whose place they take.
+__device__ inline void finish_rows(
+    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    int lane) {
+#pragma unroll
+  for (int j = 0; j < kBlocksN; ++j) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      int2& d = staging.pair(row, 16 * j, q, lane);
+      const int2 sum = tile.pair(i, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * sum.x, y = out.alpha * sum.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d.x);
+        y += out.beta * scalar_t(d.y);
+      }
+      d = {output_t(x), output_t(y)};
+    }
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
+  output_t* const d = out.D + row0 * out.ldd + col0;
+  if (aligned) {  // 16 bytes at once
+#pragma unroll
+    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      if (row0 + row >= out.rows) continue;
+      reinterpret_cast<uint4&>(d[row * out.ldd + col]) =
+          reinterpret_cast<const uint4&>(staging.at(row, col));
+    }
+    return;
+  }
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = d + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
+#pragma unroll 1
+  for (int row = row0; row < row0 + kWarpM; row += 16) {
+    if (out.beta != 0) {
+      read_rows(staging, out, row, col0, lane);
+      __syncwarp();
+    }
+    finish_rows(staging, 0, tile, 0, out, out.beta != 0, lane);
+    __syncwarp();
+    write_rows(staging, out, row, col0, aligned, lane);
+    __syncwarp();  // all have been read
+  }
+}
+
+// ------------------------------------------------------------------------ packing
+// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
+// ldmatrix cannot transpose elements of 1 byte: an operand that is not contiguous along K is
+// transposed here.
+
+// Packs lines whose elements are `ld` apart, 32 at a time: one for each lane, which are neighbours.
+__device__ inline void pack_transposed(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  for (index_t line = index_t(blockIdx.x) * 32 + threadIdx.x % 32; line < lines;
+       line += index_t(gridDim.x) * 32) {
+    for (index_t at = (index_t(blockIdx.y) * 8 + threadIdx.x / 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 8 * kChunk) {
+      alignas(16) input_t elements[kChunk];
+#pragma unroll
+      for (int e = 0; e < kChunk; ++e) {
+        elements[e] = at + e < length ? source[line + (at + e) * ld] : input_t(0);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
+          *reinterpret_cast<const uint4*>(elements);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_i8_crr_tb64x64x128_w16x64_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        input_t* b_packed, index_t b_packed_ld) {
+  const bool is_a = blockIdx.z == 0;
+  pack_transposed(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+}
+
+// ------------------------------------------------------------------------ the kernel
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_mma_i8_crr_tb64x64x128_w16x64(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd) {
+  extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
+  const uint32_t stages = shared_address(shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  const int rows = int(M), cols = int(N), depth = int(K);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  if (int(blockIdx.x) >= tiles_m * tiles_n) return;  // D is empty
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
+
+  // Of every tile, a thread copies one chunk of lines that are some way apart; its neighbours copy
+  // those beside it.
+  const int a_line = threadIdx.x / 8, a_chunk = threadIdx.x % 8;
+  const int a_left = rows - row0 - a_line;  // lines from there to the end of A
+  const auto a_from = A + index_t(row0 + a_line) * lda + a_chunk * kChunk;
+  const auto copy_a = [&](uint32_t stage, int k) {
+    const int left = depth - k - a_chunk * kChunk;
+    const int bytes = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto from = a_from + index_t(i * 16) * lda + k;
+      const int to = swizzle_128b(a_line + i * 16, a_chunk);
+      cp_async(stage + to, from, i * 16 < a_left ? bytes : 0);
+    }
+  };
+  const int b_line = threadIdx.x / 8, b_chunk = threadIdx.x % 8;
+  const int b_left = cols - col0 - b_line;  // lines from there to the end of B
+  const auto b_from = B + index_t(col0 + b_line) * ldb + b_chunk * kChunk;
+  const auto copy_b = [&](uint32_t stage, int k) {
+    const int left = depth - k - b_chunk * kChunk;
+    const int bytes = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto from = b_from + index_t(i * 16) * ldb + k;
+      const int to = swizzle_128b(b_line + i * 16, b_chunk);
+      cp_async(stage + to, from, i * 16 < b_left ? bytes : 0);
+    }
+  };
+
+  WarpTile tile;
+  tile.clear();
+  const int steps = (depth + kTileK - 1) / kTileK;
+
+  // Prologue: the first kStages - 1 steps' copies, a group each (the last ones may be empty).
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (s < steps) {
+      copy_a(stages + s * kStageBytes, s * kTileK);
+      copy_b(stages + s * kStageBytes + kBytesA, s * kTileK);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  tile.read_from(stages, warp, lane);
+  if (steps > 0) {
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+    __syncthreads();  // the first tiles are there, for all threads
+    tile.load(0);
+  }
+
+  // Main loop. While step s of a tile is multiplied, step s + 1 moves from shared memory to
+  // registers, and the tile kStages - 1 further on from global to shared memory.
+  int reading = 0, writing = kStages - 1;  // stages
+  for (int n = 0; n < steps; ++n) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      if (s == kSteps - 1) {
+        // After the last tile, load again what is there: it is not used, and costs less than a
+        // branch.
+        const int next = n + 1 == steps ? reading : reading + 1 < kStages ? reading + 1 : 0;
+        tile.move((next - reading) * kStageBytes);
+        reading = next;
+        // To wait once more after the last tile does no harm, and without a branch the compiler
+        // places the multiplications better.
+        asm volatile("cp.async.wait_group 2;" ::: "memory");
+        __syncthreads();  // the next tiles are there; nobody reads these any more
+      }
+      tile.load((s + 1) % kSteps);
+      if (s == 0) {
+        const int k = (n + kStages - 1) * kTileK;
+        if (n + kStages - 1 < steps) {
+          copy_a(stages + writing * kStageBytes, k);
+          copy_b(stages + writing * kStageBytes + kBytesA, k);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        writing = writing + 1 < kStages ? writing + 1 : 0;
+      }
+      tile.multiply(s);
+    }
+  }
+
+  const int row = row0 + warp % kWarpsM * kWarpM, col = col0 + warp / kWarpsM * kWarpN;
+  const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
+  __syncthreads();  // nobody reads the tiles any more: their memory is free
+  store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
+}
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
+// would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb;
+
+  bool packs_a = K > 0;  // its lines do not run along K
+  index_t a_lines = packs_a ? M : 0;  // to pack
+  index_t a_length = packs_a ? K : 0;
+  index_t a_ld = packs_a ? (a_length + 127) / 128 * 128 : lda;  // as the kernel reads it
+  bool packs_b = K > 0;  // its lines do not run along K
+  index_t b_lines = packs_b ? N : 0;  // to pack
+  index_t b_length = packs_b ? K : 0;
+  index_t b_ld = packs_b ? (b_length + 127) / 128 * 128 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 1 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 1 + 255) / 256 * 256;  // of the workspace
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_length = a_length > b_length ? a_length : b_length;
+  index_t pack_whole = ((pack_length + 127) / 128 * 128) / 512;
+  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+};
+
+// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
+// leading dimension is no multiple of 16 bytes.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_i8_crr_tb64x64x128_w16x64_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (M == 0 || N == 0) return cudaSuccess;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  *bytes = plan.bytes;
+  return cudaSuccess;
+}
+
+// Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
+// `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
+// when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
+// or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
+// cudaErrorInvalidResourceHandle for a stream of another device.
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_i8_crr_tb64x64x128_w16x64_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  constexpr index_t kMost = 2147483647;
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  if (workspace == nullptr) workspace_bytes = 0;
+  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
+  const auto space = static_cast<unsigned char*>(workspace);
+  const input_t *a = A, *b = B;
+  if (plan.packs_a || plan.packs_b) {
+    const auto a_packed = reinterpret_cast<input_t*>(space);
+    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+    const auto pack =  // both operands at once
+        gemm_mma_i8_crr_tb64x64x128_w16x64_pack;
+    error = launch(
+        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
+        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
+        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+    if (plan.packs_a) a = a_packed;
+    if (plan.packs_b) b = b_packed;
+  }
+
+  const auto kernel =  // may have more shared memory than the usual 48 KiB
+      gemm_mma_i8_crr_tb64x64x128_w16x64;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  const dim3 grid(plan.tiles);
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_i8_crr_tb64x64x128_w16x64_ns

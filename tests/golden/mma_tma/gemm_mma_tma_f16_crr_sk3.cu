@@ -1,0 +1,660 @@
+// gemm_mma_tma_f16_crr_sk3: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed by Hopper's Tensor Memory Accelerator (TMA). The kernel is persistent: as many blocks
+// as the GPU has multiprocessors stay until all work tiles of D are done. One thread of a block is the
+// producer: it asks the TMA for the tiles of A and B of each step along K, up to 3 steps ahead, also
+// into the next work tile. 8 warps are consumers: each computes 64 x 64 of the work tile with mma.sync.
+// They meet at two mbarriers for each stage: `full` (the data have arrived) and `empty` (all consumers
+// have read them). No barrier stops the whole block.
+//
+//   A  M x K, column-major, __half
+//   B  K x N, row-major, __half
+//   C  M x N, row-major, __half; not read when beta is 0
+//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are float, alpha and beta
+// float. Needs a GPU of compute capability 9.0 and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f16 --layout crr --arch sm_90a --threadblock 128x256x64 --warp 64x64 --instruction m16n8k16 --stages 3 --sliced-k 1 --split-k 3 --epilogue linear --swizzle 12
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f16_crr_sk3.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma_tma", "dtype": "f16", "layout": "crr", "arch": "sm_90a", "threadblock": "128x256x64", "warp": "64x64", "instruction": "m16n8k16", "stages": 3, "sliced_k": 1, "split_k": 3, "epilogue": "linear", "swizzle": 12}
+// SPDX-License-Identifier: 0BSD
+
+#include <cuda_fp16.h>
+#ifndef __CUDACC_RTC__
+#include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+#endif
+
+namespace gemm_mma_tma_f16_crr_sk3_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = __half;
+using output_t = __half;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 128, kTileN = 256, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
+constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+constexpr int kSharedBytes = 148528;
+
+constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kStages = 3;  // tiles of A and B in shared memory
+constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 2 * (256 / 64) = 8
+constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 4, 4
+constexpr int kSteps = 4;  // of 32 bytes along K: 64 / 16
+
+constexpr int kPanelA = kTileK * 128;  // (kTileK, 64): 64 lines of 64 elements along M
+constexpr int kBytesA = kTileM / 64 * kPanelA;  // (kTileM / 64, kTileK, 64): 2 panels
+constexpr int kPanelB = kTileK * 128;  // (kTileK, 64): 64 lines of 64 elements along N
+constexpr int kBytesB = kTileN / 64 * kPanelB;  // (kTileN / 64, kTileK, 64): 4 panels
+constexpr int kStageBytes = kBytesA + kBytesB;  // 49152
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix_trans(uint32_t (&block)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "r"(address));
+}
+struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
+  unsigned char bytes[128];
+};
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the barrier's phase last until so many bytes have been copied.
+__device__ inline void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Whether the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation.
+__device__ inline bool barrier_test(uint32_t barrier, int parity) {
+  uint32_t over;
+  asm volatile(
+      "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared.b64 over, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, over;\n}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over;
+}
+// Until it is over. The hardware lets the thread sleep for a while.
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  uint32_t over = 0;
+  while (!over) {
+    asm volatile(
+        "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared.b64 over, [%1], %2;\n"
+        "selp.b32 %0, 1, 0, over;\n}"
+        : "=r"(over)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  }
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
+      : "memory");
+}
+// Brings a box to the L2 cache, which what other kernels still write reaches, too.
+__device__ inline void prefetch_box(const tensor_map_t& map, int inner, int outer) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(inner),
+               "r"(outer)
+               : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
+//
+//   of            A, first half  A, second half     B, first half  B, second half
+//   line g        block[0]       block[2]           block[0]       block[1]
+//   line g + 8    block[1]       block[3]           block[2]       block[3]
+//
+// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
+// sums the lane holds columns 2t and 2t + 1 of row g in sum[0..1], of row g + 8 in sum[2..3].
+// sum += a * b; `column` is the half of B's 16 lines.
+__device__ inline void mma(
+    float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
+}
+
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks. The TMA stores in this order, too.
+__device__ constexpr int swizzle_128b(int line, int chunk) {
+  return line * 128 + (chunk ^ line % 8) * 16;
+}
+
+// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
+// is multiplied.
+struct WarpTile {
+  float sum[kBlocksM][2 * kBlocksN][4];  // (4, 8) instructions
+  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
+  uint32_t a_at[4], b_at[4];  // where they come from: made before the step that loads
+
+  __device__ void clear() {
+    for (auto& x : reinterpret_cast<float (&)[128]>(sum)) x = 0;
+  }
+  // The next loads read the stage at this address in shared memory,
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane / 8 % 2 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = row + 16 * i, k = lane / 16 * 8 + lane % 8;
+      a_at[i] = stage + at / 64 * kPanelA + swizzle_128b(k, at % 64 / 8);
+    }
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = col + 16 * i, k = lane % 16;
+      b_at[i] = stage + kBytesA + at / 64 * kPanelB + swizzle_128b(k, at % 64 / 8);
+    }
+  }
+  // or another one, so many bytes further on.
+  __device__ void move(int bytes) {
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
+  }
+  __device__ void load(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) ldmatrix_trans(a[step % 2][i], a_at[i] + step * 16 * 128);
+#pragma unroll
+    for (int i = 0; i < kBlocksN; ++i) ldmatrix_trans(b[step % 2][i], b_at[i] + step * 16 * 128);
+  }
+  __device__ void multiply(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kBlocksN; ++n) {
+        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
+        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {sum[i][j][2 * h], sum[i][j][2 * h + 1]};
+  }
+};
+
+// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
+// what runs at the same time shares operands in the L2 cache.
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
+  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
+  const int first = t / group * kGroup;
+  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ split-K
+// Where D has too few tiles to occupy the GPU, several blocks share a tile: each sums over a slice of
+// K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
+// order, so that the result is the same in every run.
+
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(
+    int slice, uint32_t slices, uint32_t all_steps, int& first, int& last) {
+  const int each = all_steps / slices, more = all_steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
+}
+
+// Writes a warp's partial sums: four of a lane at a time, those of its neighbours next to them.
+// `piece` counts the tiles of all slices.
+__device__ inline void store_partial(
+    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
+  constexpr int kFours = kBlocksM * 2 * kBlocksN;  // of a lane
+  const auto all = reinterpret_cast<float4*>(partials);
+  const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
+#pragma unroll
+  for (int i = 0; i < kBlocksM; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kBlocksN; ++j) {
+      const float2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
+      to[(i * 2 * kBlocksN + j) * 32] = {above.x, above.y, below.x, below.y};
+    }
+  }
+}
+
+constexpr int kReduceWidth = 32;  // groups of four sums that a block adds up; threads share slices
+
+__device__ inline void reduce(
+    int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, int slices, const scalar_t* partials) {
+  constexpr int kFours = kTileM * kTileN / 4;  // of a tile
+  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
+  constexpr int kAtOnce = 1;  // loads of a thread that are on their way together
+  __shared__ float4 sums[kGroups][kReduceWidth];
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int group = threadIdx.x / kReduceWidth;
+  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
+  // In the end, a thread has one element. Where it is takes divisions: they come first, while the
+  // kernel before still runs (the asm keeps the compiler from moving them).
+  int row = 0, col = 0;
+  if (threadIdx.x < 4 * kReduceWidth) {
+    // store_partial's lane has had four elements: two neighbours in one row, and two in the eighth
+    // row below.
+    const index_t at = begin + threadIdx.x / 4;
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
+    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
+    tile_at(at / kFours, tiles_m, tiles_n, row, col);
+    row += warp % kWarpsM * kWarpM + 16 * i + lane / 4 + e / 2 * 8;
+    col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
+    asm volatile("" : "+r"(row), "+r"(col));
+  }
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  // Not earlier: its blocks would take the place of this kernel's.
+  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
+  const auto all = reinterpret_cast<const float4*>(partials);
+  auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
+  float4 sum{};
+#pragma unroll 1
+  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
+    float4 parts[kAtOnce]{};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slice + i * kGroups < slices) parts[i] = *from;
+      from += kGroups * distance;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      sum.x += parts[i].x;
+      sum.y += parts[i].y;
+      sum.z += parts[i].z;
+      sum.w += parts[i].w;
+    }
+  }
+  sums[group][threadIdx.x % kReduceWidth] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (threadIdx.x >= 4 * kReduceWidth) return;
+  scalar_t x = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    x += reinterpret_cast<const scalar_t*>(sums[g])[threadIdx.x];
+  }
+  if (row >= rows || col >= cols) return;
+  x *= alpha;
+  if (beta != 0) x += beta * scalar_t(C[row * ldc + col]);
+  D[row * ldd + col] = output_t(x);
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_tma_f16_crr_sk3_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+        index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
+  reduce(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+}
+
+// ------------------------------------------------------------------------ packing
+// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  const input_t* const end = source + (lines - 1) * ld + length;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_tma_f16_crr_sk3_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        input_t* b_packed, index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  const bool is_a = blockIdx.z == 0;
+  pack_lines(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+}
+
+// ------------------------------------------------------------------------ the kernel
+extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
+    gemm_mma_tma_f16_crr_sk3(  // partial sums of A * B
+        index_t M, index_t N, index_t K, const __grid_constant__ tensor_map_t a_map,
+        const __grid_constant__ tensor_map_t b_map, index_t early, index_t slices,
+        scalar_t* partials) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; barriers.
+  const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
+  const uint32_t barriers = stages + kStages * kStageBytes;
+  const auto full = [barriers](int stage) { return barriers + 16 * stage; };
+  const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
+
+  const int rows = int(M), cols = int(N);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int all_steps = int((K + kTileK - 1) / kTileK);
+  const int tiles_d = tiles_m * tiles_n, work = tiles_d * int(slices);
+  // A piece of work is a tile of D, and the steps along K of a slice.
+  const auto piece = [=](int w, int& row0, int& col0, int& first, int& last) {
+    steps_of(uint32_t(w) / tiles_d, int(slices), all_steps, first, last);
+    tile_at(uint32_t(w) % tiles_d, tiles_m, tiles_n, row0, col0);
+  };
+  int row0, col0, first, last;
+  piece(blockIdx.x, row0, col0, first, last);
+  // Divides now, while the kernels before still run.
+  asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
+
+  if (threadIdx.x == 0) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    // A little comes to L2 while the kernels before still run. (An empty D is not early: no maps.)
+    if (early && first < last) {
+      const int k = first * kTileK;
+#pragma unroll
+      for (int panel = 0; panel < kTileM / 64; ++panel) {
+        prefetch_box(a_map, row0 + panel * 64, k);
+      }
+#pragma unroll
+      for (int panel = 0; panel < kTileN / 64; ++panel) {
+        prefetch_box(b_map, col0 + panel * 64, k);
+      }
+    }
+  }
+  __syncthreads();
+  if (early) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const auto next = [&](int& w) {
+    w += gridDim.x;
+    if (w < work) piece(w, row0, col0, first, last);  // else divisions would delay the last stores
+  };
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+    if (stage == 0) phase ^= 1;
+  };
+
+  if (threadIdx.x >= 32 * kWarps) {  // producers
+    // Sums need registers, copies hardly any: producers leave most of theirs to the consumers.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc makes PTX for sm_90, too, which lacks it
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+#endif
+    if (threadIdx.x != 32 * kWarps) return;
+    for (int w = blockIdx.x; w < work; next(w)) {
+      for (int n = first; n < last; ++n) {
+        barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
+        barrier_expect(full(stage), kStageBytes);
+        const int k = n * kTileK;
+        const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+#pragma unroll
+        for (int panel = 0; panel < kTileM / 64; ++panel) {
+          copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, full(stage));
+        }
+#pragma unroll
+        for (int panel = 0; panel < kTileN / 64; ++panel) {
+          copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, full(stage));
+        }
+        advance();
+      }
+    }
+    return;
+  }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+#endif
+  for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    tile.clear();
+    if (first < last) {
+      barrier_wait(full(stage), phase);
+      int thread;  // read anew: kept while sums need all registers, it would be spilled
+      asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+      tile.read_from(stages + stage * kStageBytes, thread / 32, thread % 32);
+      tile.load(0);
+    }
+#pragma unroll 1
+    for (int n = first; n < last; ++n) {
+      // While step s is multiplied, the next one moves from shared memory to registers.
+#pragma unroll
+      for (int s = 0; s < kSteps - 2; ++s) {
+        tile.load(s + 1);
+        tile.multiply(s);
+      }
+      const int finished = stage;
+      advance();
+      const bool more = n + 1 < last;
+      tile.load(kSteps - 1);
+      const bool ready = barrier_test(full(stage), phase);  // asked this early, it costs no time
+      tile.multiply(kSteps - 2);
+      // After the last tile, load again what is there: that costs less than a branch.
+      tile.move(more ? (stage - finished) * kStageBytes : 0);
+      if (more && !ready) barrier_wait(full(stage), phase);
+      tile.load(0);
+      tile.multiply(kSteps - 1);
+      __syncwarp();  // all lanes have read all of the stage
+      if (threadIdx.x % 32 == 0) barrier_arrive(empty(finished));
+    }
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    const int warp = thread / 32, lane = thread % 32;
+    store_partial(tile, partials, w, warp, lane);
+  }
+}
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
+// would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  index_t a_lines = packs_a ? K : 0;  // to pack
+  index_t a_length = packs_a ? M : 0;
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  index_t b_lines = packs_b ? K : 0;  // to pack
+  index_t b_length = packs_b ? N : 0;
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
+  index_t slices = steps < 3 ? steps : 3;  // of K
+  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
+  index_t bytes = partials_offset + slices * tiles * kTileM * kTileN * 4;
+  index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 32;
+  index_t work = tiles * slices;
+  index_t blocks = work < multiprocessors ? work : multiprocessors;
+  index_t early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_length = a_length > b_length ? a_length : b_length;
+  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
+  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+};
+
+// Describes a matrix to the TMA. The driver's function is found by name: only the runtime is linked.
+inline cudaError_t make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, int box_length, int box_lines) {
+  map = {};
+  if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
+  static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
+  static void* const found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? function : nullptr;
+  }();
+  if (found == nullptr) return cudaErrorNotSupported;
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, stride = ld * size;
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
+// leading dimension is no multiple of 16 bytes, and keeps partial sums.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_tma_f16_crr_sk3_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (M == 0 || N == 0) return cudaSuccess;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
+  *bytes = plan.bytes;
+  return cudaSuccess;
+}
+
+// Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
+// `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
+// when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
+// or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
+// cudaErrorInvalidResourceHandle for a stream of another device.
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_tma_f16_crr_sk3_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  constexpr index_t kMost = 2147483647;
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
+  if (plan.work > kMost) return cudaErrorInvalidConfiguration;
+  if (workspace == nullptr) workspace_bytes = 0;
+  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
+  const auto space = static_cast<unsigned char*>(workspace);
+  const input_t *a = A, *b = B;
+  if (plan.packs_a || plan.packs_b) {
+    const auto a_packed = reinterpret_cast<input_t*>(space);
+    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+    const auto pack =  // both operands at once
+        gemm_mma_tma_f16_crr_sk3_pack;
+    error = launch(
+        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
+        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
+        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+    if (plan.packs_a) a = a_packed;
+    if (plan.packs_b) b = b_packed;
+  }
+  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t a_map, b_map;
+  error = make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK);
+  if (error == cudaSuccess) error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK);
+  if (error != cudaSuccess) return error;
+
+  const auto kernel =  // may have more shared memory than the usual 48 KiB
+      gemm_mma_tma_f16_crr_sk3;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  // Blocks of the next kernel start early. Beside this one's they need shared memory, too: all of the
+  // L1 cache is to be that.
+  error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess) return error;
+  error = launch(
+      kernel, dim3(plan.blocks), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, a_map, b_map, plan.early, plan.slices, partials);
+  if (error != cudaSuccess) return error;
+
+  const auto reduce =  // adds up the partial sums
+      gemm_mma_tma_f16_crr_sk3_reduce;
+  return launch(
+      reduce, dim3(plan.reduce_blocks), 256, 0, stream,  // and its parameters:
+      plan.M, plan.N, alpha, beta, C, ldc, D, ldd, plan.slices, partials);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_tma_f16_crr_sk3_ns

@@ -1,0 +1,742 @@
+// gemm_mma_tma_f16_f16_crr_linear_bias: D = alpha * A * B + beta * C + bias
+//
+// Tensor cores, fed by Hopper's Tensor Memory Accelerator (TMA). The kernel is persistent: as many blocks
+// as the GPU has multiprocessors stay until all work tiles of D are done. One thread of a block is the
+// producer: it asks the TMA for the tiles of A and B of each step along K, up to 3 steps ahead, also
+// into the next work tile. 8 warps are consumers: each computes 128 x 64 of the work tile with mma.sync.
+// They meet at two mbarriers for each stage: `full` (the data have arrived) and `empty` (all consumers
+// have read them). No barrier stops the whole block.
+//
+//   A  M x K, column-major, __half
+//   B  K x N, row-major, __half
+//   C  M x N, row-major, __half; not read when beta is 0
+//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//   bias  N elements, __half: one for each column of D
+//
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are __half, alpha and beta
+// float. Needs a GPU of compute capability 9.0 and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f16_f16 --layout crr --arch sm_90a --threadblock 256x256x64 --warp 128x64 --instruction m16n8k16 --stages 3 --sliced-k 1 --split-k 1 --epilogue linear_bias --swizzle 12
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f16_f16_crr_linear_bias.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma_tma", "dtype": "f16_f16", "layout": "crr", "arch": "sm_90a", "threadblock": "256x256x64", "warp": "128x64", "instruction": "m16n8k16", "stages": 3, "sliced_k": 1, "split_k": 1, "epilogue": "linear_bias", "swizzle": 12}
+// SPDX-License-Identifier: 0BSD
+
+#include <cuda_fp16.h>
+#ifndef __CUDACC_RTC__
+#include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+#endif
+
+namespace gemm_mma_tma_f16_f16_crr_linear_bias_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = __half;
+using output_t = __half;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 256, kTileN = 256, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
+constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+constexpr int kSharedBytes = 230448;
+
+constexpr int kWarpM = 128, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kStages = 3;  // tiles of A and B in shared memory
+constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 256 / 128 = 2
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 2 * (256 / 64) = 8
+constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 8, 4
+constexpr int kSteps = 4;  // of 32 bytes along K: 64 / 16
+
+constexpr int kPanelA = kTileK * 128;  // (kTileK, 64): 64 lines of 64 elements along M
+constexpr int kBytesA = kTileM / 64 * kPanelA;  // (kTileM / 64, kTileK, 64): 4 panels
+constexpr int kPanelB = kTileK * 128;  // (kTileK, 64): 64 lines of 64 elements along N
+constexpr int kBytesB = kTileN / 64 * kPanelB;  // (kTileN / 64, kTileK, 64): 4 panels
+constexpr int kStageBytes = kBytesA + kBytesB;  // 65536
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix(uint32_t (&block)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "r"(address));
+}
+__device__ inline void ldmatrix_trans(uint32_t (&block)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "r"(address));
+}
+__device__ inline void stmatrix(uint32_t address, const uint32_t (&block)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(block[0]), "r"(block[1]), "r"(block[2]), "r"(block[3])
+               : "memory");
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
+  unsigned char bytes[128];
+};
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the barrier's phase last until so many bytes have been copied.
+__device__ inline void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Whether the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation.
+__device__ inline bool barrier_test(uint32_t barrier, int parity) {
+  uint32_t over;
+  asm volatile(
+      "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared.b64 over, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, over;\n}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over;
+}
+// Until it is over. The hardware lets the thread sleep for a while.
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  uint32_t over = 0;
+  while (!over) {
+    asm volatile(
+        "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared.b64 over, [%1], %2;\n"
+        "selp.b32 %0, 1, 0, over;\n}"
+        : "=r"(over)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  }
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
+      : "memory");
+}
+// Brings a box to the L2 cache, which what other kernels still write reaches, too.
+__device__ inline void prefetch_box(const tensor_map_t& map, int inner, int outer) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(inner),
+               "r"(outer)
+               : "memory");
+}
+// Starts to store a box, clipped to the matrix. Its bytes are read later, before the wait is over.
+__device__ inline void store_box(const tensor_map_t& map, int inner, int outer, uint32_t shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+      "r"(inner), "r"(outer), "r"(shared)
+      : "memory");
+}
+__device__ inline void wait_for_stores() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
+//
+//   of            A, first half  A, second half     B, first half  B, second half
+//   line g        block[0]       block[2]           block[0]       block[1]
+//   line g + 8    block[1]       block[3]           block[2]       block[3]
+//
+// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
+// sums the lane holds columns 2t and 2t + 1 of row g in sum[0], of row g + 8 in sum[1].
+// sum += a * b; `column` is the half of B's 16 lines.
+__device__ inline void mma(
+    uint32_t (&sum)[2], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
+      "{%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+      : "+r"(sum[0]), "+r"(sum[1])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
+}
+
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks. The TMA stores in this order, too.
+__device__ constexpr int swizzle_128b(int line, int chunk) {
+  return line * 128 + (chunk ^ line % 8) * 16;
+}
+
+// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
+// is multiplied.
+struct WarpTile {
+  uint32_t sum[kBlocksM][2 * kBlocksN][2];  // (8, 8) instructions
+  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
+  uint32_t a_at[4], b_at[4];  // where they come from: made before the step that loads
+
+  __device__ void clear() {
+    for (auto& x : reinterpret_cast<uint32_t (&)[128]>(sum)) x = 0;
+  }
+  // The next loads read the stage at this address in shared memory,
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane / 8 % 2 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = row + 16 * i, k = lane / 16 * 8 + lane % 8;
+      a_at[i] = stage + at / 64 * kPanelA + swizzle_128b(k, at % 64 / 8);
+    }
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8;
+    for (int i = 0; i < 4; ++i) {
+      const int at = col + 16 * i, k = lane % 16;
+      b_at[i] = stage + kBytesA + at / 64 * kPanelB + swizzle_128b(k, at % 64 / 8);
+    }
+  }
+  // or another one, so many bytes further on.
+  __device__ void move(int bytes) {
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
+  }
+  __device__ void load(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) {
+      ldmatrix_trans(a[step % 2][i], a_at[i % 4] + i / 4 * kPanelA + step * 16 * 128);
+    }
+#pragma unroll
+    for (int i = 0; i < kBlocksN; ++i) ldmatrix_trans(b[step % 2][i], b_at[i] + step * 16 * 128);
+  }
+  __device__ void multiply(int step) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kBlocksN; ++n) {
+        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
+        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Registers have no variable index: a loop takes the first rows, and moves the others up.
+  __device__ void move_up() {
+#pragma unroll
+    for (int i = 0; i + 2 < kBlocksM; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kBlocksN; ++j) {
+#pragma unroll
+        for (int s = 0; s < 2; ++s) sum[i][j][s] = sum[i + 2][j][s];
+      }
+    }
+  }
+  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return __half22float2(reinterpret_cast<const __half2&>(sum[i][j][h]));
+  }
+};
+
+// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
+// what runs at the same time shares operands in the L2 cache.
+__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
+  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
+  const int first = t / group * kGroup;
+  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what elements of D are made from, besides their sums, and where they go
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+  const output_t* bias;  // one for each column
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA, which
+// stores them while the warp goes on.
+struct Staging {
+  static constexpr int kRows = 32;
+  alignas(16) unsigned char bytes[kRows * 128];  // (32, 128)
+
+  __device__ output_t& at(int row, int col) {
+    const int byte = col * sizeof(output_t);
+    return reinterpret_cast<output_t&>(bytes[swizzle_128b(row, byte / 16) + byte % 16]);
+  }
+  // Where a lane points ldmatrix and stmatrix to, for 16 x 16 elements.
+  __device__ uint32_t chunk(int row, int col, int lane) {
+    return shared_address(&at(row + lane % 16, col + lane / 16 * 8));
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+// Reads rows of C, from (row0, col0) on, into `staging`.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const output_t* c = out.C + row0 * out.ldc + col0;
+  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+#pragma unroll 1
+    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      const int bytes = row0 + row < out.rows ? 16 : 0;  // the others become zeros
+      cp_async(shared_address(&staging.at(row, col)), c + row * out.ldc + col, bytes);
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    return;
+  }
+#pragma unroll 1
+  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
+#pragma unroll
+    for (int col = lane; col < kWarpN; col += 32) {
+      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
+      staging.at(row, col) = exists ? c[col] : output_t(0);
+    }
+  }
+}
+
+// The bias of the columns in which a lane has sums, read once; col0 is the warp's first one.
+struct Bias {
+  float2 of[2 * kBlocksN];
+
+  __device__ Bias(const Output& out, int col0, int lane) {
+#pragma unroll
+    for (int j = 0; j < 2 * kBlocksN; ++j) {
+      const int col = col0 + 8 * j + lane % 4 * 2;
+      of[j].x = col < out.cols ? scalar_t(out.bias[col]) : 0;
+      of[j].y = col + 1 < out.cols ? scalar_t(out.bias[col + 1]) : 0;
+    }
+  }
+};
+
+// Makes 16 rows of D of block i of a warp's sums and, if C is read, of those of C in `staging` from
+// `row` on, whose place they take.
+__device__ inline void finish_rows(
+    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    const Bias& bias, int lane) {
+#pragma unroll
+  for (int j = 0; j < kBlocksN; ++j) {
+    __half2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
+    auto& registers = reinterpret_cast<uint32_t (&)[4]>(d);
+    const uint32_t at = staging.chunk(row, 16 * j, lane);
+    if (reads_c) ldmatrix(registers, at);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const float2 sum = tile.pair(i, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * sum.x, y = out.alpha * sum.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d[q].x);
+        y += out.beta * scalar_t(d[q].y);
+      }
+      x += bias.of[2 * j + q / 2].x;
+      y += bias.of[2 * j + q / 2].y;
+      d[q] = {output_t(x), output_t(y)};
+    }
+    stmatrix(at, registers);
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  output_t* const d = out.D + row0 * out.ldd + col0;
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = d + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes the first rows of a warp's sums, as many as there is room for, to D from (row0, col0) on.
+__device__ inline void store_rows(
+    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
+    int col0, const Bias& bias, int lane) {
+  // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
+  const bool whole = out.cols % kElements == 0 || col0 + kWarpN <= out.cols;
+  const bool by_tma = whole && is_aligned(out.D, out.ldd);
+  if (lane == 0) wait_for_stores();  // what was in `staging` has been read
+  __syncwarp();
+  if (out.beta != 0) {
+    read_rows(staging, out, row0, col0, lane);
+    __syncwarp();
+  }
+#pragma unroll 1
+  for (int row = 0; row < Staging::kRows; row += 32) {
+    asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
+    finish_rows(staging, row, tile, 0, out, out.beta != 0, bias, lane);
+    finish_rows(staging, row + 16, tile, 1, out, out.beta != 0, bias, lane);
+    tile.move_up();
+  }
+  if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncwarp();
+  if (!by_tma) {
+    write_rows(staging, out, row0, col0, lane);
+  } else if (lane == 0) {
+    store_box(map, col0, row0, shared_address(staging.bytes));
+  }
+  if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0, int col0,
+    int lane) {
+  const Bias bias(out, col0, lane);
+#pragma unroll 1
+  for (int i = 0; i < kBlocksM; i += Staging::kRows / 16) {
+    Staging& staging = *slots;
+    store_rows(tile, out, map, staging, row0 + 16 * i, col0, bias, lane);
+  }
+}
+
+// ------------------------------------------------------------------------ packing
+// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  const input_t* const end = source + (lines - 1) * ld + length;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_tma_f16_f16_crr_linear_bias_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        input_t* b_packed, index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  const bool is_a = blockIdx.z == 0;
+  pack_lines(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+}
+
+// ------------------------------------------------------------------------ the kernel
+extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
+    gemm_mma_tma_f16_f16_crr_linear_bias(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, index_t early,
+        const output_t* bias) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; staging; barriers.
+  const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
+  unsigned char* const tiles = shared + (stages - begin);
+  const auto staging = reinterpret_cast<Staging*>(tiles + kStages * kStageBytes);
+  const uint32_t barriers = stages + kStages * kStageBytes + 8 * int(sizeof(Staging));
+  const auto full = [barriers](int stage) { return barriers + 16 * stage; };
+  const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
+
+  const int rows = int(M), cols = int(N);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int all_steps = int((K + kTileK - 1) / kTileK);
+  const int work = tiles_m * tiles_n;
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
+  asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
+
+  if (threadIdx.x == 0) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    // A little comes to L2 while the kernels before still run. (An empty D is not early: no maps.)
+    if (early && all_steps > 0) {
+      const int k = 0;
+#pragma unroll
+      for (int panel = 0; panel < kTileM / 64; ++panel) {
+        prefetch_box(a_map, row0 + panel * 64, k);
+      }
+#pragma unroll
+      for (int panel = 0; panel < kTileN / 64; ++panel) {
+        prefetch_box(b_map, col0 + panel * 64, k);
+      }
+    }
+  }
+  __syncthreads();
+  if (early) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const auto next = [&](int& w) {
+    w += gridDim.x;
+    tile_at(w, tiles_m, tiles_n, row0, col0);
+  };
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+    if (stage == 0) phase ^= 1;
+  };
+
+  if (threadIdx.x >= 32 * kWarps) {  // producers
+    // Sums need registers, copies hardly any: producers leave most of theirs to the consumers.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc makes PTX for sm_90, too, which lacks it
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+#endif
+    if (threadIdx.x != 32 * kWarps) return;
+    for (int w = blockIdx.x; w < work; next(w)) {
+      for (int n = 0; n < all_steps; ++n) {
+        barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
+        barrier_expect(full(stage), kStageBytes);
+        const int k = n * kTileK;
+        const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+#pragma unroll
+        for (int panel = 0; panel < kTileM / 64; ++panel) {
+          copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, full(stage));
+        }
+#pragma unroll
+        for (int panel = 0; panel < kTileN / 64; ++panel) {
+          copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, full(stage));
+        }
+        advance();
+      }
+    }
+    return;
+  }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+#endif
+  for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    tile.clear();
+    if (all_steps > 0) {
+      barrier_wait(full(stage), phase);
+      int thread;  // read anew: kept while sums need all registers, it would be spilled
+      asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+      tile.read_from(stages + stage * kStageBytes, thread / 32, thread % 32);
+      tile.load(0);
+    }
+#pragma unroll 1
+    for (int n = 0; n < all_steps; ++n) {
+      // While step s is multiplied, the next one moves from shared memory to registers.
+#pragma unroll
+      for (int s = 0; s < kSteps - 2; ++s) {
+        tile.load(s + 1);
+        tile.multiply(s);
+      }
+      const int finished = stage;
+      advance();
+      const bool more = n + 1 < all_steps;
+      tile.load(kSteps - 1);
+      const bool ready = barrier_test(full(stage), phase);  // asked this early, it costs no time
+      tile.multiply(kSteps - 2);
+      // After the last tile, load again what is there: that costs less than a branch.
+      tile.move(more ? (stage - finished) * kStageBytes : 0);
+      if (more && !ready) barrier_wait(full(stage), phase);
+      tile.load(0);
+      tile.multiply(kSteps - 1);
+      __syncwarp();  // all lanes have read all of the stage
+      if (threadIdx.x % 32 == 0) barrier_arrive(empty(finished));
+    }
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    const int warp = thread / 32, lane = thread % 32;
+    const int row = row0 + warp % kWarpsM * kWarpM;
+    const int col = col0 + warp / kWarpsM * kWarpN;
+    const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, bias};
+    store(tile, out, d_map, staging + warp, row, col, lane);
+  }
+  if (threadIdx.x % 32 == 0) wait_for_stores();  // shared memory lasts as long as the block
+}
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
+// would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  index_t a_lines = packs_a ? K : 0;  // to pack
+  index_t a_length = packs_a ? M : 0;
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  index_t b_lines = packs_b ? K : 0;  // to pack
+  index_t b_length = packs_b ? N : 0;
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  index_t early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_length = a_length > b_length ? a_length : b_length;
+  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
+  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+};
+
+// Describes a matrix to the TMA. The driver's function is found by name: only the runtime is linked.
+inline cudaError_t make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, int box_length, int box_lines) {
+  map = {};
+  if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
+  static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
+  static void* const found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? function : nullptr;
+  }();
+  if (found == nullptr) return cudaErrorNotSupported;
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, stride = ld * size;
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
+// leading dimension is no multiple of 16 bytes.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_tma_f16_f16_crr_linear_bias_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (M == 0 || N == 0) return cudaSuccess;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
+  *bytes = plan.bytes;
+  return cudaSuccess;
+}
+
+// Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
+// `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
+// when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
+// or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
+// cudaErrorInvalidResourceHandle for a stream of another device.
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_tma_f16_f16_crr_linear_bias_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, const output_t* bias, void* workspace, size_t workspace_bytes,
+    cudaStream_t stream) {
+  constexpr index_t kMost = 2147483647;
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+  if (bias == nullptr) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
+  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  if (workspace == nullptr) workspace_bytes = 0;
+  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
+  const auto space = static_cast<unsigned char*>(workspace);
+  const input_t *a = A, *b = B;
+  if (plan.packs_a || plan.packs_b) {
+    const auto a_packed = reinterpret_cast<input_t*>(space);
+    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+    const auto pack =  // both operands at once
+        gemm_mma_tma_f16_f16_crr_linear_bias_pack;
+    error = launch(
+        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
+        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
+        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+    if (plan.packs_a) a = a_packed;
+    if (plan.packs_b) b = b_packed;
+  }
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK);
+  if (error == cudaSuccess) error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK);
+  if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
+    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    error = make_map(d_map, kOutput, 2, D, plan.N, plan.M, ldd, 64, 32);
+  }
+  if (error != cudaSuccess) return error;
+
+  const auto kernel =  // may have more shared memory than the usual 48 KiB
+      gemm_mma_tma_f16_f16_crr_linear_bias;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  return launch(
+      kernel, dim3(plan.blocks), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, bias);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_tma_f16_f16_crr_linear_bias_ns

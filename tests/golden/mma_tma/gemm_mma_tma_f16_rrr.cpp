@@ -1,0 +1,397 @@
+// gemm_mma_tma_f16_rrr: D = alpha * A * B + beta * C
+//
+//   A  M x K, row-major, __half
+//   B  K x N, row-major, __half
+//   C  M x N, row-major, __half; not read when beta is 0
+//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//
+// Kernels as machine code for sm_90a, with a launcher on the driver API.
+// The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or
+// to link this file.
+//
+// Made by gemmgen 0.2.0 with NVRTC 0.0:
+//     gen emit --embed cubin --variant mma_tma --dtype f16 --layout rrr --arch sm_90a
+//     --threadblock 128x256x64 --warp 64x64 --instruction m16n8k16 --stages 3 --sliced-k 1
+//     --split-k 1 --epilogue linear --swizzle 12 --name gemm_mma_tma_f16_rrr
+// Compile:  c++ -std=c++17 -c gemm_mma_tma_f16_rrr.cpp; programs link -ldl where the C library is older than 2.34
+// SPDX-License-Identifier: 0BSD
+
+#include "gemm_mma_tma_f16_rrr.h"
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+
+namespace {
+
+using index_t = long long;
+using input_t = unsigned short;  // as large as __half
+using output_t = unsigned short;  // as large as __half
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+
+constexpr int kTileM = 128, kTileN = 256, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
+constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+constexpr int kSharedBytes = 214064;
+constexpr unsigned kDynamicSharedBytes = 214064;
+
+// ---------------------------------------------------------------------------- machine code
+//
+// ELF files, eight bytes a number.
+
+// clang-format off
+constexpr std::uint64_t kSm90a[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+// clang-format on
+
+struct Image {
+  int major, minor;  // compute capability
+  bool alone;  // only for that one, not for later ones of the same major number
+  const void* code;
+};
+
+constexpr Image kImages[] = {
+    {9, 0, true, kSm90a},
+};
+constexpr int kCount = 1;
+
+// ---------------------------------------------------------------------------- the driver
+
+// What is used of cuda.h, which need not be there.
+using CUresult = int;
+using CUdevice = int;
+using CUstream = CUstream_st*;
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+using CUfunction = struct CUfunc_st*;
+
+enum : CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
+  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
+};
+
+using cuuint32_t = std::uint32_t;
+using cuuint64_t = std::uint64_t;
+
+struct alignas(64) CUtensorMap {
+  unsigned char opaque[128];
+};
+
+enum CUtensorMapDataType {
+  CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+  CU_TENSOR_MAP_DATA_TYPE_INT32 = 3,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7,
+  CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
+};
+
+enum CUtensorMapSwizzle {
+  CU_TENSOR_MAP_SWIZZLE_32B = 1,
+  CU_TENSOR_MAP_SWIZZLE_64B = 2,
+  CU_TENSOR_MAP_SWIZZLE_128B = 3,
+};
+
+enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 };
+enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_NONE = 0 };
+enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
+
+enum {
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+};
+
+// The functions of libcuda, looked up once.
+struct Driver {
+  CUresult error = CUDA_SUCCESS;
+  CUresult (*cuCtxGetDevice)(CUdevice*);
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuLibraryLoadData)(
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
+  CUresult (*cuLibraryUnload)(CUlibrary);
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+  CUresult (*cuLaunchKernel)(
+      CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+      void**, void**);
+  CUresult (*cuTensorMapEncodeTiled)(
+      CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
+      const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+      CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+  Driver() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
+    if (library == nullptr) {
+      error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+      return;
+    }
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr) error = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
+    };
+    find(cuCtxGetDevice, "cuCtxGetDevice");
+    find(cuDeviceGetAttribute, "cuDeviceGetAttribute");
+    find(cuLibraryLoadData, "cuLibraryLoadData");
+    find(cuLibraryUnload, "cuLibraryUnload");
+    find(cuLibraryGetKernel, "cuLibraryGetKernel");
+    find(cuKernelGetFunction, "cuKernelGetFunction");
+    find(cuFuncSetAttribute, "cuFuncSetAttribute");
+    find(cuLaunchKernel, "cuLaunchKernel");
+    find(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+  }
+};
+
+const Driver& get_driver() {
+  static const Driver driver;  // made once, whichever thread comes first
+  return driver;
+}
+
+// The number of the image for a device: the latest that it can run.
+CUresult choose(const Driver& driver, CUdevice device, int& chosen) {
+  int major = 0, minor = 0;
+  CUresult error =
+      driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  chosen = -1;
+  for (int i = 0; i < kCount; ++i) {
+    const Image& image = kImages[i];
+    const bool runs = image.alone ? image.minor == minor : image.minor <= minor;
+    if (image.major == major && runs) chosen = i;  // later ones are for later devices
+  }
+  return chosen < 0 ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
+}
+
+template <class Handle>
+struct Handles {
+  Handle kernel;
+  Handle pack;  // copies operands that the kernel cannot read where they are
+};
+
+using Loaded = Handles<CUkernel>;  // for all contexts
+using Kernels = Handles<CUfunction>;  // in one of them
+
+CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
+  CUlibrary library;
+  CUresult error =
+      driver.cuLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (error != CUDA_SUCCESS) return error;
+  const auto find = [&](CUkernel& kernel, const char* symbol) {
+    if (error == CUDA_SUCCESS) error = driver.cuLibraryGetKernel(&kernel, library, symbol);
+  };
+  find(
+      kernels.kernel,  // by the name that it has in the machine code
+      "gemm_mma_tma_f16_rrr");
+  find(
+      kernels.pack,  //
+      "gemm_mma_tma_f16_rrr_pack");
+  if (error != CUDA_SUCCESS) driver.cuLibraryUnload(library);
+  return error;
+}
+
+// What the image for a device holds, loaded when it is first asked for.
+CUresult get_loaded(const Driver& driver, CUdevice device, Loaded& kernels) {
+  static std::mutex mutex;
+  static Loaded loaded[kCount] = {};  // null where they have not been loaded
+
+  int i;
+  CUresult error = choose(driver, device, i);
+  if (error != CUDA_SUCCESS) return error;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (loaded[i].kernel == nullptr) {
+    Loaded found;
+    error = load(driver, kImages[i].code, found);
+    if (error != CUDA_SUCCESS) return error;
+    loaded[i] = found;
+  }
+  kernels = loaded[i];
+  return CUDA_SUCCESS;
+}
+
+// The kernels in the current context, so that a stream of another one is refused: the driver
+// launches a CUkernel in whichever context the stream is of.
+CUresult get_kernels(Kernels& kernels) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  CUresult error = driver.cuCtxGetDevice(&device);
+  if (error != CUDA_SUCCESS) return error;
+  Loaded loaded = {};
+  error = get_loaded(driver, device, loaded);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuKernelGetFunction(&kernels.kernel, loaded.kernel);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuKernelGetFunction(&kernels.pack, loaded.pack);
+  if (error != CUDA_SUCCESS) return error;
+  // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
+  error = driver.cuFuncSetAttribute(
+      kernels.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kDynamicSharedBytes);
+  if (error != CUDA_SUCCESS) return error;
+  return CUDA_SUCCESS;
+}
+
+// ---------------------------------------------------------------------------- the launch
+
+// Blocks, or threads of a block.
+struct dim3 {
+  unsigned x, y, z;
+  dim3(index_t x, index_t y = 1, index_t z = 1) : x(unsigned(x)), y(unsigned(y)), z(unsigned(z)) {
+  }
+};
+
+// Queues a kernel. The arguments have the types of its parameters.
+template <class... Arguments>
+CUresult launch(
+    CUfunction kernel, dim3 grid, dim3 block, unsigned shared_bytes, CUstream stream,
+    const Arguments&... arguments) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return get_driver().cuLaunchKernel(
+      kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream, pointers,
+      nullptr);
+}
+
+// Of the current device.
+CUresult count_multiprocessors(int& count) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  const CUresult error = driver.cuCtxGetDevice(&device);
+  if (error != CUDA_SUCCESS) return error;
+  return driver.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+}
+
+using tensor_map_t = CUtensorMap;
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  index_t a_lines = packs_a ? M : 0;  // to pack
+  index_t a_length = packs_a ? K : 0;
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  index_t b_lines = packs_b ? K : 0;  // to pack
+  index_t b_length = packs_b ? N : 0;
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  index_t early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  int a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_length = a_length > b_length ? a_length : b_length;
+  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
+  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+};
+
+// Describes a matrix to the TMA.
+inline CUresult make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, int box_length, int box_lines) {
+  map = {};
+  if (length == 0 || lines == 0) return CUDA_SUCCESS;  // it will not be read
+  const auto encode = get_driver().cuTensorMapEncodeTiled;
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, stride = ld * size;
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+extern "C" int  // CUDA_SUCCESS once they are loaded
+gemm_mma_tma_f16_rrr_load() {
+  Kernels kernels;
+  return get_kernels(kernels);
+}
+
+extern "C" int  // CUDA_SUCCESS once *bytes is set
+gemm_mma_tma_f16_rrr_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    size_t* bytes) {
+  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
+  *bytes = plan.bytes;
+  return CUDA_SUCCESS;
+}
+
+extern "C" int  // CUDA_SUCCESS once the kernels are on their way
+gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  constexpr index_t kMost = 2147483647;
+  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (M > kMost || N > kMost || K > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N)) return CUDA_ERROR_INVALID_VALUE;
+  if (beta != 0 && (C == nullptr || ldc < N)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < N) return CUDA_ERROR_INVALID_VALUE;
+
+  Kernels kernels;
+  CUresult error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  int multiprocessors;
+  error = count_multiprocessors(multiprocessors);
+  if (error != CUDA_SUCCESS) return error;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
+  if (plan.tiles > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (workspace == nullptr) workspace_bytes = 0;
+  if (workspace_bytes < size_t(plan.bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const auto space = static_cast<unsigned char*>(workspace);
+  auto a = static_cast<const input_t*>(A), b = static_cast<const input_t*>(B);
+  if (plan.packs_a || plan.packs_b) {
+    const auto a_packed = reinterpret_cast<input_t*>(space);
+    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+    const auto pack =  // both operands at once
+        kernels.pack;
+    error = launch(
+        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
+        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
+        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    if (error != CUDA_SUCCESS) return error;
+    if (plan.packs_a) a = a_packed;
+    if (plan.packs_b) b = b_packed;
+  }
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == CUDA_SUCCESS) {
+    error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK);
+  }
+  if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
+    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    error = make_map(d_map, kOutput, 2, D, plan.N, plan.M, ldd, 64, 64);
+  }
+  if (error != CUDA_SUCCESS) return error;
+
+  const auto kernel =  // may have more shared memory than the usual 48 KiB
+      kernels.kernel;
+
+  return launch(
+      kernel, dim3(plan.blocks), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+}

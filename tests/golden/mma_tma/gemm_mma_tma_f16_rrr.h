@@ -1,0 +1,62 @@
+// gemm_mma_tma_f16_rrr: D = alpha * A * B + beta * C
+//
+// For C and C++. gemm_mma_tma_f16_rrr.cpp has the kernels as machine code for sm_90a.
+// It needs NVIDIA's driver when it runs, and no CUDA toolkit, not even when it is compiled.
+// Made by gemmgen 0.2.0; the command is in that file.
+// SPDX-License-Identifier: 0BSD
+
+#ifndef GEMM_MMA_TMA_F16_RRR_H
+#define GEMM_MMA_TMA_F16_RRR_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
+
+// Loads the machine code for the current context's device, which otherwise the first launch does.
+// For programs that capture a CUDA graph, or that want to know early. Returns what a launch does.
+int  // CUDA_SUCCESS, that is 0
+gemm_mma_tma_f16_rrr_load(void);
+
+// Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
+// current context's device. It depends on whether A and B start, and their lines follow each other,
+// at multiples of 16 bytes: those that do need none to be copied to. Returns what a launch does.
+int  // 0 once *bytes is set
+gemm_mma_tma_f16_rrr_workspace(
+    long long M, long long N, long long K,  // sizes, as for the launch
+    const void* A, long long lda,  // the pointer's value counts, not what it points to
+    const void* B, long long ldb,  //
+    size_t* bytes);
+
+// Puts the kernels on a stream of the current context, and returns without waiting. Never prints,
+// exits or allocates device memory of its own; may be called by several threads at once, in several
+// contexts, for several devices.
+//
+// Matrices are in device memory; leading dimensions count elements. Returns a CUresult. Besides those of cuLaunchKernel:
+//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short
+//        a size of 2^31 or more, too small a workspace
+//   201  CUDA_ERROR_INVALID_CONTEXT, or 3, CUDA_ERROR_NOT_INITIALIZED: there is no current context
+//   209  CUDA_ERROR_NO_BINARY_FOR_GPU: the file has no machine code for this device
+//   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12
+//   303  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: there is no driver, libcuda.so.1
+//   400  CUDA_ERROR_INVALID_HANDLE: a stream of another context
+int  // 0 once the kernels are on their way
+gemm_mma_tma_f16_rrr_launch(
+    long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N; may be 0
+    float alpha,  // a value, not a pointer
+    const void* A, long long lda,  // __half, row-major; leading dimension >= K
+    const void* B, long long ldb,  // __half, row-major; leading dimension >= N
+    float beta,  // if it is 0, C is not read, and may be null
+    const void* C, long long ldc,  // __half, row-major; leading dimension >= N
+    void* D, long long ldd,  // as C; may be C, must not overlap A or B
+    void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
+    struct CUstream_st* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // GEMM_MMA_TMA_F16_RRR_H

@@ -1,0 +1,137 @@
+// gemm_thread_1d_f32_rrr_linear_bias_relu: D = alpha * A * B + beta * C + bias, ReLU
+//
+// As simple as a kernel gets: the threads of a one-dimensional grid are numbered from 0, and thread
+// number id computes element id of D, counted along its rows: row id / N, column id % N.
+//
+//   A  M x K, row-major, float
+//   B  K x N, row-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   bias  N elements, float: one for each column of D
+//
+// Any M, N, K >= 0. Sums, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 7.5 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant thread_1d --dtype f32 --layout rrr --arch sm_80 --threads 256 --epilogue linear_bias_relu
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_thread_1d_f32_rrr_linear_bias_relu.cu, or by NVRTC as it is
+// gen-spec: {"variant": "thread_1d", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "threads": 256, "epilogue": "linear_bias_relu"}
+// SPDX-License-Identifier: 0BSD
+
+namespace gemm_thread_1d_f32_rrr_linear_bias_relu_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kThreads = 256;  // per block
+
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return row * lda + k;
+}
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return k * ldb + col;
+}
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
+}
+
+// Rectifier. NaN stays NaN.
+__device__ inline scalar_t relu(scalar_t x) {
+  return x < 0 ? 0 : x;
+}
+
+// Element (row, col) of D: alpha * sum + beta * C + bias, then relu. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline void epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, output_t* D, index_t ldd, const output_t* bias) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  x += scalar_t(bias[col]);
+  D[c_at(row, col, ldd)] = output_t(relu(x));
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_thread_1d_f32_rrr_linear_bias_relu(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, const output_t* bias) {
+  const index_t stride = index_t(gridDim.x) * kThreads;
+  for (index_t id = index_t(blockIdx.x) * kThreads + threadIdx.x; id < M * N; id += stride) {
+    // D has N columns, so a row ends after N elements. (Dividing by the number of rows is the
+    // classic mistake: it goes unnoticed as long as matrices are square.)
+    const index_t row = id / N;
+    const index_t col = id % N;
+
+    accumulator_t sum = 0;
+#pragma unroll 16  // many loads on their way at once: waiting for them is what takes the time
+    for (index_t k = 0; k < K; ++k) {
+      const accumulator_t a = static_cast<accumulator_t>(A[a_at(row, k, lda)]);
+      const accumulator_t b = static_cast<accumulator_t>(B[b_at(k, col, ldb)]);
+      sum += a * b;
+    }
+    epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, bias);
+  }
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
+// would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short,
+// cudaErrorInvalidResourceHandle for a stream of another device.
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+gemm_thread_1d_f32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, const output_t* bias, cudaStream_t stream) {
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+  if (bias == nullptr) return cudaErrorInvalidValue;
+
+  const index_t blocks = (M * N + kThreads - 1) / kThreads;  // they stride over the rest
+  const index_t grid_x = blocks < 2147483647 ? blocks : 2147483647;
+  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const auto kernel =  // puts one block on the GPU after another
+      gemm_thread_1d_f32_rrr_linear_bias_relu;
+  const dim3 grid(grid_x), block(kThreads);
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, bias);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_thread_1d_f32_rrr_linear_bias_relu_ns

@@ -1,0 +1,264 @@
+// gemm_tiles_f64_ccc: D = alpha * A * B + beta * C
+//
+//   A  M x K, column-major, double
+//   B  K x N, column-major, double
+//   C  M x N, column-major, double; not read when beta is 0
+//   D  M x N, column-major, double; may be C, must not overlap A or B
+//
+// A kernel as machine code for sm_80, sm_90a, with a launcher on the driver API.
+// The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or
+// to link this file.
+//
+// Made by gemmgen 0.2.0 with NVRTC 0.0:
+//     gen emit --embed cubin --variant tiles --dtype f64 --layout ccc --arch sm_80,sm_90a --tile
+//     32 --threads 1024 --epilogue linear --name gemm_tiles_f64_ccc
+// Compile:  c++ -std=c++17 -c gemm_tiles_f64_ccc.cpp; programs link -ldl where the C library is older than 2.34
+// SPDX-License-Identifier: 0BSD
+
+#include "gemm_tiles_f64_ccc.h"
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+
+namespace {
+
+using index_t = long long;
+using input_t = double;
+using output_t = double;
+using accumulator_t = double;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kTile = 32;  // width of the square tiles of A, B and D
+constexpr int kThreadRows = 32;  // the block's threads: kTile along x, this many along y
+constexpr int kRowsPerThread = kTile / kThreadRows;  // rows of D that one thread computes
+constexpr int kThreads = kTile * kThreadRows;
+
+static_assert(kTile % kThreadRows == 0, "every thread has the same number of rows");
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+static_assert(
+    2 * kTile * kTile * sizeof(accumulator_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
+constexpr unsigned kDynamicSharedBytes = 0;
+
+// ---------------------------------------------------------------------------- machine code
+//
+// ELF files, eight bytes a number.
+
+// clang-format off
+constexpr std::uint64_t kSm80[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+constexpr std::uint64_t kSm90a[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+// clang-format on
+
+struct Image {
+  int major, minor;  // compute capability
+  bool alone;  // only for that one, not for later ones of the same major number
+  const void* code;
+};
+
+constexpr Image kImages[] = {
+    {8, 0, false, kSm80},
+    {9, 0, true, kSm90a},
+};
+constexpr int kCount = 2;
+
+// ---------------------------------------------------------------------------- the driver
+
+// What is used of cuda.h, which need not be there.
+using CUresult = int;
+using CUdevice = int;
+using CUstream = CUstream_st*;
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+using CUfunction = struct CUfunc_st*;
+
+enum : CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
+  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
+};
+
+enum {
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+};
+
+// The functions of libcuda, looked up once.
+struct Driver {
+  CUresult error = CUDA_SUCCESS;
+  CUresult (*cuCtxGetDevice)(CUdevice*);
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuLibraryLoadData)(
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
+  CUresult (*cuLibraryUnload)(CUlibrary);
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+  CUresult (*cuLaunchKernel)(
+      CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+      void**, void**);
+
+  Driver() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
+    if (library == nullptr) {
+      error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+      return;
+    }
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr) error = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
+    };
+    find(cuCtxGetDevice, "cuCtxGetDevice");
+    find(cuDeviceGetAttribute, "cuDeviceGetAttribute");
+    find(cuLibraryLoadData, "cuLibraryLoadData");
+    find(cuLibraryUnload, "cuLibraryUnload");
+    find(cuLibraryGetKernel, "cuLibraryGetKernel");
+    find(cuKernelGetFunction, "cuKernelGetFunction");
+    find(cuFuncSetAttribute, "cuFuncSetAttribute");
+    find(cuLaunchKernel, "cuLaunchKernel");
+  }
+};
+
+const Driver& get_driver() {
+  static const Driver driver;  // made once, whichever thread comes first
+  return driver;
+}
+
+// The number of the image for a device: the latest that it can run.
+CUresult choose(const Driver& driver, CUdevice device, int& chosen) {
+  int major = 0, minor = 0;
+  CUresult error =
+      driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  chosen = -1;
+  for (int i = 0; i < kCount; ++i) {
+    const Image& image = kImages[i];
+    const bool runs = image.alone ? image.minor == minor : image.minor <= minor;
+    if (image.major == major && runs) chosen = i;  // later ones are for later devices
+  }
+  return chosen < 0 ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
+}
+
+template <class Handle>
+struct Handles {
+  Handle kernel;
+};
+
+using Loaded = Handles<CUkernel>;  // for all contexts
+using Kernels = Handles<CUfunction>;  // in one of them
+
+CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
+  CUlibrary library;
+  CUresult error =
+      driver.cuLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (error != CUDA_SUCCESS) return error;
+  const auto find = [&](CUkernel& kernel, const char* symbol) {
+    if (error == CUDA_SUCCESS) error = driver.cuLibraryGetKernel(&kernel, library, symbol);
+  };
+  find(
+      kernels.kernel,  // by the name that it has in the machine code
+      "gemm_tiles_f64_ccc");
+  if (error != CUDA_SUCCESS) driver.cuLibraryUnload(library);
+  return error;
+}
+
+// What the image for a device holds, loaded when it is first asked for.
+CUresult get_loaded(const Driver& driver, CUdevice device, Loaded& kernels) {
+  static std::mutex mutex;
+  static Loaded loaded[kCount] = {};  // null where they have not been loaded
+
+  int i;
+  CUresult error = choose(driver, device, i);
+  if (error != CUDA_SUCCESS) return error;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (loaded[i].kernel == nullptr) {
+    Loaded found;
+    error = load(driver, kImages[i].code, found);
+    if (error != CUDA_SUCCESS) return error;
+    loaded[i] = found;
+  }
+  kernels = loaded[i];
+  return CUDA_SUCCESS;
+}
+
+// The kernel in the current context, so that a stream of another one is refused: the driver
+// launches a CUkernel in whichever context the stream is of.
+CUresult get_kernels(Kernels& kernels) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  CUresult error = driver.cuCtxGetDevice(&device);
+  if (error != CUDA_SUCCESS) return error;
+  Loaded loaded = {};
+  error = get_loaded(driver, device, loaded);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuKernelGetFunction(&kernels.kernel, loaded.kernel);
+  if (error != CUDA_SUCCESS) return error;
+  return CUDA_SUCCESS;
+}
+
+// ---------------------------------------------------------------------------- the launch
+
+// Blocks, or threads of a block.
+struct dim3 {
+  unsigned x, y, z;
+  dim3(index_t x, index_t y = 1, index_t z = 1) : x(unsigned(x)), y(unsigned(y)), z(unsigned(z)) {
+  }
+};
+
+// Queues a kernel. The arguments have the types of its parameters.
+template <class... Arguments>
+CUresult launch(
+    CUfunction kernel, dim3 grid, dim3 block, unsigned shared_bytes, CUstream stream,
+    const Arguments&... arguments) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return get_driver().cuLaunchKernel(
+      kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream, pointers,
+      nullptr);
+}
+
+}  // namespace
+
+extern "C" int  // CUDA_SUCCESS once it is loaded
+gemm_tiles_f64_ccc_load() {
+  Kernels kernels;
+  return get_kernels(kernels);
+}
+
+extern "C" int  // CUDA_SUCCESS once the kernel is on its way
+gemm_tiles_f64_ccc_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, double alpha, const double* A, index_t lda, const double* B,
+    index_t ldb, double beta, const double* C, index_t ldc, double* D, index_t ldd,
+    CUstream stream) {
+  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K)) return CUDA_ERROR_INVALID_VALUE;
+  if (beta != 0 && (C == nullptr || ldc < M)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < M) return CUDA_ERROR_INVALID_VALUE;
+
+  const index_t grid_x = (N + kTile - 1) / kTile;  // columns of blocks
+  const index_t rows = (M + kTile - 1) / kTile;  // of blocks; they stride over the rest
+  const index_t grid_y = rows < 65535 ? rows : 65535;
+  if (grid_x > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
+  Kernels kernels;
+  CUresult error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  const auto kernel =  // puts one block on the GPU after another
+      kernels.kernel;
+  const dim3 grid(grid_x, grid_y), block(kTile, kThreadRows);
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+}

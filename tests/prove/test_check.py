@@ -1,0 +1,367 @@
+"""`gen check`: what it finds in files that were edited, and what it says about those it cannot."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gen.compile.nvrtc import compile_cuda
+from gen.device.choose import FEW
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import run_kernel
+from gen.errors import CompileError, UsageError
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove import check as library
+from gen.prove.check import check, default_budget, default_shapes
+from gen.prove.cutlass import cutlass_gemm
+from gen.prove.inputs import draw_operands
+from gen.source.render import Source, render
+from gen.spec.problem import GemmProblem, GemmShape
+from tests.conftest import Gen
+from tests.prove.test_defects import line_of, plant
+from tests.prove.test_verify import LARGER, PAIRS, QUICK, TENSOR, layout_of, small
+from tests.support.slow import sift
+
+SHAPES = [GemmShape(9, 40, 23), GemmShape(15, 11, 41)]
+BARRIER = {
+    "tiles": ("      __syncthreads();  // both", "      __syncthreads();  // no thread"),
+    "rec_tiles": ("      __syncthreads();  // all", "      __syncthreads();  // no thread"),
+    "shared_row": ("          __syncthreads();  // the chunk", "          __syncthreads();  // no"),
+}
+LOAD = {"tiles": "sum[i] +=", "rec_tiles": "a = tile_a[", "shared_row": "(row_of_a[k]) * b"}
+
+
+# -- shipped kernels -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK))
+def test_shipped_kernels_are_clean(variant: str, dtype: str) -> None:
+    spec = small(variant, dtype, layout_of(variant, dtype))
+    shapes = [*SHAPES, *(LARGER if spec.warp else [])]
+    report = check(render(spec), shapes, strict=True)
+    assert report.ok, report
+    assert report.shapes == shapes
+
+
+@pytest.mark.parametrize("variant", ["tiles", "rec_tiles", "thread_1d"])
+def test_the_default_kernel_on_default_shapes(variant: str) -> None:
+    assert check(render(make_spec(variant))).ok
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i8"])
+def test_the_cutlass_reference_is_clean(dtype: str) -> None:
+    runner = EmulatorRunner(["race"])
+    spec = make_spec("naive", dtype=dtype)
+    problem = GemmProblem.packed(GemmShape(37, 41, 35), spec.layouts, 2, 1, padding=1)
+    cutlass_gemm(runner, spec, problem, draw_operands(spec, problem, "integer"))  # raises findings
+
+
+@pytest.mark.parametrize(
+    ("variant", "tunables"), [*((v, {}) for v in VARIANTS), *((v, {"split_k": 2}) for v in TENSOR)]
+)
+def test_default_shapes_reach_every_corner(variant: str, tunables: dict[str, Any]) -> None:
+    spec = small(variant, **tunables)
+    shapes, tile = default_shapes(spec), spec.threadblock
+    assert any(s.m > 2 * tile.m and s.n > 2 * tile.n and s.k > 2 * tile.k for s in shapes)
+    for size, step in (("m", tile.m), ("n", tile.n), ("k", tile.k)):
+        sizes = [getattr(shape, size) for shape in shapes]
+        assert any(s and s % step == 0 for s in sizes)
+        assert step == 1 or any(s % step for s in sizes)
+    assert any(s.k == 0 and s.m for s in shapes)
+    assert any(s.m == 0 for s in shapes)
+    full = [s for s in shapes if s.m % tile.m == s.n % tile.n == 0]
+    if spec.instruction:  # one more group of tiles, in full columns or a short one
+        rows = spec.tunables["swizzle"] * tile.m
+        assert any(s.m > rows and (s.n % tile.n == 0 or s.n == 1) for s in shapes)
+        turned = default_shapes(small(variant, layout="rrc", **tunables))
+        assert [(s.n, s.m, s.k) for s in turned] == [(s.m, s.n, s.k) for s in shapes]
+    assert spec.split_k < 2 or any(tile.k < s.k <= spec.split_k * tile.k for s in full)
+
+
+@pytest.mark.parametrize("variant", TENSOR)
+def test_a_full_tile_is_summed_in_slices_where_their_number_is_chosen(variant: str) -> None:
+    spec = small(variant, split_k=0)
+    full = [s for s in default_shapes(spec) if (s.m, s.n) == spec.threadblock[:2]]
+    problems = [GemmProblem.packed(s, spec.layouts) for s in full]
+    plans = [spec.plan(problem, multiprocessors=FEW) for problem in problems]
+    assert {len(steps.launches) for steps in plans} == {1, 2}  # and the reduction
+
+
+# -- planted mistakes ------------------------------------------------------------------------------
+
+
+def without_barrier(variant: str, which: int) -> tuple[Source, str]:
+    """An emitted file without one of its two barriers, and how it spells the store it protects."""
+    spec = small(variant)
+    comment = BARRIER[variant][which]
+    source = plant(spec, (comment, comment.replace("__syncthreads();", ";")))
+    store = {"tiles": "tile_a[y][x] =", "rec_tiles": "tile_a[y][x] =", "shared_row": "_of_a[k] ="}
+    return source, store[variant]
+
+
+@pytest.mark.parametrize("variant", BARRIER)
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_missing_barrier(variant: str, which: int) -> None:
+    source, store = without_barrier(variant, which)
+    report = check(source)
+    assert not report.ok
+    kinds = {one.finding.kind for one in report.findings}
+    assert kinds == ({"RAW"} if which == 0 else {"WAR"}) or variant == "shared_row"
+    pairs = {(o.finding.file_line, o.finding.other_line) for o in report.findings}
+    load, stored = line_of(source, LOAD[variant]), line_of(source, store)
+    # A statement may take two lines, and an access stand in either.
+    near = {stored, stored + 1}
+    if which == 0:
+        assert pairs & {(load, line) for line in near}
+    else:
+        assert pairs & {(line, load) for line in near}
+
+
+# What fences of mma_tma with slices of K are for: the line, what is said without it, and the line
+# of the earlier access.
+FENCES = {
+    "sums where the next tile is to come": (
+        '    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  //',
+        r"bulk copy of 16 bytes at .* may come before the store .* a fence\.proxy\.async is",
+        "] = {sum[0], sum[1], ",
+    ),
+    "barriers": (
+        '    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  //',
+        r"bulk copy that completes at .* may not see the mbarrier\.init .* a fence\.mbarrier_",
+        "mbarrier.init.shared",
+    ),
+}
+
+
+@pytest.mark.parametrize("fence", FENCES)
+def test_a_missing_fence_between_proxies(fence: str) -> None:
+    line, message, earlier = FENCES[fence]
+    spec = make_spec("mma_tma", threadblock="64x64x64", warp="32x32", stages=3, sliced_k=2)
+    # Small tiles, of which a block takes several.
+    shapes = [shape for shape in default_shapes(spec) if shape.n == shape.k == 1]
+    source = plant(spec, (line, "    ;  //"))
+    (found,) = (one.finding for one in check(source, shapes).findings)
+    assert re.match(message, found.message)
+    assert found.file_line == line_of(source, '"l"(&map), "r"(inner), "r"(outer), "r"(barrier)')
+    assert found.other_line == line_of(source, earlier)
+
+
+def test_dynamic_shared_memory_that_is_too_small() -> None:
+    """The file uses more than its gen-spec line, which decides on the launch, says."""
+    spec = make_spec("rec_tiles", tile=8, coarsen=2)
+    source = plant(spec, ("constexpr int kCoarsen = 2;", "constexpr int kCoarsen = 3;"))
+    report = check(source, [GemmShape(8, 24, 8)])
+    found = [one.finding for one in report.findings if one.finding.check == "memcheck"]
+    assert found
+    assert "of 768" in found[0].address
+    assert found[0].file_line in {line_of(source, "tile_b[y][j * kTile + x] =") + i for i in (0, 1)}
+
+
+def test_an_off_by_one() -> None:
+    spec = make_spec("naive", threads=16)
+    source = plant(spec, ("if (col >= N) return;", "if (col > N) return;"))
+    report = check(source, [GemmShape(5, 6, 7)])
+    assert {one.finding.check for one in report.findings} >= {"memcheck"}
+    assert line_of(source, "D[c_at(") in {one.finding.file_line for one in report.findings}
+
+
+def test_blocks_that_write_the_same_rows() -> None:
+    spec = make_spec("naive", threads=16)
+    source = plant(spec, ("index_t(blockIdx.y) * kThreadsY + threadIdx.y;", "threadIdx.y;"))
+    report = check(source, [GemmShape(8, 4, 3)])
+    found = [one.finding for one in report.findings]
+    assert ("racecheck", "WAW") in {(finding.check, finding.kind) for finding in found}
+    assert line_of(source, "D[c_at(") in {finding.file_line for finding in found}
+
+
+def test_a_wrong_result_without_any_finding() -> None:
+    spec = make_spec("naive", threads=16)
+    report = check(plant(spec, ("sum += a * b;", "sum -= a * b;")), SHAPES)
+    assert report.findings == []
+    assert "D(0, 0)" in report.mismatches[0][1]
+
+
+def test_reading_d_is_found_in_strict_mode() -> None:
+    spec = make_spec("naive", threads=16)
+    source = plant(spec, ("    accumulator_t sum = 0;", "    accumulator_t sum = 0 * D[0];"))
+    strict = check(source, SHAPES[:1], strict=True)
+    assert {one.finding.check for one in strict.findings} >= {"initcheck"}
+    assert line_of(source, "0 * D[0]") in {one.finding.file_line for one in strict.findings}
+    relaxed = check(source, SHAPES[:1])
+    assert "initcheck" not in {one.finding.check for one in relaxed.findings}
+    assert not relaxed.ok  # poison spoils the result
+
+
+READS_OF_C = {
+    "naive": ("    accumulator_t sum = 0;", "    accumulator_t sum = 0; if (C[0] == 7) D[0] = 1;"),
+    "mma": ("if (out.beta != 0) {", "if (true) {"),
+    "mma_tma": ("if (out.beta != 0) {", "if (true) {"),
+}
+
+
+@pytest.mark.parametrize("variant", READS_OF_C)
+def test_reading_c_is_found_where_beta_is_0(variant: str) -> None:
+    """It may be null, even if what is read there is not used."""
+    report = check(plant(small(variant), READS_OF_C[variant]), SHAPES[:1])
+    assert {one.finding.check for one in report.findings} == {"memcheck"}
+    assert " at C+0 of 0 is out of bounds" in report.findings[0].finding.message
+
+
+def test_findings_are_merged_and_limited() -> None:
+    source, _ = without_barrier("tiles", 0)
+    report = check(source)
+    keys = [(o.finding.kind, o.finding.file_line, o.finding.other_line) for o in report.findings]
+    assert len(keys) == len(set(keys))
+    assert max(one.launches for one in report.findings) > 3
+    fewer = check(source, max_findings=1)
+    assert len(fewer.findings) == 1
+    assert fewer.suppressed > 0
+
+
+# -- hostile and mistaken input --------------------------------------------------------------------
+
+
+def endless() -> Source:
+    return plant(make_spec("tiles", tile=8), ("k0 < K; k0 += kTile", "k0 < K; k0 += 0"))
+
+
+def test_a_kernel_that_never_ends() -> None:
+    source = endless()
+    report = check(source)
+    assert "may not end" in report.error
+    assert "--budget" in report.error
+    assert re.search(r"CUDA line \d+", report.error)
+    assert not report.ok
+
+
+def test_a_budget_ends_a_kernel() -> None:
+    spec = make_spec("tiles", tile=8)
+    assert "more than 1000 thread-instructions" in check(render(spec), budget=1000).error
+
+
+@pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma"}))
+def test_budgets_have_room(variant: str) -> None:
+    spec = small(variant)
+    for shape in default_shapes(spec):
+        runner = EmulatorRunner()
+        runner.budget = default_budget(spec, shape) // 10
+        problem = GemmProblem.packed(shape, spec.layouts)
+        module = compile_cuda(render(spec).text, name=f"{spec.name}.cu")
+        run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"))
+
+
+def test_shapes_beyond_memory() -> None:
+    for shape in (GemmShape(200_000, 200_000, 8), GemmShape(9_999, 9_999, 9_999)):
+        with pytest.raises(UsageError, match="use a smaller shape"):
+            check(render(make_spec("naive")), [shape])
+
+
+def test_shared_memory_over_the_limit() -> None:
+    spec = make_spec("tiles", tile=8)
+    source = plant(spec, ("tile_a[kTile][kTile];", "tile_a[kTile][kTile * 4096];"))
+    report = check(source, SHAPES)
+    assert "bytes of static shared memory" in report.error
+    assert report.shapes == SHAPES[:1]
+
+
+def test_files_that_do_not_fit_their_line() -> None:
+    spec = make_spec("tiles", tile=8)
+    source = render(spec)
+    line = next(text for text in source.text.splitlines() if text.startswith("// gen-spec"))
+    assert source.spec == spec
+    no_line = Source("mine", source.text.replace(line, ""))
+    with pytest.raises(UsageError, match=r"no gen-spec line.*// gen-spec: "):
+        check(no_line)
+    with pytest.raises(UsageError, match=r"block has 32 threads.*one of 64"):
+        check(plant(spec, ("kThreadRows = 8;", "kThreadRows = 4;")))
+    renamed = Source(spec.name, source.text.replace(spec.name, "mine"), spec)
+    with pytest.raises(UsageError, match="the file's kernels are: mine"):
+        check(renamed)
+    with pytest.raises(UsageError, match=r"parameters of .* not those"):
+        check(plant(spec, ("output_t* D, index_t ldd) {\n  __sh",
+                           "output_t* D, int ldd) {\n  __sh")))  # fmt: skip
+    with pytest.raises(CompileError):
+        check(plant(spec, ("__shared__ accumulator_t tile_a", "__shared__ nonsense tile_a")))
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def emit(source: Source) -> str:
+    Path(source.filename).write_text(source.text)
+    return source.filename
+
+
+def test_a_clean_file(gen: Gen) -> None:
+    file = emit(render(make_spec("tiles", tile=8)))
+    code, out, err = gen("check", file, "--strict")
+    assert (code, err) == (0, "")
+    assert "nothing found on 9 shapes" in out
+
+
+def test_a_file_with_a_race(gen: Gen) -> None:
+    source, _ = without_barrier("tiles", 1)
+    code, out, _ = gen("check", emit(source))
+    load = line_of(source, LOAD["tiles"])
+    assert code == 1
+    assert "racecheck" in out
+    assert f"races with the load at line {load} (WAR)" in out
+    assert f"{load:6} | " + source.text.splitlines()[load - 1] in out
+    code, out, _ = gen("check", emit(source), "--json", "--shape", "9x9x20")
+    report = json.loads(out)
+    assert (code, report["ok"]) == (1, False)
+    (kernel,) = report["kernels"]
+    assert kernel["shapes"] == ["9x9x20"]
+    first = kernel["findings"][0]
+    assert (first["check"], first["kind"], first["other_line"]) == ("racecheck", "WAR", load)
+    assert {"file_line", "block", "threads", "address", "shape", "source"} <= set(first)
+
+
+def test_variants_like_verify(gen: Gen) -> None:
+    code, out, err = gen("check", "--variant", "all", "--threads", "64", "--tile", "8",
+                         "--shape", "9x10x11", "--dtype", "f32")  # fmt: skip
+    assert (code, err) == (0, "")
+    count = sum(dtype == "f32" for _, dtype in PAIRS)
+    assert f"{count} of {count} kernels are clean" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "no kernel is named"),
+        (("missing.cu",), "cannot read missing.cu"),
+        (("empty.cu",), "no gen-spec line"),
+        (("empty.cu", "--tile", "8"), "leave out the options that choose one"),
+        (("--variant", "tiles", "--shape", "9x9"), "is not MxNxK"),
+        (("--variant", "tiles", "--budget", "0"), "--budget"),
+    ],
+)
+def test_bad_usage(gen: Gen, arguments: tuple[str, ...], message: str) -> None:
+    Path("empty.cu").write_text("int x;\n")
+    code, out, err = gen("check", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+
+
+def test_a_kernel_that_never_ends_ends_the_command(gen: Gen) -> None:
+    code, out, _ = gen("check", emit(endless()), "--budget", "100000")
+    assert code == 1
+    assert "stopped on" in out
+
+
+def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
+    """Every emitted kernel passes what `check` expects of one."""
+    last = [pair for pair in PAIRS if pair[1] in ("f64", "f16_f16", "i8")]
+    specs = [make_spec(variant, dtype=dtype) for variant, dtype in last]
+    specs += [make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma")]
+    for spec in specs:
+        names = [launch.kernel.removeprefix(spec.name) for launch in library.launches(spec)]
+        wanted = ["_pack", "", "_reduce"] if spec.split_k != 1 else ["_pack", ""]
+        assert names == (wanted if spec.warp else [""])
+        module = compile_cuda(render(spec).text, name=f"{spec.name}.cu")
+        library._check_kernel(spec, module)

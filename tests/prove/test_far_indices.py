@@ -1,0 +1,77 @@
+"""Index arithmetic beyond 32 bits, and blocks that stride."""
+
+import dataclasses
+
+import pytest
+
+from gen.compile.nvrtc import compile_cuda
+from gen.kernels.registry import make_spec
+from gen.prove.far_indices import FarResult, far_results, why_not
+from gen.source.render import render
+from gen.spec.kernel import KernelSpec
+from tests.prove.test_verify import PAIRS, QUICK, small
+from tests.support.slow import sift
+
+
+def results(spec: KernelSpec, *edits: tuple[str, str]) -> list[FarResult]:
+    source = render(spec)
+    for old, new in edits:
+        assert old in source.text
+        source = dataclasses.replace(source, text=source.text.replace(old, new))
+    return list(far_results(spec, compile_cuda(source.text, name=source.filename)))
+
+
+TRIED = [pair for pair in PAIRS if pair[0] != "mma_tma"]
+
+
+@pytest.mark.parametrize(("variant", "dtype"), sift(TRIED, QUICK))
+def test_every_kernel_is_right_far_away(variant: str, dtype: str) -> None:
+    layout = "rrr" if dtype in ("f32", "i8", "bf16") else "ccc"
+    found = results(small(variant, dtype, layout))
+    assert [(list(map(str, r.findings)), r.message) for r in found] == [([], "")] * len(found)
+    walks_over_columns = variant in ("block_1d", "shared_row")
+    assert len(found) == 2 or walks_over_columns
+
+
+BIASED = [
+    ("naive", "f64", "linear_bias_gelu"),
+    ("rec_tiles", "f16", "linear_bias_relu"),
+    ("thread_1d", "i32", "linear_bias"),
+    ("mma", "f16", "linear_bias_gelu"),
+]
+
+
+@pytest.mark.parametrize(("variant", "dtype", "epilogue"), BIASED)
+@pytest.mark.parametrize("layout", ["rrr", "ccc"])
+def test_a_bias_is_right_far_away(variant: str, dtype: str, epilogue: str, layout: str) -> None:
+    found = results(small(variant, dtype, layout, epilogue=epilogue))
+    assert [(list(map(str, r.findings)), r.message) for r in found] == [([], "")] * 2
+
+
+def test_why_a_kernel_is_not_tried() -> None:
+    assert "tensor maps" in why_not(make_spec("mma_tma"))
+    assert why_not(make_spec("mma")) == why_not(make_spec("naive")) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return row * lda + k;", "return int(row) * int(lda) + k;"),
+        ("return k * ldb + col;", "return index_t(int(k) * int(ldb)) + col;"),
+        ("return row * ldc + col;", "return index_t(int(row) * int(ldc)) + col;"),
+        ("index_t(blockIdx.x) * kTile", "int(blockIdx.x) * kTile"),
+        ("row0 += index_t(gridDim.y) * kTile", "row0 = index_t(gridDim.y) * kTile + M"),
+        ("row0 += index_t(gridDim.y) * kTile", "row0 += index_t(gridDim.y) * (kTile + 1)"),
+    ],
+)
+def test_what_only_shows_far_away_is_found(old: str, new: str) -> None:
+    found = results(make_spec("tiles", tile=7), (old, new))
+    assert any(r.findings or r.message for r in found)
+
+
+def test_a_bias_whose_index_wraps_around_is_found() -> None:
+    spec = make_spec("tiles", tile=7, epilogue="linear_bias")
+    near, far = results(spec, ("bias[col]", "bias[int(col)]"))
+    assert not near.findings
+    assert not near.message
+    assert "memcheck" in str(far.findings[0])

@@ -1,0 +1,317 @@
+"""The oracle, and its error bounds: right results are within them, wrong ones are not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gen.kernels.registry import make_spec
+from gen.prove import oracle
+from gen.prove.inputs import draw_operands
+from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, TENSOR_DTYPES, parse_dtype
+from gen.spec.kernel import EPILOGUES
+from gen.spec.numerics import (
+    from_float64,
+    is_float,
+    poison,
+    smallest_subnormal,
+    storage_dtype,
+    to_float64,
+    unit_roundoff,
+)
+from gen.spec.problem import GemmProblem, GemmShape
+from tests.spec.test_numerics import integers
+
+FLOATS = [name for name in SCALAR_DTYPES if is_float(name)]
+# On tensor cores: with sums in f32 and in f16.
+TENSOR_FLOATS = [name for name in TENSOR_DTYPES if name != "i8"]
+
+
+@dataclass
+class Operands:
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+
+
+def operands(dtype, m, n, k, most=8, seed=0):
+    rng, types = np.random.default_rng(seed), parse_dtype(dtype)
+    return Operands(
+        integers(rng, (m, k), types.input.name, most),
+        integers(rng, (k, n), types.input.name, most),
+        integers(rng, (m, n), types.output.name, most),
+    )
+
+
+# The oracle
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_oracle_is_the_definition(dtype):
+    x = operands(dtype, 3, 4, 5)
+    types = parse_dtype(dtype)
+    a, b = (to_float64(v, types.input.name).tolist() for v in (x.a, x.b))
+    c = to_float64(x.c, types.output.name).tolist()
+    want = [
+        [3 * sum(a[i][k] * b[k][j] for k in range(5)) - 2 * c[i][j] for j in range(4)]
+        for i in range(3)
+    ]
+    assert oracle.oracle(x.a, x.b, x.c, 3, -2, dtype).tolist() == want
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_oracle_does_not_read_c_when_beta_is_0(dtype):
+    x = operands(dtype, 3, 4, 5)
+    want = oracle.oracle(x.a, x.b, np.zeros_like(x.c), 2, 7, dtype)
+    x.c[:] = poison(parse_dtype(dtype).output.name)
+    assert np.array_equal(oracle.oracle(x.a, x.b, x.c, 2, 0, dtype), want)
+    assert np.isfinite(oracle.error_bound(x.a, x.b, x.c, 2, 0, dtype)).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_oracle_of_empty_sums(dtype):
+    x = operands(dtype, 3, 4, 0)
+    want = -2 * to_float64(x.c, parse_dtype(dtype).output.name)
+    assert np.array_equal(oracle.oracle(x.a, x.b, x.c, 3, -2, dtype), want)
+
+
+def wrapped(value):
+    return (value + 2**31) % 2**32 - 2**31
+
+
+@given(st.data())
+def test_integers_wrap_around(data):
+    word = st.integers(-(2**31), 2**31 - 1)
+    k = data.draw(st.integers(1, 6))
+    a, b = (data.draw(st.lists(word, min_size=k, max_size=k)) for _ in "ab")
+    c, alpha, beta = (data.draw(word) for _ in range(3))
+    got = oracle.oracle(
+        np.array([a], np.int32), np.array([b], np.int32).T, np.array([[c]], np.int32),
+        alpha, beta, "i32",
+    )  # fmt: skip
+    want = wrapped(alpha * sum(x * y for x, y in zip(a, b, strict=True)) + beta * c)
+    assert got.dtype == np.int32
+    assert got.item() == want
+
+
+def test_i8_is_widened_before_it_is_multiplied():
+    a = np.full((1, 3), -128, np.int8)
+    got = oracle.oracle(a, a.T, np.array([[5]], np.int32), 1, 1, "i8")
+    assert got.item() == 3 * 128 * 128 + 5
+
+
+def test_alpha_and_beta_are_the_kernels():
+    one = np.ones((1, 1), np.float32)
+    assert oracle.oracle(one, one, one, 0.1, 0.3, "f32").item() == (
+        float(np.float32(0.1)) + float(np.float32(0.3))
+    )
+
+
+def test_the_oracle_has_no_minus_zero_of_its_own():
+    zero, minus = np.zeros((1, 1), np.float32), np.full((1, 1), -1, np.float32)
+    assert not np.signbit(oracle.oracle(zero, minus, zero, 2, 0, "f32")).any()
+
+
+# Error bounds: they hold for right results in any order, and are tight enough to fail wrong ones.
+
+
+def computed(a, b, c, alpha, beta, dtype, order, fused):
+    """A right kernel's D, for one element, with every operation in the accumulator's type."""
+    acc = storage_dtype(parse_dtype(dtype).accumulator.name).type
+    # A product of two f32 is exact in longdouble, and so is nearly every sum: one rounding.
+    wide = np.longdouble if dtype == "f64" else np.float64
+    total = acc(0)
+    for i in order:
+        if fused:
+            total = acc(wide(a[i]) * wide(b[i]) + wide(total))
+        else:
+            total = acc(total + acc(acc(a[i]) * acc(b[i])))
+    result = acc(alpha) * total
+    return result + acc(beta) * acc(c) if beta else result
+
+
+def element(dtype):
+    limit = {"f16": 60000.0, "bf16": 1e30, "f32": 1e30, "f64": 1e250}[dtype]
+    return st.one_of(
+        st.floats(-1, 1), st.floats(-limit, limit), st.floats(0, 1).map(lambda x: x * 2.0**-20),
+        st.sampled_from([1.0, -1.0, limit, -limit, 1 + 2.0**-7, smallest_subnormal(dtype)]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@settings(max_examples=150)
+@given(data=st.data())
+def test_bounds_hold_for_right_results(dtype, data):
+    k = data.draw(st.integers(0, 12))
+    vector = st.lists(element(dtype), min_size=k, max_size=k)
+    a, b = (from_float64(np.array(data.draw(vector)), dtype) for _ in "ab")
+    c = from_float64(np.array([[data.draw(element(dtype))]]), dtype)
+    scalar = st.sampled_from([0.0, 1.0, -2.0, 0.1, 1e-10, 1234.5])
+    alpha, beta = data.draw(scalar), data.draw(scalar)
+    order = data.draw(st.permutations(range(k)))
+    matrices = (a.reshape(1, k), b.reshape(k, 1), c)
+    exact = oracle.oracle(*matrices, alpha, beta, dtype)
+    bound = oracle.error_bound(*matrices, alpha, beta, dtype)
+    with np.errstate(all="ignore"):
+        values = (to_float64(a, dtype), to_float64(b, dtype), to_float64(c, dtype)[0, 0])
+        result = computed(*values, alpha, beta, dtype, order, data.draw(st.booleans()))
+        got = to_float64(from_float64(np.array([[result]]), dtype), dtype)
+        if np.isfinite(got).all():
+            assert np.abs(got - exact) <= bound
+        else:
+            assert np.isinf(bound).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_bounds_reject_what_is_wrong(dtype):
+    rng = np.random.default_rng(5)
+    a, b, c = (from_float64(rng.uniform(-1, 1, s), dtype) for s in ((9, 64), (64, 7), (9, 7)))
+    exact = oracle.oracle(a, b, c, 1.5, -0.75, dtype)
+    bound = oracle.error_bound(a, b, c, 1.5, -0.75, dtype)
+    assert bound.shape == exact.shape
+    assert bound.dtype == np.float64
+
+    def accepted(got):
+        return np.mean(np.abs(to_float64(from_float64(got, dtype), dtype) - exact) <= bound)
+
+    assert accepted(exact) == 1
+    a64, b64, c64 = (to_float64(x, dtype) for x in (a, b, c))
+    assert accepted(1.5 * (a64[:, :-1] @ b64[:-1]) - 0.75 * c64) < 0.1  # K one short
+    assert accepted(1.5 * (a64 @ b64)) < 0.1  # beta forgotten
+    assert accepted(a64 @ b64 - 0.75 * c64) < 0.1  # alpha forgotten
+    assert accepted(np.roll(exact, 1, axis=1)) < 0.1
+    assert accepted(np.full_like(exact, np.nan)) == 0
+    assert accepted(np.full_like(exact, np.inf)) == 0
+    assert accepted(exact + 1.001 * bound + 2.01 * unit_roundoff(dtype) * np.abs(exact)) == 0
+
+
+def test_a_sum_in_the_narrow_type_is_out_of_bounds():
+    rng = np.random.default_rng(6)
+    a, b = (from_float64(rng.uniform(0, 1, s), "f16") for s in ((4, 512), (512, 4)))
+    c = np.zeros((4, 4), np.float16)
+    total = np.zeros((4, 4), np.float16)
+    for k in range(512):
+        total += a[:, k : k + 1] * b[k : k + 1]
+    error = np.abs(to_float64(total, "f16") - oracle.oracle(a, b, c, 1, 0, "f16"))
+    assert np.mean(error <= oracle.error_bound(a, b, c, 1, 0, "f16")) < 0.2
+
+
+def test_the_bound_is_highams():
+    # One product of ones, K = 100: gamma_102 from the sum and alpha, no C.
+    ones = np.ones((1, 100), np.float32)
+    bound = oracle.error_bound(ones, ones.T, ones[:, :1], 1, 0, "f32").item()
+    assert bound == pytest.approx(100 * oracle.gamma(102, 2.0**-24), rel=1e-5)
+    assert oracle.gamma(3, 0.25) == 3
+    assert oracle.gamma(4, 0.25) == np.inf
+
+
+# Tensor cores: blocks of products, cut off where they are aligned, and results cut off or rounded.
+
+
+def cut(x, unit):
+    return np.trunc(x / unit) * unit
+
+
+def on_tensor_cores(a, b, dtype, block):
+    """A sum as the worst tensor core makes it: 24 bits everywhere, all cut off."""
+    types, total = parse_dtype(dtype), 0.0
+    for at in range(0, len(a), block):
+        terms = np.array([total, *(a[at : at + block] * b[at : at + block])])
+        largest = np.max(np.abs(terms))
+        if largest == 0:
+            continue
+        # Less than the last bit of the largest term, whose significand may be anywhere in [1, 4).
+        unit = 2.0 ** (np.floor(np.log2(largest)) - 23)
+        total = np.sum(cut(terms, unit))
+        if total:
+            total = cut(total, 2.0 ** (np.floor(np.log2(abs(total))) - 23))
+        if types.accumulator.name == "f16":
+            total = float(np.float16(total))
+    return total
+
+
+@pytest.mark.parametrize("dtype", TENSOR_FLOATS)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_bounds_hold_on_tensor_cores(dtype, data):
+    types, k = parse_dtype(dtype), data.draw(st.integers(0, 40))
+    number = st.floats(-1, 1) | st.sampled_from([1.0, -1.0, 2.0**-12, 1 - 2.0**-10])
+    vector = st.lists(number, min_size=k, max_size=k)
+    a, b = (from_float64(np.array(data.draw(vector)), types.input.name) for _ in "ab")
+    spec = make_spec("mma", dtype=dtype, epilogue="linear_bias_gelu")
+    c, bias = (from_float64(np.array(data.draw(number)), types.output.name) for _ in "cb")
+    matrices = (a.reshape(1, k), b.reshape(k, 1), c.reshape(1, 1), 1.5, -0.75, dtype)
+    after = oracle.After(data.draw(st.sampled_from(EPILOGUES)), bias.reshape(1))
+    if after.epilogue == "linear":
+        after = oracle.After()
+    exact = oracle.oracle(*matrices, after)
+    bound = oracle.error_bound(*matrices, after, oracle.sums_of(spec))
+    x, y = to_float64(a, types.input.name), to_float64(b, types.input.name)
+    total = np.float32(on_tensor_cores(x, y, dtype, data.draw(st.sampled_from([4, 8, 16]))))
+    c, bias = (np.float32(to_float64(v, types.output.name)) for v in (c, bias))
+    result = np.float32(1.5) * total - np.float32(0.75) * c
+    if after.bias is not None:
+        result += bias
+    if after.epilogue.endswith("relu"):
+        result = max(result, np.float32(0))
+    if after.epilogue.endswith("gelu"):
+        inner = np.float32(math.erf(result * np.float32(0.70710678)))
+        result = np.float32(0.5) * result * (np.float32(1) + inner)
+    got = to_float64(
+        from_float64(np.array(result, np.float64), types.output.name), types.output.name
+    )
+    assert abs(got - exact.item()) <= bound.item()
+
+
+@pytest.mark.parametrize("dtype", TENSOR_FLOATS)
+@pytest.mark.parametrize("k", [64, 1024])
+def test_bounds_on_tensor_cores_reject_what_is_wrong(dtype, k):
+    spec = make_spec("mma", dtype=dtype, split_k=4)
+    problem = GemmProblem.packed(GemmShape(9, 7, k), spec.layouts, 1.5, -0.75)
+    x = draw_operands(spec, problem, "random")
+    exact = oracle.oracle(x.a, x.b, x.c, 1.5, -0.75, dtype)
+    sums = oracle.sums_of(spec)
+    bound = oracle.error_bound(x.a, x.b, x.c, 1.5, -0.75, dtype, sums=sums)
+    shorter = oracle.oracle(x.a[:, : k // 2], x.b[: k // 2], x.c, 1.5, -0.75, dtype)
+    for wrong in (shorter, 0 * exact, exact / 1.5, np.full_like(exact, np.nan)):
+        assert np.mean(np.abs(wrong - exact) <= bound) < 0.1
+
+
+def test_sums_that_are_too_long_have_no_bound():
+    assert oracle.sums_of(make_spec("mma", dtype="f16_f16"))(2**20)[0] == 2**18
+    ones = np.ones((1, 2**14), np.float16)
+    sums = oracle.sums_of(make_spec("mma", dtype="f16_f16"))
+    c = np.zeros((1, 1), np.float16)
+    assert np.isinf(oracle.error_bound(ones, ones.T, c, 1, 0, "f16_f16", sums=sums)).all()
+
+
+def test_epilogues_are_their_definitions():
+    a, b = np.array([[1.0, -2.0]], np.float32), np.array([[1.0], [1.0]], np.float32)
+    c, bias = np.zeros((1, 1), np.float32), np.array([0.25], np.float32)
+    for epilogue, want in (
+        ("linear_bias", -0.75),
+        ("linear_bias_relu", 0.0),
+        ("linear_bias_gelu", -0.75 * 0.5 * (1 + math.erf(-0.75 / math.sqrt(2)))),
+    ):
+        got = oracle.oracle(a, b, c, 1, 0, "f32", oracle.After(epilogue, bias))
+        assert got.item() == pytest.approx(want, rel=1e-15)
+
+
+def test_overflow_has_no_bound():
+    big = np.full((1, 2), 40000, np.float16)
+    one, zero = np.ones((2, 1), np.float16), np.zeros((1, 1), np.float16)
+    assert np.isinf(oracle.error_bound(big, one, zero, 1, 0, "f16")).all()
+    assert np.isfinite(oracle.error_bound(big, one, zero, 0.5, 0, "f16")).all()
+    huge = np.full((1, 2), 3e38, np.float32)
+    assert np.isinf(oracle.error_bound(huge, one, zero, 0.1, 0, "f32")).all()
+
+
+def test_integers_have_no_tolerance():
+    for dtype in ("i32", "i8"):
+        x = operands(dtype, 2, 3, 4)
+        assert not oracle.error_bound(x.a, x.b, x.c, 3, 2, dtype).any()

@@ -1,0 +1,391 @@
+"""Every kernel is right on the emulator; and verification is not fooled by kernels that are not."""
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gen.compile.nvrtc import compile_cuda
+from gen.device.choose import choose_runner
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import run_kernel
+from gen.errors import CheckError, CompileError, SpecError
+from gen.kernels.launches import Plan
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove import verify as verification
+from gen.prove.inputs import draw_operands
+from gen.prove.verify import default_shapes, verify
+from gen.source.render import Source, render
+from gen.spec.dtypes import DTYPES, SCALAR_DTYPES
+from gen.spec.kernel import EPILOGUES, KernelSpec
+from gen.spec.problem import ALL_LAYOUTS, Alignment, GemmProblem, GemmShape
+from tests.spec.test_spec import specs
+from tests.support.branches import traced
+from tests.support.slow import sift, slow
+
+# One row for each kernel: tunables that make its tiles small, so that few elements are many tiles.
+# LINE stands for as many elements as 64 bytes hold: see `small`.
+LINE = "LINE"
+SMALL: dict[str, dict[str, Any]] = {
+    "naive": {"threads": 32},
+    "tiles": {"tile": 7},
+    "rec_tiles": {"tile": 4, "coarsen": 3},
+    "thread_1d": {"threads": 48},
+    "block_1d": {"threads": 32, "grid": 3},
+    "shared_row": {"threads": 32, "chunk": 20, "grid": 3},
+    "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
+    "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 0},
+}
+SHAPES = [GemmShape(*s) for s in ((1, 1, 1), (9, 40, 23), (15, 11, 41), (5, 0, 3), (6, 7, 0))]
+# Where tiles are never that small: full and ragged, slices, and steps along K as there are stages.
+LARGER = [GemmShape(*s) for s in ((64, 128, 32), (65, 130, 100), (70, 9, 523))]
+PAIRS = [(name, dtype) for name, row in VARIANTS.items() for dtype in row.dtypes]
+SCALAR = [name for name, row in VARIANTS.items() if not row.planner]
+TENSOR = [name for name in VARIANTS if name not in SCALAR]
+
+# All layouts, but few for each type: CUTLASS's kernel of a type and a layout compiles for a second.
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "f32": ("rrr", "ccc"), "f64": ("rcr", "crc"), "i32": ("ccr", "rrc"), "f16": ("crr", "rcc"),
+    "bf16": ("rrr", "ccc"), "i8": ("rcr", "crc"), "f16_f16": ("rcr",), "f16_f32": ("ccr",),
+    "bf16_f32": ("crc",), "tf32": ("rrr", "ccr"),
+}  # fmt: skip
+
+# Each kernel on CUDA cores with another type; on tensor cores, each branch of the templates.
+QUICK = (
+    *zip(SCALAR, itertools.cycle(SCALAR_DTYPES)),
+    *(("mma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16_f32", "tf32")),
+    *(("mma_tma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")),
+)
+
+
+def small(variant: str, dtype: str | None = None, layout: str = "rrr", **more: Any) -> KernelSpec:
+    """A kernel with small tiles."""
+    dtype = dtype or VARIANTS[variant].dtypes[0]
+    line = str(64 // DTYPES[dtype].input.size)
+    row = {
+        key: value.replace(LINE, line) if isinstance(value, str) else value
+        for key, value in (SMALL[variant] | more).items()
+    }
+    return make_spec(variant, dtype=dtype, layout=layout, **row)
+
+
+def layout_of(variant: str, dtype: str) -> str:
+    """One of the type's layouts, another one for the next kernel."""
+    return LAYOUTS[dtype][list(VARIANTS).index(variant) % len(LAYOUTS[dtype])]
+
+
+@pytest.fixture(scope="module")
+def runner() -> EmulatorRunner:
+    found = choose_runner("cpu")
+    assert isinstance(found, EmulatorRunner)
+    return found
+
+
+def complaints(spec: KernelSpec, runner: EmulatorRunner, source: Source | None = None) -> list[str]:
+    shapes = [*SHAPES, *(LARGER if spec.warp else [])]
+    return [r.message for r in verify(spec, runner, shapes, source) if not r.ok]
+
+
+def test_every_kernel_has_a_row() -> None:
+    assert set(SMALL) == set(VARIANTS)
+
+
+def test_quick_cases_take_all_branches() -> None:
+    """Of the templates, that all types and layouts take."""
+    with traced([]) as branches:
+        for variant, dtype in QUICK:
+            render(small(variant, dtype, layout_of(variant, dtype)))
+        quick = branches.seen.copy()
+        for variant, dtype in PAIRS:
+            for layout in ALL_LAYOUTS:
+                render(small(variant, dtype, layout))
+    lacking = sorted(branches.seen - quick)
+    assert not lacking, "\n".join(f"{branch}: {branches.source(branch)}" for branch in lacking)
+
+
+# The others are compared as well by test_check.py, which takes QUICK.
+COMPARED = [*QUICK[: len(SCALAR)], ("mma", "tf32"), ("mma_tma", "i8")]
+
+
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, COMPARED))
+def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner) -> None:
+    assert complaints(small(variant, dtype, layout_of(variant, dtype)), runner) == []
+
+
+# Those whose default tiles take long are verified by `make run`, too.
+@pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - {"mma", "shared_row"}))
+def test_every_edge_of_the_default_tile(variant: str, runner: EmulatorRunner) -> None:
+    spec = make_spec(variant)
+    assert [r.message for r in verify(spec, runner) if not r.ok] == []
+
+
+FINISHED = [
+    ("mma", "linear_bias", "f16", "rcc", 0),
+    ("mma_tma", "linear_bias", "i8", "rcr", 1),
+    ("mma", "linear_bias_relu", "i8", "rcr", 1),
+    ("mma_tma", "linear_bias_relu", "f16", "rcc", 0),
+    ("mma", "linear_bias_gelu", "f16_f16", "ccc", 0),
+    ("mma_tma", "linear_bias_gelu", "bf16_f32", "rcr", 1),
+    ("mma_tma", "linear_bias", "f16", "rcc", 0),
+    ("mma", "linear_bias", "i8", "rcr", 1),
+    ("mma_tma", "linear_bias_relu", "i8", "rcr", 1),
+    ("mma", "linear_bias_relu", "f16", "rcc", 0),
+    ("mma_tma", "linear_bias_gelu", "f16_f16", "ccc", 0),
+    ("mma", "linear_bias_gelu", "bf16_f32", "rcr", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("variant", "epilogue", "dtype", "layout", "split_k"), sift(FINISHED, FINISHED[:6])
+)
+def test_epilogues(
+    variant: str, epilogue: str, dtype: str, layout: str, split_k: int, runner: EmulatorRunner
+) -> None:
+    spec = small(variant, dtype, layout, epilogue=epilogue, split_k=split_k)
+    assert complaints(spec, runner) == []
+
+
+# On CUDA cores all epilogues are one function's; layouts and functions differ from type to type.
+EPILOGUES_OF_SUMS = [
+    (variant, dtype, epilogue)
+    for variant in SCALAR
+    for dtype in SCALAR_DTYPES
+    for epilogue in EPILOGUES[1:]
+    if DTYPES[dtype].scalar.is_float or not epilogue.endswith("gelu")
+]
+_FEW = {("tiles", "f32", "linear_bias"), ("block_1d", "i32", "linear_bias_relu")}
+
+
+@pytest.mark.parametrize(
+    ("variant", "dtype", "epilogue"),
+    sift(
+        EPILOGUES_OF_SUMS,
+        [
+            case
+            for case in EPILOGUES_OF_SUMS
+            if case in _FEW or case[::2] == ("naive", "linear_bias_gelu")
+        ],
+    ),
+)
+def test_epilogues_on_cuda_cores(
+    variant: str, dtype: str, epilogue: str, runner: EmulatorRunner
+) -> None:
+    spec = small(variant, dtype, layout_of(variant, dtype), epilogue=epilogue)
+    assert complaints(spec, runner) == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_integers_have_no_gelu(variant: str) -> None:
+    dtype = next(name for name in VARIANTS[variant].dtypes if not DTYPES[name].scalar.is_float)
+    with pytest.raises(SpecError, match=rf"needs sums in floating point, not {dtype}; use linear"):
+        make_spec(variant, dtype=dtype, epilogue="linear_bias_gelu")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tunables"),
+    [
+        ("f16", {"arch": "sm_75", "stages": 1}),
+        ("f16_f16", {"arch": "sm_75", "stages": 2, "split_k": 3}),
+        pytest.param("tf32", {"stages": 1}, marks=slow),
+        ("i8", {"stages": 2}),
+        pytest.param("bf16", {"stages": 5, "instruction": "m16n8k8"}, marks=slow),
+        ("f16_f32", {"threadblock": "128x64x64", "warp": "16x64", "swizzle": 1}),
+    ],
+)
+def test_ways_to_copy(dtype: str, tunables: dict[str, Any], runner: EmulatorRunner) -> None:
+    assert complaints(small("mma", dtype, "crc", **tunables), runner) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "tunables"),
+    [
+        ("f16", "rcr", {"threadblock": "96x96x64", "warp": "48x48", "stages": 4}),
+        ("f16", "crr", {"threadblock": "128x64x32", "warp": "64x32", "stages": 3, "split_k": 3}),
+        ("f16_f16", "rrc", {"threadblock": "64x64x32", "stages": 5, "split_k": "auto"}),
+        ("i8", "rcr", {"threadblock": "64x32x64", "warp": "32x16", "stages": 6, "split_k": 1}),
+        pytest.param(
+            "tf32",
+            "rcr",
+            {"threadblock": "64x96x32", "warp": "32x32", "stages": 3, "split_k": 1},
+            marks=slow,
+        ),
+        pytest.param(
+            "bf16",
+            "rcr",
+            {"threadblock": "16x64x64", "warp": "16x32", "stages": 4, "split_k": 1},
+            marks=slow,
+        ),
+    ],
+)
+def test_teams_that_take_turns_along_k(
+    dtype: str, layout: str, tunables: dict[str, Any], runner: EmulatorRunner
+) -> None:
+    spec = small("mma_tma", dtype, layout, sliced_k=2, **tunables)
+    assert complaints(spec, runner) == []
+
+
+def test_operands_are_tried_in_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aligned and not, whole units and not: with and without packing."""
+    seen, plan = set(), KernelSpec.plan
+
+    def watch(spec: KernelSpec, problem: GemmProblem, alignment: Alignment, many: int) -> Plan:
+        made = plan(spec, problem, alignment, many)
+        seen.add((alignment.a, problem.lda % 16 == 0, len(made.launches)))
+        return made
+
+    monkeypatch.setattr(KernelSpec, "plan", watch)
+    spec = small("mma", split_k=1)
+    assert all(r.ok for r in verify(spec, EmulatorRunner(), [GemmShape(65, 66, 67)]))
+    assert seen == {(False, False, 2), (True, True, 1), (True, False, 2)}
+
+
+def test_a_write_before_d_is_found(runner: EmulatorRunner) -> None:
+    spec = make_spec("naive", threads=32)
+    old = "D[c_at(row, col, ldd)] ="
+    text = render(spec).text.replace(old, f"D[-1] = 7;\n    {old}")
+    module = compile_cuda(text, name="wrong.cu")
+    problem = GemmProblem.packed(GemmShape(2, 3, 4), spec.layouts)
+    with pytest.raises(CheckError, match="an element before D was overwritten"):
+        run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"), 1)
+
+
+def with_known_layout(spec: KernelSpec) -> KernelSpec:
+    """The same kernel with one of LAYOUTS, where that can be built."""
+    layout = layout_of(spec.variant, spec.dtypes.name)
+    try:
+        return make_spec(**{**json.loads(spec.to_json()), "layout": layout})
+    except SpecError:
+        return spec
+
+
+@pytest.mark.parametrize(
+    ("examples", "drawn"),
+    [
+        pytest.param(10, specs().map(with_known_layout), id="few"),
+        pytest.param(100, specs(), id="many", marks=slow),
+    ],
+)
+def test_any_kernel_on_any_shape(examples: int, drawn: st.SearchStrategy[KernelSpec]) -> None:
+    @settings(max_examples=examples)
+    @given(drawn, st.integers(0, 70), st.integers(0, 70), st.integers(0, 70))
+    def holds(spec: KernelSpec, m: int, n: int, k: int) -> None:
+        (result,) = verify(spec, EmulatorRunner(), [GemmShape(m, n, k)])
+        assert result.message == ""
+        assert result.ok
+
+    holds()
+
+
+@pytest.mark.parametrize("variant", ["naive", "tiles", "rec_tiles"])
+def test_more_rows_than_a_grid_has_blocks(variant: str, runner: EmulatorRunner) -> None:
+    tunables = {"threads": 1} if variant == "naive" else {"tile": 1}
+    spec = make_spec(variant, dtype="i32", **tunables)
+    (result,) = verify(spec, runner, [GemmShape(65_537, 1, 1)])
+    assert result.message == ""
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_default_shapes_reach_every_edge(variant: str) -> None:
+    spec = make_spec(variant)
+    m, n, k = spec.threadblock
+    shapes = default_shapes(spec)
+    assert {s.m % m for s in shapes} >= {0, 1 % m, (m - 1) % m}
+    assert {s.n % n for s in shapes} >= {0, 1 % n, (n - 1) % n}
+    assert {s.k % k for s in shapes} >= {0, 1 % k, (k - 1) % k}
+    assert {-(-s.n // n) % 2 for s in shapes if s.n > n} == {0, 1}  # odd and even numbers of tiles
+    assert {0 in (s.m, s.n) for s in shapes} == {False, True}
+    assert any(s.k == 0 and s.m and s.n for s in shapes)
+
+
+# -- what is wrong is found ---------------------------------------------------------------------
+
+ADDS_C = "if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);"
+FINISHES = "epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);"  # where it is called
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("scalar_t x = alpha * sum;", "scalar_t x = sum;", "D(0, 0) is"),
+        (ADDS_C, ADDS_C.removeprefix("if (beta != 0) "), "C+0 of 0 is out"),
+        (ADDS_C, "", "D(0, 0) is"),
+        ("k < K", "k + 1 < K", "D(0, 0) is"),
+        ("k < K", "k <= K", "memcheck"),
+        ("col >= N", "col > N", "memcheck"),
+        ("row < M", "row < M - 1", "is nan"),
+        (FINISHES, FINISHES.replace("ldd)", "ldd + (ldd == N ? 0 : 1))"), "memcheck"),
+        ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D(0, 0) is"),
+        ("sum += a * b;", "sum = a * b;", "D(0, 0) is"),
+        (
+            FINISHES,
+            FINISHES.replace("alpha,", "alpha == 1 && beta == 0 ? 2 : alpha,"),
+            "alpha=1, beta=0",
+        ),
+    ],
+)
+def test_a_wrong_kernel_is_found(
+    old: str, new: str, complaint: str, runner: EmulatorRunner
+) -> None:
+    spec = make_spec("naive", threads=32)
+    source = render(spec)
+    assert source.text.count(old) == 1
+    wrong = dataclasses.replace(source, text=source.text.replace(old, new))
+    found = complaints(spec, runner, wrong)
+    assert found
+    assert complaint in " ".join(found)
+
+
+@pytest.mark.parametrize(
+    ("double", "single"), [("erf(", "erff("), ("0.70710678118654752", "0.70710678f")]
+)
+def test_a_gelu_that_is_not_computed_in_double_precision_is_found(
+    double: str, single: str, runner: EmulatorRunner
+) -> None:
+    spec = make_spec("naive", dtype="f64", threads=32, epilogue="linear_bias_gelu")
+    source = render(spec)
+    assert source.text.count(double) == 1
+    wrong = dataclasses.replace(source, text=source.text.replace(double, single))
+    assert "the error is beyond the bound" in " ".join(complaints(spec, runner, wrong))
+
+
+def test_a_write_between_the_rows_of_d_is_found(runner: EmulatorRunner) -> None:
+    spec = make_spec("naive", threads=32)
+    source = render(spec)
+    new = "if (col + 1 == N && row + 1 < M && ldd > N) D[c_at(row, N, ldd)] = 7;\n    " + FINISHES
+    assert source.text.count(FINISHES) == 1
+    wrong = dataclasses.replace(source, text=source.text.replace(FINISHES, new))
+    assert "the gap between rows of D was overwritten" in " ".join(complaints(spec, runner, wrong))
+
+
+def test_sums_taken_for_d_although_beta_is_not_0_are_found(runner: EmulatorRunner) -> None:
+    tiles = {"threadblock": "64x64x32", "warp": "32x32", "stages": 2}
+    spec = make_spec("mma_tma", dtype="f16_f16", **tiles)
+    source = render(spec)
+    old, new = "if (out.alpha == 1 && out.beta == 0) {", "if (out.alpha == 1) {"
+    assert old in source.text
+    wrong = dataclasses.replace(source, text=source.text.replace(old, new))
+    (result,) = verify(spec, runner, [GemmShape(64, 64, 32)], wrong)
+    assert "alpha=1, beta=-2" in result.message
+
+
+def test_an_error_just_beyond_the_bound_is_found() -> None:
+    exact, bound = np.array([[1.0, 2.0]]), np.array([[0.25, 0.25]])
+    assert verification._within(np.array([[1.25, 1.75]]), exact, bound) == (1.0, "")
+    worst, message = verification._within(np.array([[1.25, 1.74]]), exact, bound)
+    assert worst > 1
+    assert message.startswith("D(0, 1) is 1.74")
+    worst, message = verification._within(np.array([[1.0, np.inf]]), exact, bound)
+    assert worst == np.inf
+    assert message
+
+
+def test_a_kernel_that_does_not_compile_is_an_error(runner: EmulatorRunner) -> None:
+    spec = make_spec("naive")
+    broken = dataclasses.replace(render(spec), text='extern "C" __global__ void f() { nonsense; }')
+    with pytest.raises(CompileError, match="nonsense"):
+        list(verify(spec, runner, SHAPES, broken))

@@ -1,0 +1,387 @@
+"""`gen report`: what it concludes from results, and the page in a real browser."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from gen.bench.results import OURS, PEER, WRONG, Header, Results, Row
+from gen.errors import UsageError
+from gen.kernels.registry import make_spec
+from gen.report import markdown, model, pictures, plots, sections, sources
+from gen.spec.problem import parse_shape
+from gen.tables import count, geometric_mean, number
+from tests import ROOT
+from tests.conftest import Gen
+from tests.support import browser
+
+SEEDS = ROOT / "docs" / "lab" / "seeds"
+HEADER = Header(
+    "a test's GPU", "sm_90a", "580", "2026-01-01", "gen bench --suite squares",
+    clocks={"sm": [1700, 1980], "sm_max": 1980},
+    ceilings={"fma_f32": 60.0, "mma_m16n8k8_f16_f32": 480.0, "copy": 4000.0},
+)  # fmt: skip
+
+
+def row(
+    name: str, ms: float | None, shape: str = "64x64x64", kind: str = PEER, **more: object
+) -> Row:
+    spread = ms * 0.01 if ms else None
+    flops = 2 * 64**3
+    fields = {"ms_median": ms, "ms_spread": spread, "noise": 0.01 if ms else None}
+    fields["tflops"] = flops / ms / 1e9 if ms else None
+    return Row(name, kind, "f32", "rrr", shape, **{**fields, **more})  # type: ignore[arg-type]
+
+
+def ours(variant: str, ms: float | None, shape: str = "64x64x64", **more: object) -> Row:
+    spec = make_spec(variant)
+    fields = json.loads(spec.to_json())
+    return row(spec.name, ms, shape, OURS, **{"variant": variant, "spec": fields, **more})
+
+
+ROWS = (
+    ours("naive", 4.0),
+    ours("tiles", 2.0),
+    row("cublas", 1.0),
+    row("cutlass simt 128x128x8 w32x64 s2", 3.0),
+    row("cutlass simt 64x64x8 w32x32 s2", 2.5),
+    ours("naive", 9.0, "128x128x128"),
+    ours("tiles", 8.0, "128x128x128"),
+    row("cublas", 16.0, "128x128x128"),
+    ours("naive", 0.5, "1x64x64"),
+    ours("rec_tiles", None, check=WRONG, note="D(0, 0) is <b>3</b> & not 4"),
+)
+
+
+def written(name: str, *rows: Row, header: Header = HEADER) -> Path:
+    path = Path(name)
+    path.write_text(Results(header, rows).to_json())
+    return path
+
+
+# --- what follows from results
+
+
+def test_standings_are_geometric_means_of_the_best() -> None:
+    found = {s.peer: s for s in model.standings(ROWS)}
+    assert found["cublas"].ratios == [0.5, 2.0]
+    assert found["cublas"].mean == pytest.approx(1.0)
+    assert found["cublas"].wins == 1
+    # Tile sizes of one library are one peer, at its best.
+    assert found["cutlass simt"].ratios == [1.25]
+    assert geometric_mean([]) is None
+
+
+def test_a_wrong_kernel_wins_nothing() -> None:
+    fast = replace(ours("tiles", None), check=WRONG, note="wrong")
+    (standing,) = model.standings([ours("naive", 4.0), fast, row("cublas", 1.0)])
+    assert standing.ratios == [0.25]
+
+
+def test_differences_within_the_noise() -> None:
+    def pair(before: float, after: float) -> model.Pair:
+        return model.Pair(row("x", before), row("x", after))
+
+    assert pair(1.0, 1.0).in_noise
+    assert pair(1.0, 1.015).in_noise
+    assert not pair(1.0, 1.03).in_noise
+    assert not pair(1.0, 0.9).in_noise
+    assert pair(2.0, 1.0).ratio == 2
+
+
+def test_files_are_joined_and_what_is_in_two_is_compared(gen: Gen) -> None:
+    first = written("1.json", ours("naive", 4.0), row("cublas", 1.0))
+    second = written("2.json", ours("naive", 2.0), row("cublas", 1.0, "8x8x8"))
+    report = model.load([first, second])
+    assert len(report.rows) == 3
+    assert [(p.before.ms_median, p.after.ms_median) for p in report.pairs] == [(4.0, 2.0)]
+    table = sections.comparison(report.pairs)
+    assert table is not None
+    assert [cell.text for cell in table.rows[0][-2:]] == ["2.00x", "faster"]
+
+
+def test_results_of_another_gpu_are_compared_never_mixed(gen: Gen) -> None:
+    other = written(
+        "1.json", ours("naive", 4.0), row("torch", 9.0), header=replace(HEADER, gpu="B")
+    )
+    report = model.load([other, written("2.json", ours("naive", 2.0))])
+    assert [r.ms_median for r in report.rows] == [2.0]
+    assert [p.ratio for p in report.pairs] == [2.0]
+    assert report.header.gpu == HEADER.gpu
+
+
+def test_intensity_counts_each_matrix_once() -> None:
+    assert model.intensity(row("x", 1.0, "64x32x16")) == pytest.approx(
+        2 * 64 * 32 * 16 / 4 / (64 * 16 + 16 * 32 + 64 * 32)
+    )
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [number(x).text for x in (0.023872, 2549.44, 9.999, 0, None)] == [
+        "0.0239", "2,550", "10.00", "0", "-",
+    ]  # fmt: skip
+    assert [count(x).text for x in (9999, 12_345, 5.24e6, 49.5e9)] == [
+        "9,999", "12.3 k", "5.24 M", "49.5 G",
+    ]  # fmt: skip
+
+
+def test_highlighting_loses_nothing() -> None:
+    from html import unescape
+
+    text = '#include <a>\nconst int x = 16;  // "a" < b & c\nasm("{%0}");\n'
+    marked = sources.highlight(text)
+    assert unescape(re.sub(r"</?i[^>]*>", "", marked)) == text
+    assert '<i class="k">const</i>' in marked
+    assert "<a>" not in marked
+
+
+# --- Markdown
+
+
+def test_two_sweeps_side_by_side(gen: Gen) -> None:
+    files = (str(SEEDS / "document.json"), str(SEEDS / "h200.json"))
+    code, out, err = gen("report", *files, "--format", "md", "-o", "-")
+    assert (code, err) == (0, "")
+    assert "an unnamed GPU (document) → NVIDIA H200" in out
+    assert "| 32 | 0.0239 → " in out
+
+
+def test_the_page_has_the_tables_of_its_files() -> None:
+    page = (SEEDS.parent / "seeds.md").read_text()
+    report = model.load([SEEDS / "document.json", SEEDS / "h200.json"])
+    assert page.endswith("<!-- measured -->\n" + markdown.page(report))
+    for picture in re.findall(r"\]\((seeds/[^)]+)\)", page):
+        assert (SEEDS.parent / picture).is_file()
+
+
+def test_markdown_cells_cannot_break_the_table(gen: Gen) -> None:
+    path = written("1.json", ours("naive", None, check=WRONG, note="a|b\nc"))
+    out = gen("report", str(path), "--format", "md", "-o", "-").out
+    assert "| wrong | a\\|b c |" in out
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("{}", "has no benchmark results"),
+        ('{"kernels": [{}], "gpu": "h200"}', "is not what gen profile --json writes"),
+        ('{"kernels": [], "gpu": "h200"}', "has no benchmark results"),
+    ],
+)
+@pytest.mark.parametrize("format", ["html", "md"])
+def test_what_is_no_result_is_one_line(gen: Gen, text: str, message: str, format: str) -> None:
+    Path("x.json").write_text(text)
+    code, out, err = gen("report", "x.json", "--format", format)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_file_and_format(gen: Gen) -> None:
+    assert "cannot read none.json" in gen("report", "none.json").err
+    assert "unknown format 'pdf'" in gen("report", "none.json", "--format", "pdf").err
+
+
+def test_counters_alone_are_no_report(gen: Gen) -> None:
+    gen("profile", "--variant", "naive", "--shape", "16")
+    Path("p.json").write_text(gen("profile", "--variant", "naive", "--shape", "16", "--json").out)
+    with pytest.raises(UsageError, match="has counters only"):
+        model.load([Path("p.json")])
+
+
+def test_without_matplotlib_markdown_still_works(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name)
+    )
+    path = str(written("1.json", *ROWS))
+    code, _, err = gen("report", path)
+    assert code == 3
+    assert "pip install 'gemmgen[report]'" in err
+    assert not Path("report.html").exists()
+    assert gen("report", path, "--format", "md").code == 0
+
+
+# --- HTML
+
+
+class Strict(HTMLParser):
+    """Every element closed in order; collects ids and what refers to something."""
+
+    VOID = ("meta", "link", "input", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self._collect(attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._collect(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def _collect(self, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            elif name in ("href", "src", "xlink:href"):
+                self.references.append(value or "")
+            elif name == "aria-labelledby":
+                self.references.append(f"#{value}")
+
+
+@pytest.fixture
+def page(gen: Gen) -> Path:
+    """A report of everything: a benchmark twice, sweeps, a profile."""
+    pytest.importorskip("matplotlib")
+    before = written("before.json", *(replace(r, ms_median=(r.ms_median or 1) * 2) for r in ROWS))
+    more = [row("cublas", 0.1 * n, f"{n}x8x8") for n in range(1, 9)]
+    now = written("now.json", *ROWS, *more)
+    Path("p.json").write_text(gen("profile", "--variant", "tiles", "--shape", "32", "--json").out)
+    two = "--shape 16 --shape 32 --axis side=2,4 --dtype i32 --device cpu --json s.json"
+    gen("sweep", *two.split())
+    files = ("before.json", "now.json", "p.json", "s.json")
+    code, out, err = gen("report", *files, str(SEEDS / "h200.json"), "-o", "r.html")
+    assert (code, out, err) == (0, "r.html\n", "")
+    assert before.exists()
+    assert now.exists()
+    return Path("r.html").resolve()
+
+
+def test_the_file_is_whole_and_alone(page: Path) -> None:
+    text = page.read_text()
+    parser = Strict()
+    parser.feed(text)
+    assert parser.open == []
+    assert len(parser.ids) == len(set(parser.ids))
+    for reference in parser.references:
+        assert reference == "data:," or (reference[0] == "#" and reference[1:] in parser.ids)
+    assert not re.search(r"url\((?!#)|@import|https?://(?!www\.w3\.org/)", text)
+    assert "&lt;b&gt;3&lt;/b&gt; &amp; not 4" in text
+    assert "Counters on 32x32x32" in text
+    assert make_spec("tiles").command in text
+    assert "var(--s0)" in text
+
+
+def test_the_same_results_give_the_same_page(gen: Gen) -> None:
+    pytest.importorskip("matplotlib")
+    path = str(written("1.json", *ROWS))
+    texts = [gen("report", path, "-o", "-").out for _ in range(2)]
+    assert texts[0] == texts[1] != ""
+
+
+@pytest.mark.parametrize("format", ["svg", "png"])
+def test_pictures_as_files(gen: Gen, format: str) -> None:
+    pytest.importorskip("matplotlib")
+    code, out, _ = gen("report", str(written("1.json", *ROWS)), "--format", format, "-o", "p/")
+    assert code == 0
+    files = [Path(line) for line in out.splitlines()]
+    assert {f.name.partition(".")[0] for f in files} == {
+        "roofline-f32", "squares-f32-rrr", "shapes-f32-rrr",
+    }  # fmt: skip
+    magic = {"svg": b"<?xml", "png": b"\x89PNG"}[format]
+    assert all(f.read_bytes().startswith(magic) for f in files)
+
+
+def test_a_curve_goes_through_the_rounder_of_nearly_equal_sizes() -> None:
+    texts = ("127", "128", "4095", "4096", "4097", "1000", "64x64x65536")
+    shapes = {text: parse_shape(text) for text in texts}
+    assert pictures._cubes(shapes) == {"128", "4096", "1000"}
+
+
+def test_labels_of_close_ceilings_do_not_meet() -> None:
+    pytest.importorskip("matplotlib")
+    ceilings = [plots.Ceiling(name, at) for name, at in (("a", 485), ("b", 642), ("c", 817))]
+    ceilings.append(plots.Ceiling("d", 65))
+    figure = plots.roofline("t", [plots.Curve("x", [(1, 1), (1000, 500)], 0, False)], ceilings, 4.0)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 5
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
+SORTED = "[...document.querySelectorAll('#all tbody')[0].rows].map(r => r.cells[{}].textContent)"
+
+
+@pytest.mark.browser
+def test_in_a_browser(page: Path) -> None:
+    with browser.chromium(str(browser.find())) as tab:
+        for width, dark in ((1280, False), (1280, True), (360, False)):
+            tab.show(width, 800, dark)
+            tab.open(page)
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.evaluate("document.querySelectorAll('svg').length") > 10
+        _sort(tab)
+        _filter(tab)
+        assert tab.errors == []
+        assert tab.requests == [page.as_uri()]
+
+
+def _sort(tab: browser.Page) -> None:
+    tab.show()
+    header = "document.querySelectorAll('#all th')[4]"
+    assert tab.evaluate(f"{header}.textContent.trim()") == "ms"
+    before = [float(text) for text in tab.evaluate(SORTED.format(4))]
+    assert before != sorted(before)
+    tab.click("#all th:nth-child(5) button")
+    assert [float(text) for text in tab.evaluate(SORTED.format(4))] == sorted(before)
+    assert tab.evaluate(f"{header}.ariaSort") == "ascending"
+    tab.press("Enter")
+    assert [float(text) for text in tab.evaluate(SORTED.format(4))] == sorted(before)[::-1]
+    assert tab.evaluate(f"{header}.ariaSort") == "descending"
+    # From there by keyboard to the next column, whose missing values stay last.
+    tab.press("Tab")
+    tab.press(" ")
+    assert tab.evaluate("document.querySelectorAll('#all th')[5].ariaSort") == "ascending"
+    assert tab.evaluate(f"{header}.ariaSort") is None
+    tab.evaluate("document.querySelectorAll('#all th button')[0].focus()")
+    tab.press("Enter")
+    names = tab.evaluate(SORTED.format(0))
+    assert names[0] == "cublas"
+    assert len(names) == len(before)
+
+
+def _filter(tab: browser.Page) -> None:
+    def type_(words: str) -> tuple[int, str]:
+        """How many rows are left, and what is said of it."""
+        tab.evaluate(
+            f"(i => {{ i.value = {words!r}; i.dispatchEvent(new Event('input')) }})"
+            "(document.querySelector('#all .filter input'))"
+        )
+        rows = "[...document.querySelectorAll('#all tbody')[0].rows].filter(r => !r.hidden)"
+        said = tab.evaluate("document.querySelector('#all .filter output').textContent")
+        return tab.evaluate(f"{rows}.length"), said
+
+    assert type_("CUBLAS f32") == (10, "10 of 17")
+    assert type_("cublas f16") == (0, "0 of 17")
+    assert type_("") == (17, "")
+
+
+@pytest.mark.browser
+def test_the_browser_test_can_fail(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        "<!DOCTYPE html><title>x</title><img src='none.png'><script>undefined_thing()</script>"
+    )
+    with browser.chromium(str(browser.find())) as tab:
+        tab.open(bad)
+        assert len(tab.requests) == 2
+        assert tab.errors

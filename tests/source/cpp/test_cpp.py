@@ -1,0 +1,361 @@
+"""What C and C++ projects get: headers, bundles, CMake, the examples."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gen._version import __version__
+from gen.errors import GenError, UsageError
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.source.cpp.bundle import read_bundle, render_bundle
+from gen.source.cpp.depfile import rule
+from gen.source.cpp.header import render_header
+from gen.source.render import read_source, render, template_dir, template_files
+from gen.spec.names import MAX_SYMBOL
+from tests import ROOT
+from tests.conftest import Gen
+from tests.support.programs import (
+    assert_formatted,
+    check_c_and_cpp,
+    cuda_includes,
+    need,
+    run,
+)
+from tests.support.slow import sift
+from tests.test_packaging import build, install
+from tests.test_packaging import run as run_alone
+
+EXAMPLES = ROOT / "examples"
+
+
+# --- headers
+
+
+def headers() -> list[tuple[str, str, str]]:
+    return [
+        (variant, dtype, layout)
+        for variant in ("tiles", "mma")
+        for dtype in VARIANTS[variant].dtypes
+        for layout in ("rrr", "ccc")
+    ]
+
+
+def test_headers_are_c_and_cpp_and_formatted(tmp_path: Path) -> None:
+    for i, (variant, dtype, layout) in enumerate(headers()):
+        epilogue = {"epilogue": "linear_bias"} if variant == "mma" and i % 2 else {}
+        name = (None, "f", "n" * MAX_SYMBOL)[i % 3]
+        spec = make_spec(variant, dtype=dtype, layout=layout, name=name, **epilogue)
+        header = tmp_path / f"header_{i}.h"
+        header.write_text(render_header(spec))
+        check_c_and_cpp(header, *cuda_includes())
+    assert_formatted(tmp_path)
+
+
+def test_a_header_says_what_the_launcher_takes() -> None:
+    plain = render_header(make_spec("tiles", dtype="f16", name="half"))
+    assert "const gemmgen_f16* A" in plain
+    assert "workspace" not in plain
+    assert "bias" not in plain
+    spec = make_spec("mma", dtype="f16_f32", epilogue="linear_bias", layout="crc")
+    full = render_header(spec)
+    assert f"{spec.name}_workspace(" in full
+    assert "const float* bias," in full
+    assert "A, long long lda,  // in device memory, column-major; leading dimension >= M" in full
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(("variant", "dtype"), [("tiles", "bf16"), ("mma", "f16"), ("mma", "i8")])
+def test_a_header_declares_what_the_source_defines(
+    variant: str, dtype: str, tmp_path: Path
+) -> None:
+    """Both in one file: the compiler refuses a declaration that is another function's."""
+    spec = make_spec(variant, dtype=dtype, name="kernel_a")
+    (tmp_path / "kernel_a.h").write_text(render_header(spec))
+    both = '#ifndef __CUDACC_RTC__\n#include "kernel_a.h"\n#endif\n' + render(spec).text
+    (tmp_path / "both.cu").write_text(both)
+    run("nvcc", "-std=c++17", "-arch=sm_80", "-Xcompiler=-Wall", "-c", "both.cu", cwd=tmp_path)
+
+
+def test_emit_writes_a_header_and_a_rule(gen: Gen, tmp_path: Path) -> None:
+    out = gen("emit", "--variant", "tiles", "--name", "f", "--header", "-o", "o/", "--dry-run")
+    assert (out.code, out.out) == (0, "o/f.cu\no/f.h\n")
+    assert not Path("o").exists()
+    command = ("emit", "--variant", "tiles", "--name", "f", "--header", "--depfile", "f.d")
+    assert gen(*command, "-o", "o/g.cu").out == "o/g.cu\no/g.h\n"
+    target, *files = Path("f.d").read_text().replace("\\\n", "").split()
+    assert target == f"{Path.cwd()}/o/g.cu:"
+    names = {Path(file).name for file in files}
+    assert {"tiles.cu.j2", "file.cu.j2", "header.h.j2", "render.py", "registry.py"} <= names
+    assert all(Path(file).is_file() for file in files)
+
+
+def test_a_rule_escapes_what_make_would_read_otherwise() -> None:
+    assert rule(Path("/a b/$x"), [Path("/#1")]) == "/a\\ b/$$x: \\\n  /\\#1\n"
+
+
+def test_a_template_depends_on_those_it_extends_and_imports() -> None:
+    folder = template_dir()
+    names = {path.relative_to(folder).as_posix() for path in template_files("kernels/tiles.cu.j2")}
+    frames = {f"frame/{name}.cu.j2" for name in ("cuda_core", "file", "host", "words")}
+    assert names == {"kernels/tiles.cu.j2", "parts/epilogue.cu.j2", *frames}
+    more = {path.name for path in template_files("kernels/mma.cu.j2")}
+    assert {"fragments.cu.j2", "packing.cu.j2", "ptx.cu.j2", "file.cu.j2"} <= more
+    assert "tma.cu.j2" not in more
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--header -o x.h", "would be the kernel and its header"),
+        ("--header -o -", "standard output takes one file, not 2"),
+        ("--depfile x.d -o -", "a --depfile is about files"),
+        ("--embed ptx", "unknown format 'ptx'; use one of cubin"),
+        ("--embed cubin --bundle x", "--bundle and --embed do not go together"),
+        ("--bundle x", "leave out the options that choose one"),
+    ],
+)
+def test_emit_refuses(options: str, message: str, gen: Gen) -> None:
+    code, _, err = gen("emit", "--variant", "naive", *options.split())
+    assert code == 2
+    assert message in err
+
+
+# --- bundles
+
+LIST = """
+--variant mma --dtype f16,bf16 --layout rrr,rcr --from 512x512x64 --aligned  # large
+--variant mma --dtype f16 --epilogue linear_bias
+--variant rec_tiles --dtype i8 --epilogue linear_bias
+--variant naive --dtype f64
+"""
+
+
+def bundle_files(folder: Path, text: str = LIST, name: str = "gemm") -> tuple[Path, Path]:
+    """The header and the source of a bundle."""
+    listing = folder / "kernels.txt"
+    listing.write_text(text)
+    header, source = render_bundle(read_bundle(listing, name))
+    paths = folder / f"{name}.h", folder / f"{name}.cu"
+    for path, content in zip(paths, (header, source), strict=True):
+        path.write_text(content)
+    return paths
+
+
+@pytest.mark.parametrize("name", ["gemm", "abcdefghijklmnopqrstuvwx", "f"])
+def test_a_bundle_is_c_and_cpp_and_formatted(name: str, tmp_path: Path) -> None:
+    header, _ = bundle_files(tmp_path, name=name)
+    check_c_and_cpp(header, *cuda_includes())
+    assert_formatted(tmp_path)
+
+
+def test_a_bundle_lists_its_kernels_in_order(tmp_path: Path) -> None:
+    header, source = bundle_files(tmp_path)
+    table = re.findall(r"gemm_\w+_\w+_\d$", header.read_text(), re.MULTILINE)
+    assert table == [
+        *("gemm_mma_f16_rrr_1", "gemm_mma_f16_rcr_2", "gemm_mma_bf16_rrr_3"),
+        *("gemm_mma_bf16_rcr_4", "gemm_mma_f16_rrr_5", "gemm_rec_tiles_i8_rrr_6"),
+        "gemm_naive_f64_rrr_7",
+    ]
+    rows = re.findall(r"^    \{(GEMM_.*)\},$", source.read_text(), re.MULTILINE)
+    assert re.match(r"GEMM_F16, +GEMM_RRR, GEMM_LINEAR, +512, 512, 64, 8, ", rows[0])
+    assert [row.split('"')[1] for row in rows] == table
+    assert read_source(source).spec is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "lists no kernel"),
+        ("--variant tile", "kernels.txt:1: unknown variant 'tile'"),
+        ("# a\n--variant tiles --tile 33", "kernels.txt:2: tile=33 is out of range"),
+        ("--dtype f32", "no kernel is named; use --variant"),
+        ("--variant tiles --arch sm_90", "--arch is the whole bundle's"),
+        ("--variant tiles --from 1x2", "shape '1x2' is not MxNxK"),
+        ("--variant tiles f32", "'f32' is not an option"),
+        ("--variant tiles --dtype", "--dtype has no value"),
+        ("--variant mma_tma", "mma_tma needs sm_90a, not sm_80"),
+        ("--variant 'tiles", "kernels.txt:1: No closing quotation"),
+    ],
+)
+def test_a_bad_list_is_refused_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(GenError, match=re.escape(message)):
+        bundle_files(tmp_path, text)
+
+
+def test_a_bundles_name_is_a_short_identifier(tmp_path: Path) -> None:
+    for name in ("1st", "a-b", "a" * 25):
+        with pytest.raises(UsageError, match="cannot be a bundle's name"):
+            bundle_files(tmp_path, name=name)
+
+
+CHOICES = """
+#include "gemm.h"
+#include <stdio.h>
+
+static const char* chosen(gemm_type type, long long M, long long K, const void* A, long long lda) {
+  gemm_problem p = {0};
+  p.type = type;
+  p.layout = GEMM_RRR;
+  p.M = p.N = M;
+  p.K = K;
+  p.A = A;
+  p.lda = lda;
+  p.ldb = M;
+  const char* name = gemm_kernel(&p);
+  return name ? name : "none";
+}
+
+int main(void) {
+  size_t bytes = 1;
+  gemm_problem bad = {0};
+  bad.M = -1;
+  printf("%s\\n", chosen(GEMM_F16, 512, 64, 0, 64));
+  printf("%s\\n", chosen(GEMM_F16, 511, 64, 0, 64));
+  printf("%s\\n", chosen(GEMM_F16, 512, 64, (const void*)8, 64));
+  printf("%s\\n", chosen(GEMM_F16, 512, 64, 0, 65));
+  printf("%s\\n", chosen(GEMM_F64, 1, 1, 0, 1));
+  printf("%s\\n", chosen((gemm_type)99, 1, 1, 0, 1));
+  printf("%d %d %d\\n", gemm_launch(NULL, NULL, 0, NULL), gemm_workspace(&bad, &bytes),
+         gemm_workspace(&bad, NULL));
+  bad.M = 0;
+  bad.type = (gemm_type)99;
+  printf("%d %d\\n", gemm_launch(&bad, NULL, 0, NULL), (int)bytes);
+  return 0;
+}
+"""
+
+
+@pytest.mark.nvcc
+def test_a_bundle_takes_the_first_kernel_that_fits(tmp_path: Path) -> None:
+    """From C, without a GPU: the choice needs none."""
+    text = (
+        "--variant mma --dtype f16 --from 512 --aligned\n--variant mma --dtype f16\n"
+        "--variant rec_tiles --dtype f16,f32\n--variant naive --dtype f64\n"
+        "--variant tiles --epilogue linear_bias_relu\n"
+    )
+    bundle_files(tmp_path, text)
+    (tmp_path / "main.c").write_text(CHOICES)
+    warn = "-Xcompiler=-Wall,-Wextra"
+    out = run("nvcc", "-std=c++17", "-arch=sm_80", warn, "-c", "gemm.cu", cwd=tmp_path)
+    assert out == ""
+    run("nvcc", "-c", "main.c", cwd=tmp_path)
+    run("nvcc", "main.o", "gemm.o", "-o", "main", cwd=tmp_path)
+    assert run("./main", cwd=tmp_path).splitlines() == [
+        "gemm_mma_f16_rrr_2",  # K is too small
+        *["gemm_mma_f16_rrr_2"] * 3,
+        "gemm_naive_f64_rrr_5",
+        "none",
+        "1 1 1",  # cudaErrorInvalidValue
+        "801 0",  # cudaErrorNotSupported; the size is 0
+    ]
+
+
+# --- CMake
+
+
+def configure(source: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Configures a project with this checkout's generator."""
+    need("cmake")
+    program = folder.parent / "gen"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gen "$@"\n')
+    program.chmod(0o755)
+    command = ["cmake", "-S", str(source), "-B", str(folder), f"-Dgemmgen_DIR={ROOT / 'build'}"]
+    command += [f"-DGEMMGEN_EXECUTABLE={program}", *options]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+WARN = "-DCMAKE_CUDA_FLAGS=-Xcompiler=-Wall,-Wextra"
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param("cmake_project", marks=pytest.mark.nvcc),
+        pytest.param("vendored", marks=pytest.mark.nvcc),
+        "driver_api",
+    ],
+)
+def test_an_example_builds_without_a_warning_and_runs(example: str, tmp_path: Path) -> None:
+    done = configure(EXAMPLES / example, tmp_path / "build", WARN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = run("cmake", "--build", tmp_path / "build", cwd=tmp_path)
+    assert "warning" not in out.lower()
+    out = run("ctest", "--test-dir", tmp_path / "build", cwd=tmp_path)  # skipped without a GPU
+    assert "100% tests passed" in out
+
+
+@pytest.mark.parametrize("example", ["cmake_project", "vendored", "driver_api"])
+def test_examples_are_formatted(example: str) -> None:
+    assert_formatted(EXAMPLES / example)
+
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.24)
+project(user LANGUAGES CXX)
+find_package(gemmgen {version} REQUIRED)
+add_library(user STATIC)
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "version", "message"),
+    [
+        ("gen_add_embedded_kernel(user VARIANT tiles TILE 33)", "", "tile=33 is out of range"),
+        ("gen_add_embedded_kernel(user VARIANT mma_tma ARCH sm_80)", "", "mma_tma needs sm_90a"),
+        ("gen_add_embedded_kernel(user VARIANT)", "", "is not a word in capitals and its"),
+        ("gen_add_embedded_kernel(other VARIANT tiles)", "", "there is no target 'other'"),
+        ("gen_add_kernel(user VARIANT tiles)", "", "needs the language CUDA"),
+        ("", "99.0", 'compatible with requested version "99.0"'),
+    ],
+)
+def test_cmake_says_what_is_wrong(call: str, version: str, message: str, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(PROJECT.format(call=call, version=version))
+    done = configure(project, tmp_path / "build")
+    assert done.returncode != 0
+    assert message in re.sub(r"\s+", " ", done.stderr)
+
+
+@pytest.mark.parametrize("generator", sift(["Unix Makefiles", "Ninja"], ["Ninja"]))
+def test_cmake_emits_again_when_something_changes(generator: str, tmp_path: Path) -> None:
+    need("make" if generator == "Unix Makefiles" else "ninja")
+    project = tmp_path / "project"
+    project.mkdir()
+    listing = project / "CMakeLists.txt"
+    call = "gen_add_embedded_kernel(user VARIANT tiles TILE {} NAME f ARCH sm_80)"
+    listing.write_text(PROJECT.format(version="", call=call.format(8)))
+    done = configure(project, tmp_path / "build", "-G", generator)
+    assert done.returncode == 0, done.stderr
+
+    def emits() -> bool:
+        return "Emitting f" in run("cmake", "--build", tmp_path / "build", cwd=tmp_path)
+
+    assert emits()
+    assert not emits()
+    listing.write_text(PROJECT.format(version="", call=call.format(16)))
+    assert emits()
+    assert "kTile = 16;" in (tmp_path / "build/gemmgen/user/f.cpp").read_text()
+    assert not emits()
+
+
+def test_an_installed_wheel_has_what_cmake_finds(tmp_path: Path) -> None:
+    need("cmake")
+    site = tmp_path / "site"
+    install(build("wheel", ROOT, tmp_path / "dist"), site)
+    folder = run_alone(site / "bin" / "gen", "--cmake-dir", cwd=tmp_path, path=site).strip()
+    assert folder == str(site / "gen" / "cmake")
+    project = tmp_path / "project"
+    project.mkdir()
+    call = "gen_add_embedded_kernel(user VARIANT naive NAME f ARCH sm_80)"
+    series = __version__.rpartition(".")[0]  # such as 0.2, as in docs/stability.md
+    (project / "CMakeLists.txt").write_text(PROJECT.format(version=series, call=call))
+    command = ("cmake", "-S", project, "-B", tmp_path / "build")
+    run_alone(*command, f"-DCMAKE_PREFIX_PATH={folder}", cwd=tmp_path, path=site)
+    assert f"{site}/bin/gen" in (tmp_path / "build" / "CMakeCache.txt").read_text()

@@ -1,0 +1,209 @@
+"""Emitted files, byte for byte as in tests/golden: one at least for each branch of a template.
+
+After a change of the templates, `make goldens` (pytest tests/source/test_goldens.py
+--update-goldens) writes them anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import hypothesis
+import pytest
+
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.source.cpp import embed
+from gen.source.cpp.bundle import read_bundle, render_bundle
+from gen.source.render import read_source, render, render_template, template_dir, template_files
+from gen.spec.kernel import KernelSpec
+from tests import ROOT
+from tests.spec.test_spec import specs
+from tests.support.branches import Branch, Branches, traced
+from tests.support.programs import assert_no_warnings
+from tests.support.slow import sift
+
+GOLDEN = ROOT / "tests" / "golden"
+
+# What is emitted: each variant as it is by default, and what takes the branches that this does not.
+EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("naive", {}),
+    ("naive", {"dtype": "bf16", "layout": "ccc", "epilogue": "linear_bias"}),
+    ("thread_1d", {}),
+    ("thread_1d", {"epilogue": "linear_bias_relu"}),
+    ("block_1d", {}),
+    ("block_1d", {"grid": 64, "epilogue": "linear_bias_gelu"}),
+    ("shared_row", {}),
+    ("shared_row", {"dtype": "f64", "layout": "rcr", "grid": 64, "epilogue": "linear_bias_gelu"}),
+    ("tiles", {}),
+    ("tiles", {"epilogue": "linear_bias"}),
+    ("rec_tiles", {}),
+    ("rec_tiles", {"dtype": "i32", "epilogue": "linear_bias_relu"}),
+    ("mma", {}),
+    ("mma", {"dtype": "f16_f16", "layout": "crr", "split_k": 0}),
+    ("mma", {"dtype": "f16_f32", "layout": "rcr", "split_k": 4, "epilogue": "linear_bias_relu"}),
+    ("mma", {"dtype": "bf16", "layout": "ccr", "stages": 1, "epilogue": "linear_bias"}),
+    ("mma", {"dtype": "tf32", "layout": "crr", "stages": 2}),
+    ("mma", {"dtype": "tf32"}),
+    ("mma", {"dtype": "i8", "layout": "crr", "threadblock": "64x64x128", "warp": "16x64"}),
+    ("mma", {"layout": "rcc", "epilogue": "linear_bias_gelu", "arch": "sm_75"}),
+    ("mma", {"layout": "crc", "split_k": 70, "arch": "sm_90"}),
+    ("mma_tma", {}),
+    ("mma_tma", {"dtype": "f16_f16", "layout": "rcr", "threadblock": "128x128x64", "warp": "64x64",
+                 "sliced_k": 2, "split_k": 0}),
+    ("mma_tma", {"dtype": "f16_f16", "layout": "crr", "epilogue": "linear_bias"}),
+    ("mma_tma", {"dtype": "f16_f16", "threadblock": "64x64x32", "warp": "32x32", "stages": 2,
+                 "split_k": 0}),
+    ("mma_tma", {"dtype": "f16_f32", "layout": "crr"}),
+    ("mma_tma", {"layout": "crr", "split_k": 3}),
+    ("mma_tma", {"dtype": "f16_f32", "layout": "rcc", "split_k": 0, "epilogue": "linear_bias"}),
+    ("mma_tma", {"layout": "rcr", "threadblock": "96x96x64", "warp": "48x48", "stages": 4}),
+    ("mma_tma", {"layout": "rcr", "threadblock": "96x96x64", "warp": "32x48", "stages": 7,
+                 "sliced_k": 2, "epilogue": "linear_bias"}),
+    ("mma_tma", {"dtype": "bf16", "layout": "rcc", "threadblock": "96x96x64", "warp": "48x48",
+                 "stages": 4, "epilogue": "linear_bias_relu"}),
+    ("mma_tma", {"dtype": "bf16", "layout": "crr", "threadblock": "64x64x32", "warp": "16x64",
+                 "stages": 2}),
+    ("mma_tma", {"dtype": "bf16", "layout": "rcr", "threadblock": "16x64x64", "warp": "16x32",
+                 "stages": 4, "sliced_k": 2}),
+    ("mma_tma", {"layout": "rcr", "threadblock": "96x96x64", "warp": "48x48", "stages": 4,
+                 "sliced_k": 2}),
+    ("mma_tma", {"dtype": "f16_f16", "threadblock": "64x64x32", "warp": "16x64", "stages": 2}),
+    ("mma_tma", {"epilogue": "linear_bias_gelu"}),
+    ("mma_tma", {"layout": "rcc", "epilogue": "linear_bias"}),
+    ("mma_tma", {"epilogue": "linear_bias_relu"}),
+    ("mma_tma", {"dtype": "bf16", "layout": "rrc", "split_k": 20, "epilogue": "linear_bias_gelu"}),
+    ("mma_tma", {"dtype": "tf32", "layout": "ccr", "threadblock": "128x128x32", "warp": "64x64",
+                 "sliced_k": 2, "split_k": 2}),
+    ("mma_tma", {"dtype": "i8", "layout": "crr", "epilogue": "linear_bias_relu"}),
+)  # fmt: skip
+
+# Bundles, whose kernels leave out what only a file of their own says.
+BUNDLED = {
+    "gemm": "--variant mma --aligned\n--variant mma --dtype i8\n"
+    "--variant tiles --dtype f16 --epilogue linear_bias\n--variant naive --dtype f64",
+    "one": "--variant naive",
+}
+
+# What is embedded in C++, for these architectures; without the machine code, NVRTC's affair.
+EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
+    ("tiles", {"dtype": "f64", "layout": "ccc"}, ("sm_80", "sm_90a")),
+    ("mma", {"split_k": 0, "epilogue": "linear_bias"}, ("sm_80", "sm_90")),
+    ("mma_tma", {}, ("sm_90a",)),
+)
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every golden file."""
+    for variant, options in EMITTED:
+        source = render(make_spec(variant, **options))
+        yield GOLDEN / variant / source.filename, source.text
+    with tempfile.TemporaryDirectory() as folder:
+        for name, lines in BUNDLED.items():
+            listing = Path(folder, f"{name}.kernels")
+            listing.write_text(lines)
+            for suffix, text in zip(
+                (".h", ".cu"), render_bundle(read_bundle(listing)), strict=True
+            ):
+                yield GOLDEN / "bundle" / f"{name}{suffix}", text
+    for variant, options, archs in EMBEDDED:
+        kernels = embed.embedded_specs(make_spec(variant, **options), archs)
+        for suffix, text in zip((".cpp", ".h"), embed.render_embedded(kernels), strict=True):
+            yield GOLDEN / variant / (kernels[0].name + suffix), text
+
+
+@pytest.fixture(autouse=True)
+def without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code is two zeros."""
+    code = SimpleNamespace(code=bytes(16))
+    monkeypatch.setattr("gen.compile.nvrtc.compile_cuda", lambda *_, **__: code)
+    monkeypatch.setattr("gen.compile.nvrtc.nvrtc_version", lambda: (0, 0))
+
+
+def test_goldens(update_goldens: bool) -> None:
+    wanted = dict(texts())
+    found = {path for path in GOLDEN.rglob("*") if path.is_file()}
+    if update_goldens:
+        for path in found - wanted.keys():
+            path.unlink()
+        for path, text in wanted.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        found = set(wanted)
+    assert found == wanted.keys(), "files and table differ; if that is right: make goldens"
+    wrong = [str(path.relative_to(ROOT)) for path in found if path.read_text() != wanted[path]]
+    assert not wrong, f"{wrong} differ; see what git diff says after: make goldens"
+
+
+CUDA = sorted(path for path in GOLDEN.rglob("*.cu"))
+QUICK = [path for path in CUDA if re.search(r"mma_bf16_ccr_s1|tf32_crr_s2|crr_sk3\b", path.name)]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("path", sift(CUDA, QUICK), ids=lambda path: path.stem)
+def test_nvcc_has_nothing_to_warn_about(path: Path) -> None:
+    assert len(QUICK) == 3
+    spec = read_source(path).spec
+    assert_no_warnings(path, spec.arch if spec else "sm_80")
+
+
+def test_every_variant_and_kernel_template_has_a_golden() -> None:
+    assert {variant for variant, options in EMITTED if not options} == set(VARIANTS)
+
+
+def of_kernels() -> list[str]:
+    """The templates that emitted and embedded kernels are made of."""
+    files = template_files(*(row.template for row in VARIANTS.values()), *embed.TEMPLATES)
+    return [file.relative_to(template_dir()).as_posix() for file in files]
+
+
+def missing(branches: Branches) -> dict[Branch, str]:
+    """Sides that nothing has taken but should have, and their lines."""
+    return {branch: branches.source(branch) for branch in branches.known - branches.seen}
+
+
+def taking(branch: Branch, branches: Branches) -> str:
+    """The simplest kernel that takes a branch."""
+
+    def takes(spec: KernelSpec) -> bool:
+        branches.seen.clear()
+        render(spec)
+        embed.render_embedded(embed.embedded_specs(replace(spec, symbol="gemm"), [spec.arch]))
+        return branch in branches.seen
+
+    few = hypothesis.settings(max_examples=1000, database=None)
+    try:
+        return str(hypothesis.find(specs(), takes, settings=few).command)
+    except hypothesis.errors.NoSuchExample:
+        return "no kernel was found that does"
+
+
+def test_every_branch_of_a_template_has_a_golden() -> None:
+    with traced(of_kernels()) as branches:
+        for _ in texts():
+            pass
+        left = sorted(missing(branches).items())
+        wrong = [
+            f"{template}:{line}: never {taken}: {text}\n  {taking(branch, branches)}"
+            for branch, text in left
+            for template, line, _, taken in [branch]
+        ]
+    assert not wrong, "\n".join(["no golden takes:", *wrong])
+
+
+def test_the_trace_knows_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("/*% if a %*/", "/*% elif b %*/", "${ 1 if c else 2 }", "/*% endif %*/",
+             "/*% for x in d if x > 1 %*/", "${ x }", "/*% endfor %*/")  # fmt: skip
+    (tmp_path / "some.j2").write_text("\n".join(lines))
+    monkeypatch.setattr("gen.source.render.template_dir", lambda: tmp_path)
+    with traced(["some.j2"]) as branches:
+        assert len(missing(branches)) == 8
+        for values in ({"a": False, "b": True, "c": 1, "d": [1]}, {"a": False, "b": 0, "d": [1]}):
+            render_template("some.j2", **values)
+        left = {(branch.line, branch.taken) for branch in missing(branches)}
+    assert left == {(1, True), (3, False), (5, True)}

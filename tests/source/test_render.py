@@ -1,0 +1,107 @@
+"""Emitted files: formatted, free of warnings, and read again."""
+
+import itertools
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gen.errors import SpecError, UsageError
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.source.render import read_source, render, template_dir
+from gen.spec.kernel import KernelSpec
+from gen.spec.names import MAX_SYMBOL
+from gen.spec.problem import ALL_LAYOUTS
+from tests.spec.test_spec import specs
+from tests.support.programs import assert_formatted, assert_no_warnings
+
+
+def test_every_template_is_a_variants() -> None:
+    templates = {f"kernels/{path.name}" for path in (template_dir() / "kernels").iterdir()}
+    assert templates == {row.template for row in VARIANTS.values()}
+
+
+@given(specs())
+def test_rendering_is_deterministic(spec: KernelSpec) -> None:
+    assert render(spec).text == render(spec).text
+
+
+def test_clang_format_changes_nothing(tmp_path: Path) -> None:
+    names = (None, "f", "n" * MAX_SYMBOL)
+    pairs = [(name, dtype) for name, row in VARIANTS.items() for dtype in row.dtypes]
+    choices = itertools.product(pairs, ALL_LAYOUTS)
+    for i, ((variant, dtype), layout) in enumerate(choices):
+        text = render(make_spec(variant, dtype=dtype, layout=layout, name=names[i % 3])).text
+        (tmp_path / f"{variant}_{dtype}_{layout}.cu").write_text(text)
+    assert_formatted(tmp_path)
+
+
+@settings(max_examples=10)
+@given(st.lists(specs(), min_size=20, max_size=20))
+def test_clang_format_changes_nothing_whatever_the_tunables(choices: list[KernelSpec]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for i, spec in enumerate(choices):
+            Path(folder, f"{i}.cu").write_text(render(spec).text)
+        assert_formatted(Path(folder))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_lines_of_code_fit_100_columns(variant: str) -> None:
+    code = render(make_spec(variant, name="f")).text.splitlines()
+    long = [line for line in code if len(line) > 100 and not line.startswith("//")]
+    assert not long
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nvcc_has_nothing_to_warn_about(variant: str, tmp_path: Path) -> None:
+    for dtype in ("f32", "f16") if variant == "rec_tiles" else ("bf16",):
+        source = render(make_spec(variant, dtype=dtype))
+        path = tmp_path / source.filename
+        path.write_text(source.text)
+        assert source.spec
+        assert_no_warnings(path, source.spec.arch)
+
+
+def test_the_header_says_how_to_make_the_file_again(tmp_path: Path) -> None:
+    spec = make_spec("rec_tiles", dtype="bf16", layout="rcr", tile=7, coarsen=3, name="fast")
+    path = tmp_path / "edited.cu"
+    path.write_text(render(spec).text + "// edited by hand\n")
+    source = read_source(path)
+    assert source.spec == spec
+    assert "gen emit --variant rec_tiles --dtype bf16 --layout rcr --arch sm_80 --tile 7 " in (
+        source.text
+    )
+
+
+def test_a_file_without_the_header_line_has_no_specification(tmp_path: Path) -> None:
+    path = tmp_path / "own.cu"
+    path.write_text('extern "C" __global__ void own() {}\n')
+    source = read_source(path)
+    assert source.spec is None
+    assert source.name == "own"
+
+
+def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*nowhere\.cu"):
+        read_source(tmp_path / "nowhere.cu")
+    (tmp_path / "binary.cu").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="cannot read"):
+        read_source(tmp_path / "binary.cu")
+
+
+@pytest.mark.parametrize("symbol", ["kernel", "epilogue", "M", "while", "input_t", "kThreads"])
+def test_a_symbol_that_means_something_else_is_refused(symbol: str) -> None:
+    with pytest.raises(SpecError, match=f"name '{symbol}' means something else"):
+        render(make_spec("naive", name=symbol))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
+    """No product of two sizes may be formed in 32 bits: every index starts as an index_t."""
+    text = render(make_spec(variant)).text
+    assert not re.findall(r"(?<!index_t\()(?:blockIdx|gridDim)\.[xyz]\)? \*", text)
+    assert "using index_t = long long;" in text

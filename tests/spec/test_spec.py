@@ -1,0 +1,414 @@
+"""Specifications: validation, names, the JSON line, derived numbers."""
+
+import copy
+import json
+import pickle
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.errors import GenError, SpecError, UsageError
+from gen.kernels.launches import Launch
+from gen.kernels.registry import VARIANTS, make_spec, retarget, spec_from_json
+from gen.kernels.tunables import Integer, Size, Tunable, Word
+from gen.kernels.variant import MAX_GRID_YZ
+from gen.spec.arch import compute_capability
+from gen.spec.dtypes import DTYPES, DTypes
+from gen.spec.kernel import KernelSpec
+from gen.spec.names import MAX_SYMBOL, portable_symbol
+from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape, parse_layout, parse_shape
+
+
+def values(tunable: Tunable, dtypes: DTypes) -> st.SearchStrategy[Any]:
+    """Values of a tunable, most of which fit together."""
+    if isinstance(tunable, Integer):
+        most = 4 if tunable.name in ("stages", "split_k") else 4096
+        return st.integers(tunable.low, min(tunable.high, most)) | st.none()
+    if isinstance(tunable, Word):
+        return st.sampled_from(tunable.words) | st.none()
+    assert isinstance(tunable, Size)
+    if tunable.form == "MxN":
+        return st.sampled_from(["64x32", "32x32", "32x64", "16x64", "64x64", None])
+    lengths = st.sampled_from([64 // dtypes.input.size, 128 // dtypes.input.size])
+    side = st.sampled_from([64, 128, 192, 256, 320])  # 256 is the most that TMA takes at once
+    return st.tuples(side, side, lengths).map(lambda sizes: "x".join(map(str, sizes)))
+
+
+@st.composite
+def specs(draw: st.DrawFn, variants: tuple[str, ...] = tuple(VARIANTS)) -> KernelSpec:
+    """Any specification that can be built."""
+    variant = VARIANTS[draw(st.sampled_from(variants))]
+    dtype = draw(st.sampled_from(variant.dtypes))
+    tunables = {t.name: draw(values(t, DTYPES[dtype])) for t in variant.tunables}
+    if "tile" in tunables:  # the threads of a block share out the rows of a tile
+        tile = tunables["tile"] or 32
+        rows = st.sampled_from([r for r in range(1, 33) if tile % r == 0])
+        tunables["threads"] = draw(rows.map(lambda r: tile * r) | st.none())
+    layout = draw(st.sampled_from(ALL_LAYOUTS))
+    archs = [a for a in ("sm_75", "sm_80", "sm_90", "sm_90a") if variant.runs_on(int(a[3:5]))]
+    try:
+        return make_spec(
+            variant.name,
+            dtype=dtype,
+            layout=layout,
+            arch=draw(st.sampled_from(archs)),
+            name=draw(st.none() | st.just("my_gemm")),
+            **tunables,
+        )
+    except SpecError:  # what was drawn does not fit together
+        return make_spec(variant.name, dtype=dtype, layout=layout)
+
+
+@given(specs())
+def test_json_line_gives_the_same_specification(spec: KernelSpec) -> None:
+    assert spec_from_json(spec.to_json()) == spec
+
+
+@given(specs())
+def test_equal_specifications_are_one_key(spec: KernelSpec) -> None:
+    again = (spec_from_json(spec.to_json()), pickle.loads(pickle.dumps(spec)), copy.deepcopy(spec))
+    assert {spec, *again} == {spec}
+    assert all(other.row is spec.row for other in again)
+
+
+@given(specs(), specs())
+def test_different_specifications_have_different_names(a: KernelSpec, b: KernelSpec) -> None:
+    def choice(spec: KernelSpec, *without: str) -> dict[str, object]:
+        fields = json.loads(spec.to_json()).items()
+        return {k: v for k, v in fields if k not in ("name", *without)}
+
+    assert (a.full_name == b.full_name) == (choice(a) == choice(b))
+    assert (portable_symbol(a) == portable_symbol(b)) == (choice(a, "arch") == choice(b, "arch"))
+    assert (a == b) == (hash(a) == hash(b))
+
+
+def from_name(name: str) -> KernelSpec:
+    """The specification that has this name by default."""
+
+    def pattern(tunable: Tunable) -> str:
+        if isinstance(tunable, Word):
+            return "|".join(tunable.words)
+        return rf"{tunable.tag or tunable.name}(?:[0-9x]+|auto)"
+
+    for row in VARIANTS.values():
+        tags = "".join(rf"(?:_(?P<{t.name}>{pattern(t)}))?" for t in row.tunables)
+        own = rf"gemm_{row.name}_(?P<dtype>{'|'.join(row.dtypes)})_(?P<layout>[rc]{{3}})"
+        if found := re.fullmatch(rf"{own}{tags}(?:_(?P<arch>sm\d+a?))?", name):
+            fields = {k: v for k, v in found.groupdict().items() if v}
+            for t in row.tunables:
+                if t.name in fields and not isinstance(t, Word):
+                    fields[t.name] = fields[t.name].removeprefix(t.tag or t.name)
+            if "arch" in fields:
+                fields["arch"] = fields["arch"].replace("sm", "sm_")
+            return make_spec(row.name, **fields)
+    raise AssertionError(name)
+
+
+@given(specs())
+def test_a_name_says_everything(spec: KernelSpec) -> None:
+    assert from_name(spec.full_name) == replace(spec, symbol=None)
+    assert re.fullmatch("[a-z][a-z0-9_]*", spec.full_name)
+
+
+SCALAR = tuple(name for name, row in VARIANTS.items() if not row.planner)
+
+
+def launch(spec: KernelSpec, m: int, n: int, k: int) -> Launch:
+    """The launch of the kernel itself on packed operands."""
+    return spec.plan(GemmProblem.packed(GemmShape(m, n, k), spec.layouts)).launch(spec.name)
+
+
+@given(specs(SCALAR), st.integers(1, 10**7), st.integers(1, 10**7))
+def test_the_grid_covers_d_and_fits_the_gpu(spec: KernelSpec, m: int, n: int) -> None:
+    (x, y, z), tile = launch(spec, m, n, 1).grid, spec.threadblock
+    assert 1 <= x < 2**31
+    assert 1 <= y <= MAX_GRID_YZ
+    assert z == 1
+    if spec.variant in ("naive", "tiles", "rec_tiles"):  # a grid of tiles
+        assert x * tile.n >= n > (x - 1) * tile.n
+        assert y == min(-(-m // tile.m), MAX_GRID_YZ)
+
+
+def test_an_odd_number_of_column_tiles_is_covered() -> None:
+    """The source's host code halves the number of tiles, which loses the last of an odd number."""
+    spec = make_spec("rec_tiles", tile=16, coarsen=2)
+    assert launch(spec, 16, 3 * 16, 16).grid == (2, 1, 1)
+
+
+@pytest.mark.parametrize("variant", SCALAR)
+def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
+    """The source's `k / blocksize + 1` launches a row and a column of blocks with nothing to do."""
+    spec = make_spec(variant)
+    tile = spec.threadblock
+    x, y, _ = launch(spec, 3 * tile.m, 3 * tile.n, tile.k).grid
+    assert x * y in (9, 3)  # tiles of D, or rows of D
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"variant": "rec_tile"}, "unknown variant 'rec_tile'; did you mean rec_tiles?"),
+        ({"variant": "naive", "dtype": "fp32"}, "unknown dtype 'fp32'; did you mean f32?"),
+        ({"variant": "naive", "layout": "rr"}, "layout 'rr' is not three letters"),
+        ({"variant": "naive", "arch": "sm_70"}, "unknown architecture 'sm_70'; use one of sm_75"),
+        ({"variant": "naive", "arch": "sm_80a"}, "unknown architecture 'sm_80a'; use one of sm_75"),
+        ({"variant": "tiles", "tile": 0}, "tile=0 is out of range; use 1 to 32"),
+        ({"variant": "tiles", "tile": 33}, "tile=33 is out of range; use 1 to 32"),
+        ({"variant": "naive", "threads": 1025}, "threads=1025 is out of range; use 1 to 1024"),
+        ({"variant": "naive", "tile": 8}, "naive has no tunable 'tile'; it has threads"),
+        ({"variant": "tiles", "tile": 32, "threads": 100}, "threads=100 is not tile=32 times a"),
+        ({"variant": "rec_tiles", "coarsen": 9}, "coarsen=9 is out of range; use 1 to 8"),
+        (
+            {"variant": "shared_row", "dtype": "f64", "chunk": 6145},
+            "shared_row wants 49160 bytes of shared memory, more than the 49152",
+        ),
+        (
+            {"variant": "rec_tiles", "dtype": "f64", "coarsen": 8, "arch": "sm_75"},
+            "rec_tiles wants 73728 bytes of shared memory, more than the 65536 that a block may",
+        ),
+        ({"variant": "mma", "dtype": "f32"}, "mma has no dtype f32; use f16, f16_f16, f16_f32,"),
+        ({"variant": "mma_tma", "arch": "sm_80"}, "mma_tma needs sm_90a, not sm_80: its instruct"),
+        ({"variant": "mma_tma", "arch": "sm_100"}, "mma_tma needs sm_90a, not sm_100"),
+        (
+            {"variant": "mma", "dtype": "i8", "arch": "sm_75"},
+            "tensor cores of sm_75 have no i8; use f16, f16_f16, f16_f32, or --arch sm_80",
+        ),
+        (
+            {"variant": "mma", "arch": "sm_75", "stages": 3},
+            "stages=3 needs cp.async, which sm_75 lacks; use stages=2, or --arch sm_80",
+        ),
+        (
+            {"variant": "mma", "arch": "sm_75", "instruction": "m16n8k16"},
+            "instruction=m16n8k16 does not exist for f16 on sm_75; use m16n8k8",
+        ),
+        (
+            {"variant": "mma", "dtype": "i8", "instruction": "m16n8k16"},
+            "instruction=m16n8k16 does not exist for i8 on sm_80; use m16n8k32",
+        ),
+        ({"variant": "mma", "instruction": "m8n8k4"}, "unknown instruction 'm8n8k4'; did you mean"),
+        ({"variant": "mma", "threadblock": "128x256"}, "threadblock: '128x256' is not MxNxK, such"),
+        ({"variant": "mma", "warp": "64x64x32"}, "warp: '64x64x32' is not MxN, such as 128x64"),
+        ({"variant": "mma", "stages": "four"}, "stages: 'four' is not an integer"),
+        ({"variant": "mma", "split_k": "some"}, "split_k: 'some' is not an integer or auto"),
+        ({"variant": "mma", "epilogue": "relu"}, "unknown epilogue 'relu'; "),
+        ({"variant": "mma", "warp": "24x64"}, "warp.m=24 is not a multiple of 16; use 16 or 32"),
+        ({"variant": "mma", "warp": "64x8"}, "warp.n=8 is not a multiple of 16; use 16"),
+        (
+            {"variant": "mma", "threadblock": "96x128x32"},
+            "threadblock.m=96 is not a multiple of warp.m=64; use 64 or 128",
+        ),
+        (
+            {"variant": "mma", "threadblock": "64x96x32", "warp": "32x32"},  # B: not along K
+            "threadblock.n=96 is not a multiple of 64; use 64 or 128",
+        ),
+        (
+            {"variant": "mma", "threadblock": "128x128x16"},
+            "threadblock.k=16 is 32 bytes of f16, not 64 or 128; use 32 or 64",
+        ),
+        (
+            {"variant": "mma", "threadblock": "128x128x32", "warp": "16x16"},
+            "threadblock=128x128x32 has 64 warps of 16x16, not at most 16; use 16, for ",
+        ),
+        (
+            {"variant": "mma_tma", "threadblock": "64x128x64"},
+            "threadblock=64x128x64 has 2 warps of 64x64, not 4, 8, 12; use 4, for ",
+        ),
+        (
+            {"variant": "mma", "threadblock": "128x256x32", "warp": "128x64"},
+            "warp=128x64 keeps 256 registers of sums in each thread, more than 128; use 128x32",
+        ),
+        (  # 16 warps
+            {"variant": "mma", "threadblock": "256x256x32"},
+            "warp=64x64 wants 192 registers of each thread for sums and fragments, more than the "
+            "104 that there are; use 64x16, or fewer warps",
+        ),
+        (
+            {"variant": "mma_tma", "threadblock": "256x256x64", "warp": "128x128"},
+            "warp=128x128 keeps 512 registers of sums in each thread, more than 128; use 128x32",
+        ),
+        (  # 12 consumers, which have 160 registers each
+            {"variant": "mma_tma", "threadblock": "192x256x64"},
+            "warp=64x64 wants 192 registers of each thread for sums and fragments, more than the "
+            "144 that there are; use 64x32, or fewer warps",
+        ),
+        (
+            {"variant": "mma", "stages": 7},
+            "stages=7 of threadblock=128x256x32 want 172032 bytes of shared memory, more than the "
+            "166912 that a block may have on sm_80; use stages=6",
+        ),
+        (
+            {
+                "variant": "mma_tma",
+                "threadblock": "256x512x64",
+                "warp": "128x64",
+                "dtype": "f16_f16",
+                "stages": 2,
+            },
+            "threadblock=256x512x64 has 16 warps of 128x64, not 4, 8, 12; use 12",
+        ),
+        (
+            {
+                "variant": "mma_tma",
+                "threadblock": "64x64x64",
+                "warp": "32x32",
+                "sliced_k": 2,
+                "stages": 2,
+            },
+            "sliced_k=2 needs a stage more than teams, and 16384 bytes for sums where the stages=2 "
+            "have 32768; use stages=3 or sliced_k=1",
+        ),
+        (
+            {"variant": "mma_tma", "sliced_k": 2},
+            "threadblock=128x256x64 has 8 warps of 64x64, not 2, 4, 6; use 6, for ",
+        ),
+        (
+            {"variant": "mma", "threadblock": "192x64x32", "warp": "96x32", "layout": "crr"},
+            "128 threads cannot share out evenly the 768 16-byte chunks of a tile with",
+        ),
+        (
+            {"variant": "mma", "dtype": "i8", "epilogue": "linear_bias_gelu"},
+            "epilogue=linear_bias_gelu needs sums in floating point, not i8; use linear, ",
+        ),
+        ({"variant": "naive", "name": "2fast"}, "name '2fast' is not a C identifier"),
+        ({"variant": "naive", "name": "x" * 77}, "name has 77 characters, more than 76"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(GenError) as caught:
+        make_spec(**arguments)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(message)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["", "x", "4x", "4x4", "4x4x4x4", "-1x2x3", "a", "1.5"])
+def test_malformed_shapes_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not MxNxK"):
+        parse_shape(text)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_shapes_are_read_as_they_are_written(m: int, n: int, k: int) -> None:
+    assert parse_shape(str(GemmShape(m, n, k))) == GemmShape(m, n, k)
+    assert parse_shape(str(m)) == GemmShape(m, m, m)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"variant": 3}', '{"variant": "naive", "x": 1}'])
+def test_a_broken_json_line_is_refused(text: str) -> None:
+    with pytest.raises((UsageError, SpecError)):
+        spec_from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("variant", "dtype", "arch", "chosen"),
+    [
+        ("mma", "f16", "sm_80", "128x256x32 64x64 m16n8k16 4"),
+        ("mma", "f16_f16", "sm_90a", "128x256x32 64x64 m16n8k16 4"),
+        ("mma", "f16", "sm_75", "128x128x32 64x64 m16n8k8 2"),
+        ("mma", "tf32", "sm_80", "128x256x16 64x64 m16n8k8 4"),
+        ("mma", "i8", "sm_86", "128x256x64 64x64 m16n8k32 4"),
+        ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
+        ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
+        ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
+    ],
+)
+def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: str) -> None:
+    spec = make_spec(variant, dtype=dtype, arch=arch)
+    assert " ".join(map(str, spec.tunables.values())).startswith(f"{chosen} 1 ")
+    assert spec.warp
+    assert spec.warp.k == spec.threadblock.k
+    assert (spec.split_k, spec.epilogue, spec.has_bias) == (1, "linear", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("tiles_f32_rrr", {}),
+        ("tiles_f32_rrr", {"tile": 32, "threads": 1024}),
+        ("tiles_f32_rrr_t256", {"threads": 256}),
+        ("tiles_f64_rcr_tile16", {"tile": 16, "dtype": "f64", "layout": "rcr"}),
+        ("tiles_f32_rrr_tile16", {"tile": 16, "threads": 256}),
+        ("tiles_f32_rrr_tile16_t64_sm90", {"tile": 16, "threads": 64, "arch": "sm_90"}),
+        ("rec_tiles_f32_rrr_coarsen4", {"coarsen": 4}),
+        ("shared_row_f32_rrr_t64_chunk512_grid9", {"threads": 64, "chunk": 512, "grid": 9}),
+        ("mma_f16_rrr", {"arch": "sm_80"}),
+        ("mma_f16_rrr_sm75", {"arch": "sm_75"}),
+        ("mma_f16_rrr_m16n8k8", {"instruction": "m16n8k8"}),
+        ("mma_f16_f16_rrr_sm90a", {"dtype": "f16_f16", "arch": "sm_90a"}),
+        ("mma_tma_f16_rrr", {}),
+        ("mma_tma_f16_rrr_sk4", {"split_k": 4}),
+        ("mma_tma_f16_rrr_linear_bias_relu", {"epilogue": "linear_bias_relu"}),
+        (
+            "mma_tma_f16_rcr_tb64x64x64_w32x32_s8",
+            {"layout": "rcr", "threadblock": "64x64x64", "warp": "32x32", "stages": 8},
+        ),
+        (
+            "mma_tma_f16_rrr_tb128x128x64_s4_tk2",
+            {"sliced_k": 2, "threadblock": "128x128x64", "stages": 4},
+        ),
+    ],
+)
+def test_names_say_what_is_not_as_usual(name: str, arguments: dict[str, Any]) -> None:
+    variant = max((v for v in VARIANTS if name.startswith(f"{v}_")), key=len)
+    assert make_spec(variant, **arguments).full_name == f"gemm_{name}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_names_of_defaults_are_short(variant: str) -> None:
+    for dtype in VARIANTS[variant].dtypes:
+        for layout in ALL_LAYOUTS:
+            spec = make_spec(variant, dtype=dtype, layout=layout)
+            assert spec.full_name == f"gemm_{variant}_{dtype}_{layout}"
+            assert len(spec.full_name) <= 40 < MAX_SYMBOL
+
+
+def test_the_name_for_several_architectures_has_none() -> None:
+    old, new = make_spec("mma", arch="sm_75"), make_spec("mma", arch="sm_90")
+    assert portable_symbol(new) == portable_symbol(make_spec("mma")) == "gemm_mma_f16_rrr"
+    assert portable_symbol(old) == "gemm_mma_f16_rrr_tb128x128x32_m16n8k8_s2"
+    assert portable_symbol(retarget(old, "sm_80")) == portable_symbol(old)
+
+
+def test_values_are_kept_as_they_are_compared() -> None:
+    spec = make_spec("mma", split_k="auto", epilogue="linear_bias_relu", swizzle=4, layout="rcr",
+                     threadblock="128x256x32", warp="64x64", instruction="m16n8k8")  # fmt: skip
+    assert spec.full_name == "gemm_mma_f16_rcr_m16n8k8_skauto_linear_bias_relu_g4"
+    assert (spec.split_k, spec.has_bias, spec.instruction) == (0, True, (16, 8, 8))
+    assert "--split-k 0 --epilogue linear_bias_relu --swizzle 4" in spec.command
+    assert make_spec("mma", split_k="3") == make_spec("mma", split_k=3)
+    assert make_spec("mma", threadblock=" 0128x256X32 ") == make_spec("mma")
+
+
+def test_leading_dimensions_follow_the_layout() -> None:
+    problem = GemmProblem.packed(GemmShape(2, 3, 5), parse_layout("rcc"), padding=10)
+    assert (problem.lda, problem.ldb, problem.ldc, problem.ldd) == (15, 17, 12, 14)
+    units = GemmProblem.packed(GemmShape(2, 3, 5), parse_layout("rcc"), padding=10, multiple=16)
+    assert (units.lda, units.ldb, units.ldc, units.ldd) == (16, 32, 16, 16)
+
+
+def test_architectures() -> None:
+    assert compute_capability("sm_90a") == 90
+    assert compute_capability("sm_120") == 120
+
+
+def test_dtypes_accumulate_as_documented() -> None:
+    accumulators = {name: d.accumulator.name for name, d in DTYPES.items()}
+    assert accumulators == {
+        "f32": "f32", "f64": "f64", "i32": "i32", "f16": "f32", "f16_f16": "f16", "f16_f32": "f32",
+        "bf16": "f32", "bf16_f32": "f32", "tf32": "f32", "i8": "i32",
+    }  # fmt: skip
+    assert {name for name, d in DTYPES.items() if d.scalar != d.accumulator} == {"f16_f16"}
+
+
+def test_specification_and_rendering_need_neither_numpy_nor_cuda() -> None:
+    code = (
+        "import sys; from gen.kernels.registry import make_spec;"
+        "from gen.source.render import render; render(make_spec('tiles'));"
+        "sys.exit(sorted({'numpy', 'cuda'} & set(sys.modules)) or 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
