@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,6 +53,15 @@ def check(
             help="Instructions, over all threads, that a launch may run; default: by the shape.",
         ),
     ] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="Stop at the first thing that is wrong.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", metavar="N", min=1, help="Processes; default: one for each CPU core."
+        ),
+    ] = None,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
 ) -> None:
@@ -64,7 +74,8 @@ def check(
     else:
         sources = [read_source(file)]
     shapes = [parse_shape(text) for text in shape] if shape else None
-    if not _check(sources, shapes, strict, max_findings, budget, json):
+    jobs = jobs or len(os.sched_getaffinity(0))
+    if not _check(sources, shapes, strict, max_findings, budget, jobs, first, json):
         raise typer.Exit(1)
 
 
@@ -74,12 +85,14 @@ def _check(
     strict: bool,
     max_findings: int,
     budget: int | None,
+    jobs: int,
+    first: bool,
     json: bool,
 ) -> bool:
     from gen.cli import tables
     from gen.prove import check as library
 
-    total = sum(len(shapes or library.default_shapes(s.spec)) for s in sources if s.spec)
+    total = sum(len(library.planned_trials(source, shapes)) for source in sources)
     reports = []
     with tables.progress("checking", total) as step:
         for source in sources:
@@ -90,6 +103,8 @@ def _check(
                     strict=strict,
                     max_findings=max_findings,
                     budget=budget,
+                    jobs=jobs,
+                    first=first,
                     step=step,
                 )
             )
@@ -105,6 +120,7 @@ def _fields(report: CheckReport) -> dict[str, object]:
     return {
         "kernel": report.spec.name,
         "ok": report.ok,
+        "launches": report.trials,
         "shapes": [str(shape) for shape in report.shapes],
         "findings": [
             {**one.finding.as_dict(), "shape": str(one.shape), "launches": one.launches}
@@ -116,26 +132,41 @@ def _fields(report: CheckReport) -> dict[str, object]:
         ],
         "error": report.error or None,
         "skipped": report.skipped or None,
+        "lines_not_run": report.not_run,
+        "not_checked": NOT_CHECKED,
         "seconds": report.seconds,
     }
 
 
+NOT_CHECKED = "the launcher, which is host code"
+
+
 def _print(reports: Sequence[CheckReport]) -> None:
     for report in reports:
-        if not report.ok:
+        if report.ok:
+            print(f"{report.spec.name}: nothing found in {_tried(report)}")
+        else:
             _print_one(report)
-    good = [report for report in reports if report.ok]
-    for report in good if len(reports) > 1 else []:
-        print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes{_skipped(report)}")
     if len(reports) > 1:
-        print(f"{len(good)} of {len(reports)} kernels are clean")
-    elif good:
-        (report,) = good
-        print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes{_skipped(report)}")
+        good = sum(report.ok for report in reports)
+        print(f"{good} of {len(reports)} kernels are clean")
 
 
-def _skipped(report: CheckReport) -> str:
-    return f"; {report.skipped}" if report.skipped else ""
+def _tried(report: CheckReport) -> str:
+    """What was checked, and what was not."""
+    missing = [NOT_CHECKED]
+    if report.skipped:
+        missing.append(report.skipped)
+    if report.not_run:
+        lines = ", ".join(map(str, report.not_run[:MOST_LINES]))
+        more = ", ..." if len(report.not_run) > MOST_LINES else ""
+        missing.append(f"lines that no launch has run: {lines}{more}")
+    launches = "1 launch" if report.trials == 1 else f"{report.trials} launches"
+    shapes = "1 shape" if len(report.shapes) == 1 else f"{len(report.shapes)} shapes"
+    return f"{launches} on {shapes}\n  not checked: {'; '.join(missing)}"
+
+
+MOST_LINES = 8
 
 
 def _print_one(report: CheckReport) -> None:
@@ -148,16 +179,17 @@ def _print_one(report: CheckReport) -> None:
         tables.table(("check", "line", "message", "where"), rows, ("line",))
     for line, text in lines_of(report.findings):
         print(f"{line:6} | {text.rstrip()}")
-    for shape, message in report.mismatches:
+    for shape, message in report.mismatches[:MOST_MISMATCHES]:
         print(f"mismatch on {shape}: {message}")
     if report.error:
         print(f"stopped {report.error}")
-    if report.skipped:
-        print(report.skipped)
     counts = [f"{len(report.findings)} findings", f"{len(report.mismatches)} mismatches"]
     if report.suppressed:
         counts.append(f"{report.suppressed} repeats or beyond --max-findings")
-    print(f"{', '.join(counts)}; {len(report.shapes)} shapes tried")
+    print(f"{', '.join(counts)} in {_tried(report)}")
+
+
+MOST_MISMATCHES = 10  # --json has all
 
 
 def _row(one: Occurrence) -> tuple[str, str, str, str]:

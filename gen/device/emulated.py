@@ -29,7 +29,8 @@ class EmulatorRunner:
     """Runs PTX on the CPU, with every memory access and every barrier checked.
 
     checks: what else to look for, of `CHECKS`. max_findings: of one launch. observers: what else
-    watches every launch. multiprocessors: of the GPU that it stands for.
+    watches every launch. multiprocessors: of the GPU that it stands for. Launches are watched by
+    all these as long as `watched` is set.
     """
 
     name = "emulator"
@@ -45,8 +46,7 @@ class EmulatorRunner:
     ) -> None:
         from gen.emulator import Emulator
 
-        self.multiprocessors = multiprocessors
-
+        self.multiprocessors, self.watched = multiprocessors, True
         self._emulator = Emulator(max_findings)
         self._observers = [observer for check in checks for observer in _observers(check)]
         self._observers += observers
@@ -60,6 +60,10 @@ class EmulatorRunner:
     @budget.setter
     def budget(self, value: int | None) -> None:
         self._emulator.instruction_budget = value
+
+    def lines_not_run(self, module: Module) -> set[int]:
+        """The CUDA lines of which no instruction has run in any launch."""
+        return self._emulator.lines_not_run(module.code.decode())
 
     def target(self, arch: str) -> str:
         """The emulator runs code for any architecture."""
@@ -118,7 +122,7 @@ class EmulatorRunner:
             args,
             shared_bytes,
             source_lines=module.text.splitlines(),
-            observers=self._observers,
+            observers=self._observers if self.watched else (),
         )
         self.suppressed += report.suppressed
         return report.findings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -104,17 +105,19 @@ def uploaded(
     runner: Runner,
     storages: Mapping[str, np.ndarray],
     undefined: Collection[str] = (),
-    skip: int = 0,
+    skips: Mapping[str, int] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, Place]]:
-    """The arrays in memory of the runner, each `skip` elements into its buffer, freed at the end.
+    """The arrays in memory of the runner, freed at the end.
 
-    undefined: those that a kernel must not read before it has written. names: what findings call
-    them, if not as here.
+    undefined: those that a kernel must not read before it has written. skips: how many elements
+    into their buffers they start, if not at the beginning. names: what findings call them, if not
+    as here.
     """
     places: dict[str, Place] = {}
     try:
         for name, storage in storages.items():
+            skip = (skips or {}).get(name, 0)
             before = np.full(skip, _filler(storage.dtype), storage.dtype)
             whole = np.concatenate([before, storage.reshape(-1)])
             buffer = runner.upload(whole, (names or {}).get(name, name), name not in undefined)
@@ -162,24 +165,43 @@ def run_kernel(
     module: nvrtc.Module,
     problem: GemmProblem,
     operands: Operands,
-    skip: int = 0,
+    skips: Mapping[str, int] | None = None,
+    *,
+    in_place: bool = False,
+    blocks: int = 0,
 ) -> np.ndarray:
     """Runs a kernel once and returns D's storage.
 
-    skip: elements between the start of each buffer, which is well aligned, and its matrix. A shape
-    with an empty D is launched as well, with one block, and must not write anything. Raises
-    FindingsError with what the device's checks found, CheckError for a write beside D or beside
-    the workspace.
+    skips: elements between the start of each operand's buffer, which is well aligned, and the
+    operand. in_place: C is D. blocks: launch no more along the axes where the kernel's blocks
+    stride; 0 for as many as are planned. A shape with an empty D is launched as well, with one
+    block, and must not write anything. Raises FindingsError with what the device's checks found,
+    CheckError for a write beside D or beside the workspace.
     """
     stored = storages(spec, problem, operands)
-    if problem.beta == 0 and runner.finds_reads:
+    if in_place:
+        stored["D"] = stored.pop("C")
+    elif problem.beta == 0 and runner.finds_reads:
         stored["C"] = stored["C"][:0]  # it may be null
-    with uploaded(runner, stored, ("D",), skip) as places:
+    undefined = () if in_place else ("D",)
+    with uploaded(runner, stored, undefined, skips) as places:
         steps = spec.plan(problem, alignment(places), runner.multiprocessors)
+        if blocks:
+            steps = striding(steps, spec.geometry.strides, blocks)
         space = np.full(steps.workspace_bytes, _POISON, np.uint8)
         own = {WORKSPACE: space} if space.size else {}
         with uploaded(runner, own, own) as more:
-            run_plan(runner, module, steps, {**places, **more})
+            run_plan(runner, module, steps, {"C": places["D"], **places, **more})
             for place in more.values():
                 download(runner, place)
             return download(runner, places["D"])
+
+
+def striding(steps: Plan, axes: str, blocks: int) -> Plan:
+    """A plan with no more than so many blocks along these axes, where they stride over the rest."""
+
+    def grid(full: tuple[int, int, int]) -> tuple[int, int, int]:
+        x, y, z = (min(n, blocks) if at in axes else n for n, at in zip(full, "xyz", strict=True))
+        return x, y, z
+
+    return replace(steps, launches=tuple(replace(s, grid=grid(s.grid)) for s in steps.launches))

@@ -9,10 +9,11 @@ are compared with CUTLASS's and with the oracle's. Last come two problems too la
 from __future__ import annotations
 
 import math
+import multiprocessing
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.compile import nvrtc
 from gen.device.choose import FEW
@@ -21,9 +22,9 @@ from gen.errors import BudgetError, CheckError, UsageError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
-from gen.kernels.tensor_cores.plan import STEPS_A_SLICE
 from gen.prove.far_indices import far_results, why_not
-from gen.prove.verify import ShapeResult, verify_shape
+from gen.prove.trials import Trial, check_trials, corner_trials
+from gen.prove.verify import CaseResult, run_trial
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem, GemmShape
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 MAX_FINDINGS = 20
 MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
 MAX_PRODUCTS = 10**11  # some hours
+MAX_THRESHOLD = 4096  # of what a kernel compares with, what may be a size
 
 
 @dataclass
@@ -57,49 +59,14 @@ class CheckReport:
     suppressed: int = 0  # findings that were like others, or beyond the limit
     error: str = ""  # what ended the check early
     skipped: str = ""  # what was not tried, and why
+    trials: int = 0  # launches of the kernel
+    not_run: list[int] = field(default_factory=list)  # CUDA lines that no trial has reached
     seconds: float = 0.0  # in the kernel
 
     @property
     def ok(self) -> bool:
         """Whether there is nothing to complain about."""
         return not (self.findings or self.mismatches or self.error)
-
-
-def default_shapes(spec: KernelSpec) -> list[GemmShape]:
-    """Few and small shapes that reach every corner of a kernel, derived from its tile.
-
-    First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
-    stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
-    is summed in slices, some have more steps than there are stages, too, some are longer than
-    others, a full tile has two, and many tiles have a single one. On tensor cores, rows that are
-    ragged but aligned, more tiles along M than are computed together, in full columns, and a long
-    line to pack; M and N change places where C is column-major. Where teams take turns along K,
-    many tiles have an odd number of steps, so that turns change.
-    """
-    m, n, k = spec.threadblock
-    uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
-    two = (2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
-    slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
-    # A persistent block computes tile after tile, which takes long here.
-    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if spec.row.persistent else 2 * n, 1)
-    sizes = [
-        (1, 1, 1),
-        (m, n, k),
-        (m + 1, n + 1, k + 1),
-        (2 * m + 1, 2 * n + 1, max(2 * spec.stages - 1, 2) * k + 1),
-        (2 * m, max(n - 1, 1), 2 * k),
-        (max(m - 1, 1), 2 * n, max(k - 1, 1)),
-        (1, 2, 3 * k + 1),
-        *(slices if spec.split_k != 1 else ()),
-        *([(m + 1, n + 8, k), groups, (1, 2, 1031)] if spec.row.depends_on_alignment else ()),
-        *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
-        (m, n + 1, 0),
-        (0, n, k),
-    ]
-    shapes = [GemmShape(*size) for size in dict.fromkeys(sizes)]
-    if spec.row.transposes and not spec.layouts.c:
-        return [GemmShape(shape.n, shape.m, shape.k) for shape in shapes]
-    return shapes
 
 
 def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
@@ -111,6 +78,60 @@ def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
     return 1000 * work + 50_000 * threads
 
 
+@dataclass
+class Stand:
+    """Where trials of one file are run, in a process of their own or in this one."""
+
+    source: Source
+    strict: bool
+    max_findings: int
+    budget: int | None
+
+    def __post_init__(self) -> None:
+        self.spec, self.module = _compiled(self.source)
+        checks = ("race", "init") if self.strict else ("race",)
+        self.runner = EmulatorRunner(checks, self.max_findings)
+        self.plain = EmulatorRunner()  # for CUTLASS
+
+    def run(self, trial: Trial) -> Outcome:
+        """Runs a trial; what ends the check early is its error."""
+        runner = self.runner
+        runner.budget = self.budget or default_budget(self.spec, trial.shape)
+        runner.multiprocessors = trial.multiprocessors or FEW
+        runner.watched = trial.watched
+        reference = self.plain if trial.watched and trial.kind == "integer" else None
+        before, error, result = runner.suppressed, "", None
+        try:
+            result = run_trial(self.spec, runner, self.module, trial, reference)
+        except BudgetError as reason:
+            error = str(reason).replace("raise instruction_budget", "use a larger --budget")
+        except UsageError as reason:  # what a GPU would refuse to launch
+            error = str(reason)
+        lines = runner.lines_not_run(self.module)
+        return Outcome(result, error, runner.suppressed - before, lines)
+
+
+class Outcome(NamedTuple):
+    """What became of a trial, and the lines that no trial of its process has run."""
+
+    result: CaseResult | None
+    error: str
+    suppressed: int
+    not_run: set[int]
+
+
+_stand: Stand  # of a process that runs trials for another
+
+
+def _set_up(*arguments: Any) -> None:
+    global _stand
+    _stand = Stand(*arguments)
+
+
+def _run(trial: Trial) -> Outcome:
+    return _stand.run(trial)
+
+
 def check(
     source: Source,
     shapes: Sequence[GemmShape] | None = None,
@@ -118,46 +139,73 @@ def check(
     strict: bool = False,
     max_findings: int = MAX_FINDINGS,
     budget: int | None = None,
+    jobs: int = 1,
+    first: bool = False,
     step: Callable[[], object] = lambda: None,
 ) -> CheckReport:
-    """Checks a kernel on shapes (see `default_shapes`).
+    """Checks a kernel, on shapes or on all that `trials.check_trials` tries.
 
     strict: report loads of memory that was never written, even if their values are not used.
-    budget: thread-instructions that a launch may run (see `default_budget`). step: called after
-    each shape. Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does
-    not describe it, CompileError where it does not compile.
+    budget: thread-instructions that a launch may run (see `default_budget`). jobs: processes that
+    share the work. first: stop at the first thing that is wrong. step: called after each trial.
+    Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does not
+    describe it, CompileError where it does not compile.
     """
-    if source.spec is None:
-        raise UsageError(_NO_SPEC.format(name=source.filename, variants=", ".join(VARIANTS)))
+    for shape in shapes or ():
+        _check_size(shape)
+    trials = planned_trials(source, shapes)
+    stand = Stand(source, strict, max_findings, budget)
+    report = CheckReport(stand.spec)
+    not_run: set[int] | None = None
+    for trial, outcome in zip(trials, _outcomes(stand, trials, jobs), strict=False):
+        _add(report, trial.shape, outcome, max_findings)
+        not_run = outcome.not_run if not_run is None else not_run & outcome.not_run
+        step()
+        if report.error or (first and not report.ok):
+            break
+    if shapes is None and not report.error and (report.ok or not first):
+        report.not_run = sorted(not_run or ())
+        if reason := why_not(stand.spec):
+            report.skipped = f"matrices of more than 2^32 elements: {reason}"
+        else:
+            _check_far(report, stand.spec, stand.module, max_findings)
+    return report
+
+
+def _outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outcome]:
+    """The outcomes of trials in their order."""
+    if jobs == 1 or not stand.spec.warp:  # on CUDA cores they take less than to start processes
+        yield from map(stand.run, trials)
+        return
+    arguments = (stand.source, stand.strict, stand.max_findings, stand.budget)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, _set_up, arguments) as pool:
+        yield from pool.imap(_run, trials, chunksize=2)
+
+
+def _compiled(source: Source) -> tuple[KernelSpec, nvrtc.Module]:
     spec = source.spec
+    if spec is None:
+        raise UsageError(_NO_SPEC.format(name=source.filename, variants=", ".join(VARIANTS)))
     module = nvrtc.compile_cuda(source.text, name=f"{spec.name}.cu", arch=spec.arch)
     _check_kernel(spec, module)
-    checks = ("race", "init") if strict else ("race",)
-    runner = EmulatorRunner(checks, max_findings, multiprocessors=FEW)
-    plain = EmulatorRunner()
-    report = CheckReport(spec)
-    for shape in default_shapes(spec) if shapes is None else shapes:
-        _check_size(shape)
-        report.shapes.append(shape)
-        runner.budget = default_budget(spec, shape) if budget is None else budget
-        try:
-            result = verify_shape(spec, runner, module, shape, plain)
-        except BudgetError as error:
-            advice = str(error).replace("raise instruction_budget", "use a larger --budget")
-            report.error = f"on {shape}: {advice}"
-            break
-        except UsageError as error:  # what a GPU would refuse to launch
-            report.error = f"on {shape}: {error}"
-            break
-        _add(report, result, max_findings)
-        step()
-    if shapes is None and not report.error:
-        if reason := why_not(spec):
-            report.skipped = f"not tried in matrices of more than 2^32 elements: {reason}"
-        else:
-            _check_far(report, spec, module, max_findings)
-    report.suppressed += runner.suppressed
-    return report
+    return spec, module
+
+
+def planned_trials(source: Source, shapes: Sequence[GemmShape] | None = None) -> list[Trial]:
+    """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`."""
+    spec, module = _compiled(source)
+    if shapes is not None:
+        return [trial for shape in shapes for trial in corner_trials(spec, shape)]
+    return check_trials(spec, thresholds(module))
+
+
+def thresholds(module: nvrtc.Module) -> list[int]:
+    """Numbers that the kernels compare something with: beyond them, they may do something else."""
+    from gen.emulator import parse_ptx
+
+    found = {abs(number) for number in parse_ptx(module.code.decode()).comparisons}
+    return sorted(number for number in found if number <= MAX_THRESHOLD)
 
 
 def _check_far(report: CheckReport, spec: KernelSpec, module: nvrtc.Module, limit: int) -> None:
@@ -179,13 +227,19 @@ _NO_SPEC = (
 )
 
 
-def _add(report: CheckReport, result: ShapeResult, limit: int) -> None:
-    report.seconds += result.seconds
-    for case in result.cases:
-        for finding in case.findings:
-            _add_finding(report, finding, result.shape, limit)
-        if case.message and not case.findings:
-            report.mismatches.append((result.shape, case.message))
+def _add(report: CheckReport, shape: GemmShape, outcome: Outcome, limit: int) -> None:
+    report.trials += 1
+    if shape not in report.shapes:
+        report.shapes.append(shape)
+    report.suppressed += outcome.suppressed
+    if outcome.error:
+        report.error = f"on {shape}: {outcome.error}"
+    if result := outcome.result:
+        report.seconds += result.seconds
+        for finding in result.findings:
+            _add_finding(report, finding, shape, limit)
+        if result.message and not result.findings:
+            report.mismatches.append((shape, result.message))
 
 
 def _add_finding(report: CheckReport, finding: Finding, shape: GemmShape, limit: int) -> None:

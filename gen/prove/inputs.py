@@ -1,8 +1,13 @@
-"""The matrices that a kernel is tried with, the same in every run."""
+"""The matrices that a kernel is tried with, the same in every run.
+
+Of the kinds of inputs, all but "random" give results that are exact, in whichever order a kernel
+sums; of some, the results are infinite or NaN, in whichever order, too.
+"""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -12,36 +17,138 @@ from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem
 
+# A, B, C and the bias, as float64 or integers.
+_Drawn = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+_Rng = np.random.Generator
 
-def _integer_range(dtypes: DTypes, k: int) -> int:
-    """The largest magnitude, at most 8, of inputs that give exact alpha * A * B + beta * C + bias.
+_NAN, _INF = float("nan"), float("inf")
 
-    A float accumulator with p bits is exact up to 2^p: alpha (3) * k * r^2 + (beta (2) + 1) * r;
-    in one of f16, which alpha is not multiplied with, k * r^2.
+
+def _largest(dtypes: DTypes, problem: GemmProblem) -> int:
+    """The largest magnitude, at most 8, of integers with exact alpha * A * B + beta * C + bias.
+
+    A float accumulator with p bits is exact up to 2^p: |alpha| * k * r^2 + (|beta| + 1) * r; in one
+    of f16, which alpha is not multiplied with, k * r^2.
     """
     name = dtypes.accumulator.name
     bits = {"f16": 11, "f32": 24, "f64": 53}.get(name, 31)
-    factor, addend = (1, 0) if name == "f16" else (3, 3)
+    alpha, beta = max(abs(problem.alpha), 1), max(abs(problem.beta), 1)
+    factor, addend = (1, 0) if name == "f16" else (alpha, beta + 1)
     r = 8
-    while r > 1 and factor * k * r * r + addend * r >= 2**bits:
+    while r > 1 and factor * problem.shape.k * r * r + addend * r >= 2**bits:
         r -= 1
     return r
 
 
-def _draw(
-    rng: np.random.Generator, shape: tuple[int, ...], kind: str, dtype: str, most: int, low: float
-) -> np.ndarray:
-    if kind == "integer":
-        return numerics.from_integers(rng.integers(-most, most + 1, shape), dtype)
+def _integers(rng: _Rng, problem: GemmProblem, most: int) -> _Drawn:
+    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
+    a, b, c, bias = (rng.integers(-most, most + 1, size) for size in ((m, k), (k, n), (m, n), n))
+    return a, b, c, bias
+
+
+def _sparse(rng: _Rng, problem: GemmProblem, count: int, most: int) -> np.ndarray:
+    """A matrix A of integers, not 0, of which each row has at most `count`."""
+    m, k = problem.shape.m, problem.shape.k
+    a = np.zeros((m, k), np.int64)
+    if k:
+        for _ in range(count):
+            values = rng.integers(1, most + 1, m) * rng.choice((-1, 1), m)
+            a[np.arange(m), rng.integers(0, k, m)] = values
+    return a
+
+
+def _cancelling(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """C is A * B, so that with alpha about -beta all but the last digits of both cancel out.
+
+    Rows of A have few elements other than 0: C is exact in 8 bits.
+    """
+    _, b, _, bias = _integers(rng, problem, 4)
+    a = _sparse(rng, problem, 4, 4)
+    return a, b, a @ b, 0 * bias
+
+
+def _scaled(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Integers, and alpha and beta as powers of two, which the operands are divided by."""
+    unit = GemmProblem(problem.shape, *_lds(problem), 1, 1)
+    a, b, c, bias = _integers(rng, unit, _largest(dtypes, unit))
+    half = 2.0 ** (int(np.log2(problem.alpha)) // 2)
+    return a / half, b / (problem.alpha / half), c / problem.beta, bias
+
+
+def _lds(problem: GemmProblem) -> tuple[int, int, int, int]:
+    return problem.lda, problem.ldb, problem.ldc, problem.ldd
+
+
+def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Integers with NaN, infinities of both signs, lines of zeros that meet them, and -0 in C."""
+    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
+    a, b, c, bias = (x.astype(float) for x in _integers(rng, problem, _largest(dtypes, problem)))
+    if m and n:
+        c[rng.integers(m)] = -0.0
+        if k:
+            a[rng.integers(m)] = 0
+            b[:, rng.integers(n)] = 0
+            for value in (_NAN, _INF, -_INF):
+                a[rng.integers(m), rng.integers(k)] = value
+            a[rng.integers(m), rng.integers(k, size=2)] = _INF, -_INF
+            b[rng.integers(k), rng.integers(n)] = -_INF
+        for value in (_NAN, _INF):
+            c[rng.integers(m), rng.integers(n)] = value
+            bias[rng.integers(n)] = value
+    return a, b, c, bias
+
+
+def _subnormal(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Integers times the least positive number of the input's type: B alone has ordinary ones."""
+    a, b, c, bias = _integers(rng, problem, _largest(dtypes, problem))
+    unit = numerics.smallest_subnormal(dtypes.input.name)
+    return a * unit, b, c * unit, bias * unit
+
+
+def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Powers of two whose products lie on both sides of the largest number of the result's type.
+
+    Rows of A have one element that is not 0, so that no sum is finite in one order and infinite in
+    another.
+    """
+    most = round(np.log2(numerics.overflow_threshold(dtypes.output.name)))
+    half = min(most, round(np.log2(numerics.overflow_threshold(dtypes.input.name)))) - 4
+    a = _sparse(rng, problem, 1, 1) * 2.0**half
+    size = problem.shape.k, problem.shape.n
+    b = 2.0 ** (most - half + rng.integers(-2, 3, size)) * rng.choice((-1, 1), size)
+    _, _, c, bias = _integers(rng, problem, 2)
+    return a, b, 0.0 * c, 0.0 * bias
+
+
+# Inputs by kind: none of these is rounded on its way into storage.
+_EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
+    "integer": lambda rng, problem, dtypes: _integers(rng, problem, _largest(dtypes, problem)),
+    "cancelling": _cancelling,
+    "scaled": _scaled,
+    "special": _special,
+    "subnormal": _subnormal,
+    "overflowing": _overflowing,
+}
+KINDS = ("random", *_EXACT)
+INFINITE = ("special", "overflowing")  # kinds whose results may be infinite or NaN
+
+
+def _random(rng: _Rng, size: tuple[int, ...], dtype: str, low: float) -> np.ndarray:
     storage = numerics.storage_dtype(dtype)
     if storage.kind == "i":
         info = np.iinfo(storage)
-        return rng.integers(info.min, info.max, shape, storage, endpoint=True)
-    return numerics.from_float64(rng.uniform(low, 1, shape), dtype)
+        return rng.integers(info.min, info.max, size, storage, endpoint=True)
+    return numerics.from_float64(rng.uniform(low, 1, size), dtype)
+
+
+def _stored(matrix: np.ndarray, dtype: str) -> np.ndarray:
+    if matrix.dtype.kind == "i":
+        return numerics.from_integers(matrix, dtype)
+    return numerics.from_float64(matrix, dtype)
 
 
 def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands:
-    """Matrices of a `kind`: "integer" (small values, exact sums) or "random".
+    """Matrices of a `kind`: one of `KINDS`; for integer types "integer" or "random".
 
     D is full of poison, and so is C where it must not be read. For sums in f16, random values are
     not negative: where they cancel out, a right result may be off by more than its size.
@@ -49,14 +156,35 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     seed = zlib.crc32(f"{problem} {kind}".encode())  # the same inputs in every run
     rng = np.random.default_rng(seed)
-    most = _integer_range(spec.dtypes, k)
-    low = 0 if spec.dtypes.accumulator.name == "f16" else -1
     input_, output = spec.dtypes.input.name, spec.dtypes.output.name
-    a = _draw(rng, (m, k), kind, input_, most, low)
-    b = _draw(rng, (k, n), kind, input_, most, low)
-    c = _draw(rng, (m, n), kind, output, most, -1)
-    bias = _draw(rng, (n,), kind, output, most, -1) if spec.has_bias else None
+    if kind == "random":
+        low = 0 if spec.dtypes.accumulator.name == "f16" else -1
+        a, b = (_random(rng, size, input_, low) for size in ((m, k), (k, n)))
+        c, bias = (_random(rng, size, output, -1) for size in ((m, n), (n,)))
+    else:
+        drawn = _EXACT[kind](rng, problem, spec.dtypes)
+        a, b, c, bias = (
+            _stored(matrix, name)
+            for matrix, name in zip(drawn, (input_, input_, output, output), strict=True)
+        )
     if problem.beta == 0:
         c = np.full_like(c, numerics.poison(output))
     d = numerics.pack(np.full_like(c, numerics.poison(output)), spec.layouts.c, problem.ldd, output)
-    return Operands(a, b, c, d, bias)
+    return Operands(a, b, c, d, bias if spec.has_bias else None)
+
+
+def finite(operands: Operands, dtypes: DTypes) -> Operands:
+    """The same with 0 in place of all that is no number."""
+
+    def cleaned(matrix: np.ndarray, name: str) -> np.ndarray:
+        numbers = np.isfinite(numerics.to_float64(matrix, name))
+        return np.where(numbers, matrix, np.zeros((), matrix.dtype))
+
+    input_, output = dtypes.input.name, dtypes.output.name
+    bias = None if operands.bias is None else cleaned(operands.bias, output)
+    return operands._replace(
+        a=cleaned(operands.a, input_),
+        b=cleaned(operands.b, input_),
+        c=cleaned(operands.c, output),
+        bias=bias,
+    )

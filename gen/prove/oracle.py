@@ -56,8 +56,9 @@ def oracle(
     dtypes = parse_dtype(dtype)
     if not dtypes.scalar.is_float:
         return _rectify(_integer_oracle(a, b, c, int(alpha), int(beta), after), after)
-    x = _linear(a, b, c, alpha, beta, dtypes, after)
-    return _gelu(x) if after.epilogue.endswith("gelu") else _rectify(x, after)
+    with np.errstate(invalid="ignore", over="ignore"):
+        x = _linear(a, b, c, alpha, beta, dtypes, after)
+        return _gelu(x) if after.epilogue.endswith("gelu") else _rectify(x, after)
 
 
 def _rectify(x: np.ndarray, after: After) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""Proof that a kernel computes what it should, in two kinds of cases per shape.
+"""Proof that a kernel computes what it should, trial by trial (see `trials`).
 
-- *integer*: integer-valued inputs so small that every sum is exact in the accumulator. The result
-  must equal, bit for bit, a CUTLASS GEMM run on the same device and an independent numpy oracle.
+- *integer* and other inputs whose sums are exact in the accumulator: the result must equal, bit for
+  bit, an independent numpy oracle and, for integers, a CUTLASS GEMM run on the same device. Where
+  it is NaN by IEEE 754, it must be a NaN.
 - *random*: uniform inputs; every element must lie within the proven bound of its rounding errors
   (integer types have none: their sums wrap around, and must again be equal bit for bit).
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from gen.device.execute import FindingsError, Operands, run_kernel
 from gen.device.runner import Runner
 from gen.errors import BudgetError, CheckError
 from gen.prove import cutlass, oracle
-from gen.prove.inputs import draw_operands
+from gen.prove.inputs import draw_operands, finite
+from gen.prove.trials import OPERANDS, Trial, verify_trials
 from gen.source.render import Source, render
 from gen.spec import numerics
 from gen.spec.kernel import KernelSpec
@@ -80,51 +82,6 @@ class ShapeResult:
         return next((case.message for case in self.cases if case.message), "")
 
 
-class Case(NamedTuple):
-    """What a shape is tried with. `padding` separates rows (or columns) in every matrix.
-
-    Leading dimensions are multiples of `multiple` elements, and every matrix starts `skip` elements
-    behind a well-aligned address.
-    """
-
-    kind: str
-    alpha: float
-    beta: float
-    padding: int
-    multiple: int = 1
-    skip: int = 0
-
-
-# alpha and beta are neither 0 nor 1, and exact in every accumulator; then beta = 0, packed. Last,
-# what most callers want, and a kernel may treat apart: nothing but the product.
-_RANDOM = {True: Case("random", 1.5, -0.75, 5), False: Case("random", -7, 5, 5)}
-CASES = {
-    exact: (Case("integer", 3, -2, 3), Case("integer", 2, 0, 0), random, Case("integer", 1, 0, 0))
-    for exact, random in _RANDOM.items()
-}
-# The same where how a kernel runs depends on where the operands lie: nothing aligned; lines of
-# whole units of 16 bytes, of any type; packed, so that it depends on the shape.
-_UNIT = 16
-PLANNED_CASES = {
-    exact: (
-        first._replace(skip=1),
-        second._replace(multiple=_UNIT),
-        third._replace(padding=0),
-        product,
-    )
-    for exact, (first, second, third, product) in CASES.items()
-}
-# And where a line of D is whole units: a matrix that starts inside of one, though its lines are as
-# long as units; lines of D in order and C's not, and the other way round (D's are 2 longer). The
-# same goes for those of B and A if they are whole units, too. The last has an alpha of 1 and a beta
-# that is not 0: a kernel that treats sums apart which are D as they are has to look at both.
-WHOLE_LINES = (
-    Case("integer", 2, -1, _UNIT, _UNIT, 1),
-    Case("integer", 3, -2, _UNIT - 2),
-    Case("integer", 1, -2, _UNIT),
-)
-
-
 def default_shapes(spec: KernelSpec) -> list[GemmShape]:
     """Shapes that reach every edge of a kernel, derived from its tile.
 
@@ -171,48 +128,48 @@ def verify(
 
 
 def verify_shape(
-    spec: KernelSpec,
-    runner: Runner,
-    module: nvrtc.Module,
-    shape: GemmShape,
-    reference_runner: Runner | None = None,
+    spec: KernelSpec, runner: Runner, module: nvrtc.Module, shape: GemmShape
 ) -> ShapeResult:
-    """Runs all cases of one shape.
-
-    `reference_runner` runs CUTLASS instead of `runner`. Raises BudgetError where the runner has a
-    budget and the kernel exceeds it.
-    """
-    on = reference_runner or runner
-    cases = (_run_case(spec, runner, module, shape, case, on) for case in _cases(spec, shape))
+    """Runs all trials of one shape."""
+    trials = verify_trials(spec, shape)
+    cases = (run_trial(spec, runner, module, trial, runner) for trial in trials)
     return ShapeResult(spec, shape, tuple(cases))
 
 
-def _cases(spec: KernelSpec, shape: GemmShape) -> tuple[Case, ...]:
-    exact = spec.dtypes.accumulator.is_float
-    if not spec.row.depends_on_alignment:
-        return CASES[exact]
-    line = shape.n if spec.layouts.c else shape.m
-    return PLANNED_CASES[exact] + (WHOLE_LINES if line % _UNIT == 0 else ())
-
-
-def _run_case(
+def run_trial(
     spec: KernelSpec,
     runner: Runner,
     module: nvrtc.Module,
-    shape: GemmShape,
-    case: Case,
-    reference_runner: Runner,
+    trial: Trial,
+    reference_runner: Runner | None = None,
 ) -> CaseResult:
-    problem = GemmProblem.packed(
-        shape, spec.layouts, case.alpha, case.beta, case.padding, case.multiple
-    )
-    operands = draw_operands(spec, problem, case.kind)
+    """Runs a kernel once and compares its result.
+
+    `reference_runner` runs CUTLASS, if that is to be compared with, too. Raises BudgetError where
+    the runner has a budget and the kernel exceeds it.
+    """
+    problem = trial.problem
+    operands = draw_operands(spec, problem, trial.kind)
+    if trial.in_place:
+        output = spec.dtypes.output.name
+        operands = operands._replace(
+            d_storage=numerics.pack(operands.c, spec.layouts.c, problem.ldd, output)
+        )
     seconds, findings = 0.0, tuple["Finding", ...]()
     try:
         start = time.perf_counter()
-        storage = run_kernel(spec, runner, module, problem, operands, case.skip)
+        storage = run_kernel(
+            spec,
+            runner,
+            module,
+            problem,
+            operands,
+            dict(zip(OPERANDS, trial.skips, strict=True)),
+            in_place=trial.in_place,
+            blocks=trial.blocks,
+        )
         seconds = time.perf_counter() - start
-        worst, message = _compare(spec, reference_runner, problem, case.kind, operands, storage)
+        worst, message = _compare(spec, reference_runner, problem, trial.kind, operands, storage)
     except BudgetError:
         raise
     except FindingsError as error:
@@ -220,13 +177,13 @@ def _run_case(
     except CheckError as error:
         worst, message = np.inf, str(error)
     if message:
-        message = f"{case.kind} inputs, alpha={case.alpha}, beta={case.beta}: {message}"
-    return CaseResult(case.kind, problem, not message, worst, seconds, message, findings)
+        message = f"{trial}: {message}"
+    return CaseResult(trial.kind, problem, not message, worst, seconds, message, findings)
 
 
 def _compare(
     spec: KernelSpec,
-    runner: Runner,
+    runner: Runner | None,
     problem: GemmProblem,
     kind: str,
     operands: Operands,
@@ -238,14 +195,16 @@ def _compare(
     untouched = numerics.pack(got, spec.layouts.c, problem.ldd, dtypes.output.name)
     if untouched.tobytes() != storage.tobytes():
         return np.inf, "the gap between rows of D was overwritten"
-    is_exact = kind == "integer" and not spec.epilogue.endswith("gelu")
+    is_exact = kind != "random" and not spec.epilogue.endswith("gelu")
     if not is_exact and dtypes.accumulator.is_float:
         return within_bound(spec, problem, operands, got)
     exact = oracle.oracle(*_arguments(spec, problem, operands))
     if dtypes.output.is_float:
         exact = numerics.from_float64(exact, dtypes.output.name)
-    reference = cutlass.cutlass_gemm(runner, spec, problem, operands)
-    for other, name in ((exact, "the oracle"), (reference, "CUTLASS")):
+    references = [(exact, "the oracle")]
+    if runner and kind in ("integer", "random"):
+        references.append((cutlass.cutlass_gemm(runner, spec, problem, operands), "CUTLASS"))
+    for other, name in references:
         message = _first_difference(got, other, dtypes.output.name, name)
         if message:
             return np.inf, message
@@ -265,24 +224,27 @@ def within_bound(
 ) -> tuple[float, str]:
     """D (M x N, of storage) against the oracle.
 
-    Returns the worst error as a fraction of its bound, and what is wrong, if anything.
+    Where that is infinite or NaN, D has to be the same; elsewhere an error is bounded by what
+    operands without infinities and NaN allow. Returns the worst error as a fraction of its bound,
+    and what is wrong, if anything.
     """
-    arguments = _arguments(spec, problem, operands)
-    bound = oracle.error_bound(*arguments, sums=oracle.sums_of(spec))
-    exact = oracle.oracle(*arguments)
+    exact = oracle.oracle(*_arguments(spec, problem, operands))
+    numbers = finite(operands, spec.dtypes)
+    bound = oracle.error_bound(*_arguments(spec, problem, numbers), sums=oracle.sums_of(spec))
     return _within(numerics.to_float64(got, spec.dtypes.output.name), exact, bound)
 
 
 def _first_difference(got: np.ndarray, want: np.ndarray, dtype: str, who: str) -> str:
-    # Bits, not values: NaN equals nothing, and 0 equals -0. A sum that starts at +0 never ends
-    # at -0 unless alpha makes it so, on both sides alike.
-    wrong = np.argwhere(_bits(got) != _bits(want))
-    if not len(wrong):
+    # Bits, not values: 0 equals -0. A sum that starts at +0 never ends at -0 unless alpha makes it
+    # so, on both sides alike. Of NaN, whose bits nobody promises, one equals another.
+    values = [numerics.to_float64(x, dtype) for x in (got, want)]
+    same = (_bits(got) == _bits(want)) | np.isnan(values[0]) & np.isnan(values[1])
+    if same.all():
         return ""
-    i, j = (int(x) for x in wrong[0])
-    values = (numerics.to_float64(x[i, j], dtype) for x in (got, want))
-    left, right = (f"{float(v):.9g}" for v in values)
-    return f"D({i}, {j}) is {left}, {who} has {right}; {len(wrong)} of {got.size} elements differ"
+    i, j = (int(x) for x in np.argwhere(~same)[0])
+    left, right = (f"{float(x[i, j]):.9g}" for x in values)
+    wrong = np.count_nonzero(~same)
+    return f"D({i}, {j}) is {left}, {who} has {right}; {wrong} of {got.size} elements differ"
 
 
 def _bits(matrix: np.ndarray) -> np.ndarray:
@@ -290,9 +252,11 @@ def _bits(matrix: np.ndarray) -> np.ndarray:
 
 
 def _within(got: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> tuple[float, str]:
-    error = np.abs(got - exact)
-    good = error <= bound  # False for NaN
     with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(np.isfinite(exact), np.abs(got - exact), np.inf)
+        # What overflows in a narrower type is infinite in D, and bounded by nothing.
+        error = np.where((got == exact) | np.isnan(got) & np.isnan(exact), 0.0, error)
+        good = error <= bound  # False for NaN
         ratio = np.where(error == 0, 0.0, error / bound)
     worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio), initial=0.0))
     if good.all():

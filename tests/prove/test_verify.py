@@ -251,7 +251,7 @@ def test_a_write_before_d_is_found(runner: EmulatorRunner) -> None:
     module = compile_cuda(text, name="wrong.cu")
     problem = GemmProblem.packed(GemmShape(2, 3, 4), spec.layouts)
     with pytest.raises(CheckError, match="an element before D was overwritten"):
-        run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"), 1)
+        run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"), {"D": 1})
 
 
 def with_known_layout(spec: KernelSpec) -> KernelSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gen.emulator.ptx.operands import Operand, Reg
+from gen.emulator.ptx.operands import Imm, Operand, Reg
 from gen.errors import CheckError, unknown
 
 TYPE_BYTES = {
@@ -102,6 +102,18 @@ class PtxModule:
 
     kernels: dict[str, PtxKernel]
     variables: dict[str, Variable]
+
+    @property
+    def comparisons(self) -> set[int]:
+        """The integers in the text that kernels compare something with."""
+        items = (item for kernel in self.kernels.values() for item in kernel.body)
+        operands = (
+            operand
+            for item in items
+            if isinstance(item, Instruction) and item.opcode in ("setp", "min", "max")
+            for operand in item.operands
+        )
+        return {o.value for o in operands if isinstance(o, Imm) and isinstance(o.value, int)}
 
     def kernel(self, name: str) -> PtxKernel:
         """The kernel called `name`; UsageError with the nearest name if there is none."""

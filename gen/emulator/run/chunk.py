@@ -33,6 +33,7 @@ class Chunk(Parking):
             observer.begin(self)
         while True:
             block = blocks[at]
+            program.reached.add(at)
             for observer in observers:
                 observer.block(self, at, mask)
             self._count(lanes * block.length, block.end)

@@ -16,7 +16,7 @@ from gen.emulator.memory.arrays import DeviceArray, LineArray
 from gen.emulator.memory.global_memory import Buffer, GlobalMemory, aligned_bytes
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
-from gen.emulator.ptx.module import PtxKernel, PtxModule, Variable
+from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.chunk import Chunk
 from gen.emulator.run.context import LaunchState
@@ -120,6 +120,14 @@ class Emulator:
         """A copy of a device array, with the type and shape that it was made with."""
         self._check_mapped(buf)
         return np.frombuffer(buf.buffer.data.tobytes(), buf.dtype).reshape(buf.shape).copy()
+
+    def lines_not_run(self, ptx: str | PtxModule) -> set[int]:
+        """The CUDA lines of a module of which no instruction has run in any launch."""
+        module = self._module(ptx)
+        items = (item for kernel in module.kernels.values() for item in kernel.body)
+        lines = {item.line for item in items if isinstance(item, Instruction)} - {0}
+        programs = [program for (of, _), program in self._programs.items() if of is module]
+        return lines.difference(*(program.lines_run() for program in programs))
 
     def free(self, buf: DeviceArray) -> None:
         """Unmap a device array; later accesses to it are findings."""

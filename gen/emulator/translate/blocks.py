@@ -42,6 +42,11 @@ class Block:
     live_out: set[str] = field(default_factory=set)
 
     @property
+    def instructions(self) -> list[Instruction]:
+        """All of them, with the one that ends the block."""
+        return [*self.body, self.end] if self.end else self.body
+
+    @property
     def length(self) -> int:
         """Instructions in the block."""
         return len(self.body) + (self.end is not None)

@@ -41,7 +41,13 @@ class Program:
     initial: list[Any] = field(default_factory=list)  # registers before the first instruction
     slots: dict[str, int] = field(default_factory=dict)  # register name -> index in `R`
     symbols: set[str] = field(default_factory=set)  # variables whose address is taken
+    reached: set[int] = field(default_factory=set)  # blocks that have run in any launch
     source: str = ""
+
+    def lines_run(self) -> set[int]:
+        """The CUDA lines of which an instruction has run in any launch."""
+        run = (self.blocks[at] for at in self.reached)
+        return {item.line for block in run for item in block.instructions}
 
 
 def compile_kernel(kernel: PtxKernel) -> Program:

@@ -1,0 +1,160 @@
+"""Mistakes as an outsider makes them: each hides from all but a few sizes, scalars or addresses.
+
+Each is found by `gen check` of the file alone, without a hint of where to look.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from gen.kernels.registry import make_spec
+from gen.prove.check import check
+from gen.source.render import render
+from tests.prove.test_defects import plant
+from tests.prove.test_verify import small
+
+
+class Mistake(NamedTuple):
+    """A kernel, and what stands in place of what in its file."""
+
+    variant: str
+    edits: tuple[tuple[str, str], ...]
+    tunables: dict[str, Any] = {}  # noqa: RUF012
+
+
+def one(variant: str, old: str, new: str, **tunables: Any) -> Mistake:
+    """A mistake in one place."""
+    return Mistake(variant, ((old, new),), tunables)
+
+
+BETA, ALPHA = "if (beta != 0) x +=", "scalar_t x = alpha * sum;"
+LOOP = "for (index_t k = 0; k < K; ++k) {"
+LOAD = "static_cast<accumulator_t>(A[a_at(row, k, lda)]);"
+STEP = "sum += a * b;"
+STORE = "D[c_at(row, col, ldd)] = output_t(x);"
+
+
+def vector(count: int) -> str:
+    """A load of several neighbours, of which one is used; the compiler has to leave it as it is."""
+    names, places = ", ".join("xyzw"[:count]), ", ".join(f"%{i}" for i in range(count))
+    results = ", ".join(f'"=f"({name})' for name in "xyzw"[:count])
+    code = f'"ld.global.v{count}.f32 {{{places}}}, [%{count}];" : {results}'
+    address = "__cvta_generic_to_global(&A[a_at(row, k, lda)])"
+    return f'[&] {{ float {names}; asm volatile({code} : "l"({address})); return x; }}()'
+
+
+FOUR, TWO = vector(4), vector(2)
+
+
+MISTAKES = {
+    # alpha and beta
+    "C counts for negative beta alone": one("naive", BETA, "if (beta < 0) x +="),
+    "C counts for positive beta alone": one("naive", BETA, "if (beta > 0) x +="),
+    "C counts unless alpha is 1": one("naive", BETA, "if (beta != 0 && alpha != 1) x +="),
+    "the magnitude of alpha": one("naive", ALPHA, "scalar_t x = fabsf(alpha) * sum;"),
+    "alpha = 0 is 1": one("naive", ALPHA, "scalar_t x = (alpha == 0 ? 1 : alpha) * sum;"),
+    "beta = 1 is forgotten": one("naive", BETA, "if (beta != 0 && beta != 1) x +="),
+    "alpha in f16": one(
+        "naive", ALPHA, "scalar_t x = scalar_t(input_t(alpha)) * sum;", dtype="f16"
+    ),
+    "alpha in bf16": one(
+        "naive", ALPHA, "scalar_t x = scalar_t(input_t(alpha)) * sum;", dtype="bf16"
+    ),
+    "alpha in f32": one("naive", ALPHA, "scalar_t x = float(alpha) * sum;", dtype="f64"),
+    "beta in f16": one(
+        "naive", BETA, "if (beta != 0) x += scalar_t(input_t(beta)) / beta *", dtype="f16"
+    ),
+    "alpha in 16 bits": one("naive", ALPHA, "scalar_t x = short(alpha) * sum;", dtype="i32"),
+    "alpha through float": one("naive", ALPHA, "scalar_t x = int(float(alpha)) * sum;", dtype="i8"),
+    "alpha in f16, on tensor cores": one(
+        "mma",
+        "scalar_t x = out.alpha * sum.x, y = out.alpha * sum.y;",
+        "scalar_t x = float(__half(out.alpha)) * sum.x, y = out.alpha * sum.y;",
+    ),
+    # sizes
+    "the first 8 products": one("naive", LOOP, "for (index_t k = 0; k < (K < 8 ? K : 8); ++k) {"),
+    "the first 700 products": one("block_1d", "; k < K;", "; k < (K < 700 ? K : 700);"),
+    "K in 16 bits": one("thread_1d", "; k < K;", "; k < short(K);"),
+    "16 at once, past the row": Mistake(
+        "naive", ((LOOP, "for (index_t k = 0; k < (K + 15) / 16 * 16; ++k) {"),
+                  (STEP, "sum += k < K ? a * b : 0;")),
+    ),
+    "16 at once, but the rest": one(
+        "naive", LOOP, "for (index_t k = 0; k < (K > 16 ? K / 16 * 16 : K); ++k) {"
+    ),
+    "columns from 1000 on": one(
+        "naive", "if (col >= N) return;", "if (col >= (N < 1000 ? N : 1000)) return;"
+    ),
+    "steps in 8 bits": one(
+        "mma",
+        "for (int n = 0; n < steps; ++n) {",
+        "for (int n = 0; n < (unsigned char)(steps); ++n) {",
+    ),
+    # addresses and leading dimensions
+    "four at once from addresses that are not multiples of four": one(
+        "naive", LOAD, f"lda % 4 == 0 && k % 4 == 0 && k + 4 <= K ? {FOUR} : {LOAD}"
+    ),
+    "four at once from lines that are no multiples of four": one(
+        "naive", LOAD,
+        f"reinterpret_cast<size_t>(A) % 16 == 0 && k % 4 == 0 && k + 4 <= K ? {FOUR} : {LOAD}",
+    ),
+    "four at once past the end": one(
+        "naive", LOAD,
+        f"lda % 4 == 0 && k % 4 == 0 && reinterpret_cast<size_t>(A) % 16 == 0 ? {FOUR} : {LOAD}",
+    ),
+    "addresses taken to be multiples of 8": one(
+        "naive", LOAD,
+        f"lda % 2 == 0 && k % 2 == 0 && k + 2 <= K ? {TWO} : {LOAD}",
+    ),
+    "C taken to be aligned": one("mma", "is_aligned(c, out.ldc) && col0", "col0"),
+    "D taken to be aligned": one(
+        "mma", "const bool aligned = is_aligned(out.D, out.ldd) &&", "const bool aligned ="
+    ),
+    "lines of D as long as C's": one("naive", STORE, "D[c_at(row, col, ldc)] = output_t(x);"),
+    # C is D
+    "D is cleared first": one(
+        "naive", "accumulator_t sum = 0;", "accumulator_t sum = 0; D[c_at(row, col, ldd)] = 0;"
+    ),
+    # slices, and blocks that stride
+    "the first 32 slices": one(
+        "mma", "slice < slices; slice +=", "slice < slices && slice < 32; slice +=", split_k=0
+    ),
+    "no barrier between row tiles": one(
+        "tiles", "      __syncthreads();  // no thread",
+        "      if (k0 + kTile < K) __syncthreads();  // no thread",
+    ),
+    # what is no ordinary number
+    "0 * NaN is 0": one("naive", STEP, "if (a != 0) sum += a * b;"),
+    "subnormal numbers are 0": one("naive", STEP, "if (a > 1e-37f || a < -1e-37f) sum += a * b;"),
+    "no infinities in f16": one(
+        "naive", STORE,
+        "x = x > 65504 ? 65504 : x < -65504 ? -65504 : x; " + STORE, dtype="f16",
+    ),
+    "-0 becomes 0": one("naive", STORE, "D[c_at(row, col, ldd)] = output_t(x + 0.0f);"),
+    "ReLU of NaN is 0": one(
+        "naive", "return x < 0 ? 0 : x;", "return x > 0 ? x : 0;", epilogue="linear_bias_relu"
+    ),
+    "sums that saturate": one(
+        "naive", STEP, "sum = int(min(max(sum + 1LL * a * b, -2147483648LL), 2147483647LL));",
+        dtype="i32",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found(name: str) -> None:
+    variant, edits, tunables = MISTAKES[name]
+    on_tensor_cores = variant.startswith("mma")
+    spec = small(variant, **tunables) if on_tensor_cores else make_spec(variant, **tunables)
+    report = check(plant(spec, *edits), first=True)
+    assert report.findings or report.mismatches
+    assert not report.error
+
+
+def test_every_line_of_a_kernel_has_run() -> None:
+    report = check(render(make_spec("naive", threads=16)))
+    assert report.ok
+    assert report.not_run == []
+    assert report.trials > 300
