@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gen._version import __version__
-from gen.errors import MissingError, SpecError, UsageError
+from gen.errors import MissingError, SpecError, UsageError, counted
 from gen.kernels import signature
 from gen.kernels.registry import spec_from_json
 from gen.kernels.signature import fill
@@ -106,7 +106,12 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters |= {"parameters": _parameters, "fill": fill, "chomp": _chomp}
+    environment.filters |= {
+        "parameters": _parameters,
+        "fill": fill,
+        "chomp": _chomp,
+        "counted": counted,
+    }
     return environment
 
 

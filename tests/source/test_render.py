@@ -55,6 +55,12 @@ def test_lines_of_code_fit_100_columns(variant: str) -> None:
     assert not long
 
 
+def test_one_warp_is_no_warps() -> None:
+    text = render(make_spec("mma", threadblock="64x64x32")).text
+    assert "constexpr int kThreads = 32;  // 1 warp\n" in text
+    assert "constexpr int kThreads = 256;  // 8 warps\n" in render(make_spec("mma")).text
+
+
 @pytest.mark.nvcc
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_nvcc_has_nothing_to_warn_about(variant: str, tmp_path: Path) -> None:
