@@ -29,13 +29,8 @@ HOST = ("launch", "workspace")  # signatures of the host's functions
 
 _SPEC_LINE = re.compile(r"^// gen-spec: (\{.*\})\s*$", re.MULTILINE)
 
-# C++ keywords that the emitted files do not happen to contain.
-_KEYWORDS = (
-    "alignas alignof and asm break case catch class concept continue decltype default delete do "
-    "double enum explicit export final float friend goto int long main mutable new noexcept not "
-    "operator or override private protected public requires short signed struct switch this throw "
-    "try typedef typeid typename union unsigned virtual volatile wchar_t while xor"
-)
+_NOT_CODE = re.compile(r'//.*|"[^"\n]*"|^#.*', re.MULTILINE)
+_TOKEN = re.compile(r"[A-Za-z_]\w*|[(){};]")
 
 
 @dataclass(frozen=True)
@@ -149,11 +144,42 @@ def template_files(*names: str) -> list[Path]:
 
 
 def _check_symbol(spec: KernelSpec) -> None:
-    """Refuses a symbol that the file itself uses for something else, or that C++ reserves."""
-    another = "gemm" if spec.symbol != "gemm" else "gemm_"
-    code = re.sub(r'//.*|"[^"\n]*"', "", render_framed(replace(spec, symbol=another)))
-    if spec.symbol in _KEYWORDS.split() or re.search(rf"\b{spec.symbol}\b", code):
-        raise SpecError(f"name '{spec.symbol}' means something else in the file; use another")
+    """Refuses a symbol that is something else where the file declares the kernel or names it."""
+    own = spec.full_name
+    for name, where in _taken(render_framed(replace(spec, symbol=None)), own).items():
+        if name == spec.symbol:
+            raise SpecError(
+                f"name '{name}' is something else in {where} of the file; use another, such as "
+                f"gemm_{name}"
+            )
+
+
+def _taken(text: str, kernel: str) -> Mapping[str, str]:
+    """The names that would hide a kernel, or be hidden by it, and where they are.
+
+    These are all names of the namespace, with those that functions declare `extern`, and those in a
+    function that names the kernel: its launcher. What else functions and types have is no matter.
+    """
+    found: dict[str, str] = {}
+    depth, inner, statement = 0, [""], [""]
+    for token in _TOKEN.findall(_NOT_CODE.sub("", text)):
+        depth -= token in ")}"
+        if token in "(){};":
+            if "extern" in statement:
+                found |= dict.fromkeys(statement, "the namespace")
+            if depth == 1 and token in "};":  # the end of a declaration
+                if kernel in inner:
+                    found = {**dict.fromkeys(inner, "the launcher"), **found}
+                inner = []
+            statement = statement if token in "()" else []
+        elif depth > 1:
+            inner.append(token)
+            statement.append(token)
+        else:
+            found[token] = "the namespace"
+        depth += token in "({"
+    found.pop(kernel, None)
+    return found
 
 
 def render(spec: KernelSpec) -> Source:

@@ -198,7 +198,11 @@ BAD = [
     ("emit --variant tiles --tile 0", 2, "tile=0 is out of range 1 to 32 .*; use tile=1"),
     ("emit --variant rec_tiles --tile 33", 2, "tile=33 is out of range 1 to 32 .*; use tile=32"),
     ("emit --variant tiles --tile 4.5", 2, "invalid value for '--tile': '4.5' is not an integer"),
-    ("emit --variant naive --threads 1025", 2, "threads=1025 is out of range 1 to 1024 .*; use thr"),
+    (
+        "emit --variant naive --threads 1025",
+        2,
+        "threads=1025 is out of range 1 to 1024 .*; use thr",
+    ),
     ("emit --variant tiles --threads 100", 2, "threads=100 is not tile=32 times a divisor"),
     (
         "emit --variant shared_row --dtype f64 --chunk 8000",
@@ -208,7 +212,11 @@ BAD = [
     ("emit --variant naive --tile 8", 2, "naive has no tunable 'tile'; it has threads"),
     ("emit --variant naive --variant block_1d --tile 8", 2, "none of these kernels has .*'tile'"),
     ("emit --variant naive --arch sm_70", 2, "unknown architecture 'sm_70'; use one of sm_75"),
-    ("emit --variant naive --name int", 2, "name 'int' means something else"),
+    (
+        "emit --variant naive --name int",
+        2,
+        "name 'int' is a keyword of C\\+\\+; use another",
+    ),
     ("emit --variant naive --name 4x", 2, "name '4x' is not a C identifier"),
     ("emit --variant all --name k", 2, f"--name k cannot be the name of {len(VARIANTS)} kernels"),
     (

@@ -1,5 +1,6 @@
 """Emitted files: formatted, free of warnings, and read again."""
 
+import contextlib
 import itertools
 import re
 import tempfile
@@ -99,10 +100,49 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
         read_source(tmp_path / "binary.cu")
 
 
-@pytest.mark.parametrize("symbol", ["kernel", "epilogue", "M", "while", "input_t", "kThreads"])
-def test_a_symbol_that_means_something_else_is_refused(symbol: str) -> None:
-    with pytest.raises(SpecError, match=f"name '{symbol}' means something else"):
-        render(make_spec("naive", name=symbol))
+@pytest.mark.parametrize(
+    ("variant", "symbol", "where"),
+    [
+        ("naive", "epilogue", "namespace"),
+        ("naive", "input_t", "namespace"),
+        ("naive", "kThreads", "namespace"),
+        ("naive", "launch", "namespace"),
+        ("naive", "kernel", "launcher"),
+        ("naive", "M", "launcher"),
+        ("mma", "mma", "namespace"),
+        ("mma", "tiles", "launcher"),
+        ("rec_tiles", "shared", "namespace"),  # declared extern in a function
+    ],
+)
+def test_a_symbol_that_is_something_else_is_refused(variant: str, symbol: str, where: str) -> None:
+    message = f"name '{symbol}' is something else in the {where} .*; use another, such as gemm_"
+    with pytest.raises(SpecError, match=message) as caught:
+        render(make_spec(variant, name=symbol))
+    render(make_spec(variant, name=str(caught.value).split()[-1]))
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(("variant", "most"), [("naive", 12), ("mma", 6)])
+def test_any_other_word_of_a_file_can_be_its_symbol(
+    variant: str, most: int, tmp_path: Path
+) -> None:
+    """Many emitted files as one, each with a symbol that it also has for something inside."""
+    tiles = {"threadblock": "64x64x32", "warp": "32x32"} if variant == "mma" else {}
+    words = set(re.findall(r"[A-Za-z]\w*", render(make_spec(variant, **tiles)).text))
+    texts = []
+    for word in sorted(words, key=lambda word: (len(word), word)):
+        with contextlib.suppress(SpecError):
+            texts.append(render(make_spec(variant, name=word, **tiles)).text)
+    path = tmp_path / "all.cu"
+    assert len(texts) > most
+    path.write_text("\n".join(texts[:most]))
+    assert_no_warnings(path, "sm_80", "-Wshadow")
+
+
+def test_short_and_plain_symbols_are_free() -> None:
+    for variant, symbol in itertools.product(("naive", "mma_tma"), ("q", "naive", "gemm", "half")):
+        assert f"    {symbol}(" in render(make_spec(variant, name=symbol)).text
+    assert "    mma(" in render(make_spec("naive", name="mma")).text
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

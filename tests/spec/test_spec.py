@@ -305,6 +305,45 @@ def test_what_cannot_be_built_is_refused(arguments: dict[str, object], message: 
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("symbol", "reason"),
+    [
+        ("int", "a keyword of C++"),
+        ("co_await", "a keyword of C++"),
+        ("std", "reserved by C++"),
+        ("main", "reserved by C++"),
+        ("__a", "reserved, as all names that begin with _ are"),
+        ("_gemm", "reserved, as all names that begin with _ are"),
+        ("cudaMalloc", "reserved for CUDA"),
+        ("cuLaunchKernel", "reserved for CUDA"),
+        ("threadIdx", "reserved for CUDA"),
+        ("float4", "reserved for CUDA"),
+        ("atomicAdd", "reserved for CUDA"),
+        ("printf", "a function of the C library"),
+        ("memcpy", "a function of the C library"),
+        ("read", "a function of the C library"),
+        ("strtok_r", "a function of the C library"),
+        ("expf", "a mathematical function of C or CUDA"),
+        ("rsqrt", "a mathematical function of C or CUDA"),
+        ("sinf64x", "a mathematical function of C or CUDA"),
+        ("size_t", "a type of the C library"),
+        ("assert", "a macro of the C library"),
+        ("M_PI", "a macro of the C library"),
+    ],
+)
+def test_names_that_others_have_are_refused(symbol: str, reason: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make_spec("naive", name=symbol)
+    message = str(caught.value)
+    assert message.startswith(f"name '{symbol}' is {reason}; use another, such as gemm_")
+    make_spec("naive", name=message.split()[-1])
+
+
+@pytest.mark.parametrize("symbol", ["q", "cuda_gemm", "custom", "gemmf", "forward", "reader", "A1"])
+def test_names_that_only_look_taken_are_free(symbol: str) -> None:
+    assert make_spec("naive", name=symbol).name == symbol
+
+
 # --- the way out
 
 

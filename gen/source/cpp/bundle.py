@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gen._version import __version__
-from gen.errors import GenError, UsageError
+from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.registry import get_variant, make_spec
 from gen.source.render import render_framed, render_template
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.kernel import EPILOGUES, KernelSpec
+from gen.spec.names import check_symbol
 from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_shape
 
 TEMPLATES = ("cpp/bundle.h.j2", "cpp/bundle.cu.j2")
@@ -72,11 +72,7 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
     name, arch = name or path.stem, arch or DEFAULT_ARCH
-    if not re.fullmatch(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}", name):
-        raise UsageError(
-            f"'{name}' cannot be a bundle's name: it has to be a C identifier of at most "
-            f"{MAX_NAME} characters; use --name"
-        )
+    _check_name(name)
     entries: list[Entry] = []
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
@@ -89,6 +85,19 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
     if not entries:
         raise UsageError(f"{path} lists no kernel; write a line such as: --variant tiles")
     return Bundle(name, arch, path.name, tuple(line for line in lines if line), tuple(entries))
+
+
+def _check_name(name: str) -> None:
+    """Raises UsageError; the name may be that of the file, so that --name is the way out."""
+    try:
+        check_symbol(name)
+    except SpecError as error:
+        raise UsageError(f"a bundle cannot have this name: {error} with --name") from None
+    if len(name) > MAX_NAME:
+        raise UsageError(
+            f"a bundle's name has at most {MAX_NAME} characters, not the {len(name)} of '{name}'; "
+            "use a shorter one with --name"
+        )
 
 
 def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:

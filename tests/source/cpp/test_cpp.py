@@ -187,8 +187,16 @@ def test_a_bad_list_is_refused_with_its_line(text: str, message: str, tmp_path: 
 
 
 def test_a_bundles_name_is_a_short_identifier(tmp_path: Path) -> None:
-    for name in ("1st", "a-b", "a" * 25):
-        with pytest.raises(UsageError, match="cannot be a bundle's name"):
+    for name, reason in (
+        ("1st", "name '1st' is not a C identifier"),
+        ("a-b", "name 'a-b' is not a C identifier"),
+        ("int", "name 'int' is a keyword of C++; use another, such as gemm_int with --name"),
+        ("std", "name 'std' is reserved by C++"),
+        ("__a", "name '__a' is reserved, as all names that begin with _ are"),
+        ("a" * 25, "has at most 24 characters, not the 25 of 'aaa"),
+        ("a" * 300, "name has 300 characters, more than 76; use a shorter one with --name"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(reason)):
             bundle_files(tmp_path, name=name)
 
 
