@@ -39,6 +39,13 @@ class Entry:
         """Elements that the leading dimensions of A and B are multiples of; 0: any."""
         return ALIGNMENT // self.spec.dtypes.input.size if self.aligned else 0
 
+    def takes_all_of(self, other: Entry) -> bool:
+        """Whether there is no problem that the other one is for and this one is not."""
+        kinds = [(e.spec.dtypes, e.spec.layouts, e.spec.epilogue) for e in (self, other)]
+        own, its = self.smallest, other.smallest
+        no_larger = own.m <= its.m and own.n <= its.n and own.k <= its.k
+        return kinds[0] == kinds[1] and no_larger and (other.aligned or not self.aligned)
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -74,14 +81,16 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
     name, arch = name or path.stem, arch or DEFAULT_ARCH
     _check_name(name)
     entries: list[Entry] = []
+    places: list[int] = []
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
         try:
             for entry in _entries(line, name, arch, len(entries) + 1):
+                _check_turn(entry, entries, places)
                 entries.append(entry)
-        except (GenError, ValueError) as error:
-            kind = type(error) if isinstance(error, GenError) else UsageError
-            raise kind(f"{path}:{number}: {error}") from None
+                places.append(number)
+        except GenError as error:
+            raise type(error)(f"{path}:{number}: {error}") from None
     if not entries:
         raise UsageError(f"{path} lists no kernel; write a line such as: --variant tiles")
     return Bundle(name, arch, path.name, tuple(line for line in lines if line), tuple(entries))
@@ -100,13 +109,30 @@ def _check_name(name: str) -> None:
         )
 
 
+def _check_turn(entry: Entry, before: Sequence[Entry], lines: Sequence[int]) -> None:
+    """Raises UsageError for a kernel that is never taken, because one before it always is."""
+    for other, line in zip(before, lines, strict=True):
+        if other.takes_all_of(entry):
+            spec = entry.spec
+            raise UsageError(
+                f"this kernel for {spec.dtypes.name} {spec.layouts} {spec.epilogue} is never "
+                f"taken: the one of line {line} takes all of its problems; leave one of them out, "
+                f"or give that of line {line} a larger --from, or --aligned"
+            )
+
+
 def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:
     """The kernels of a line: one for each of its element types and layouts."""
-    options = _options(shlex.split(line, comments=True))
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        reason = str(error).lower()
+        raise UsageError(f"{reason} in '{line}'; options need no quotation marks") from None
+    options = _options(words)
     if not options:
         return
     aligned = options.pop("aligned", None) is not None
-    smallest = parse_shape(options.pop("from", "0"))
+    smallest = _smallest(options.pop("from", "0"))
     if "variant" not in options:
         raise UsageError("no kernel is named; use --variant")
     variant = options.pop("variant")
@@ -122,18 +148,28 @@ def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:
             number += 1
 
 
+def _smallest(text: str) -> GemmShape:
+    try:
+        return parse_shape(text)
+    except GenError as error:
+        raise type(error)(f"--from: {error}") from None
+
+
 def _options(words: Sequence[str]) -> dict[str, str]:
     options: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
         key = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or key in options:
-            raise UsageError(f"'{word}' is not an option, or is there twice")
+            raise UsageError(
+                f"'{word}' is not an option, or is there twice; use --variant NAME and other "
+                "options of gen emit, each once"
+            )
         if key in ("arch", "name"):
             raise UsageError(f"{word} is the whole bundle's; give it to gen emit")
         value = "" if key == "aligned" else next(rest, None)
         if value is None:
-            raise UsageError(f"{word} has no value")
+            raise UsageError(f"{word} has no value; use {word} VALUE, or leave it out")
         options[key] = value
     return options
 
