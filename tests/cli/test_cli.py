@@ -182,9 +182,64 @@ def test_tunables_in_words_and_sizes(gen: Gen) -> None:
 
 
 def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
-    out = gen("emit", "--variant", "all", "--arch", "sm_86", "-o", "x/").out
+    code, out, err = gen("emit", "--variant", "all", "--arch", "sm_86", "-o", "x/")
+    assert code == 0
     assert len(out.splitlines()) == len(VARIANTS) - 1
     assert "mma_tma" not in out
+    assert err.startswith("note: left out, because there is none: mma_tma f16 (mma_tma needs sm_90")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "left", "reason"),
+    [
+        (
+            "--variant all --dtype all --epilogue linear_bias_gelu",
+            "tiles i32, tiles i8",
+            "epilogue=linear_bias_gelu needs sums in floating point, not i32",
+        ),
+        (
+            "--variant tiles --dtype all --epilogue linear_bias_gelu",
+            "tiles i32, tiles i8",
+            "epilogue=linear_bias_gelu needs sums in floating point, not i32",
+        ),
+        ("--variant all --dtype f64", "mma f64, mma_tma f64", "mma has no dtype f64, but f16, f1"),
+        ("--variant mma --dtype all --arch sm_75", "mma bf16, mma bf16_f32, mma tf32, mma i8", "t"),
+        ("--variant all --threadblock 64x64x64 --warp 64x64", "mma_tma f16", "threadblock=64x64x"),
+    ],
+)
+def test_of_all_what_does_not_exist_is_left_out(
+    gen: Gen, line: str, left: str, reason: str
+) -> None:
+    code, out, err = gen("check", *line.split(), "--shape", "0")
+    assert code == 0, err
+    assert re.fullmatch(rf"note: left out, .*: .*{left}.* \({reason}.*\)\n", err), err
+    assert "; use " not in err
+    assert not any(f"gemm_{name.replace(' ', '_')}_r" in out for name in left.split(", "))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--variant naive --variant mma --dtype f64", "mma has no dtype f64, but f16, "),
+        ("--variant all --variant mma --dtype f64", "mma has no dtype f64, but f16, "),
+        ("--variant naive --variant mma_tma --arch sm_80", "mma_tma needs sm_90a, not sm_80"),
+        ("--variant all --dtype i8 --epilogue linear_bias_gelu", "epilogue=linear_bias_gelu needs"),
+        (
+            "--variant all --dtype f32 --dtype i8 --epilogue linear_bias_gelu",
+            "epilogue=linear_bias_gelu needs sums in floating point, not i8",
+        ),
+        ("--variant naive --dtype all --threads 1025", "threads=1025 is out of range 1 to 1024"),
+        ("--variant all --tile 33", "tile=33 is out of range 1 to 32"),
+        ("--variant all --arch sm_75 --stages 3", "stages=3 needs cp.async, which sm_75 lacks"),
+    ],
+)
+@pytest.mark.parametrize("command", ["verify", "check"])
+def test_what_is_named_is_never_left_out(gen: Gen, command: str, line: str, message: str) -> None:
+    code, out, err = gen(command, *line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
 
 
 # --- bad input: one line that names the rule, the value and the way out; nothing written
