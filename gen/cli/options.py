@@ -101,8 +101,8 @@ def select(
     """Every combination, checked. No dtypes means all that a variant has, None its first.
 
     Without an architecture, each variant has its own. With several variants, a tunable goes to
-    those that have it: to one at least. Of `all`, what does not exist is left out, with a note; what
-    was named is never left out.
+    those that have it: to one at least. Of `all`, what does not exist is left out, with a note;
+    what was named is never left out.
     """
     rows = _rows(variants)
     given = {key: value for key, value in tunables.items() if value is not None}

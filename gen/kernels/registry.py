@@ -56,8 +56,12 @@ def spec_from_json(text: str) -> KernelSpec:
     try:
         fields = json.loads(text)
         return make_spec(**fields)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"this is no kernel specification: {text!r} ({error})") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        shown = text if len(text) < 200 else f"{text[:200]}..."
+        raise UsageError(
+            f"this is no kernel specification: {shown!r} ({error}); use the gen-spec line of an "
+            "emitted file"
+        ) from None
 
 
 # Rows hold functions: a specification travels to other processes as its line of JSON.

@@ -138,7 +138,7 @@ class Integer(Tunable):
             return 0
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        if not isinstance(value, str) or not re.fullmatch(r"\s*[+-]?\d+\s*", value):
+        if not isinstance(value, str) or not re.fullmatch(r"\s*[+-]?\d{1,99}\s*", value):
             or_word = f" or {self.word}" if self.word else ""
             raise UsageError(f"{self.name}: '{value}' is not an integer{or_word}")
         return int(value)

@@ -7,6 +7,7 @@ Templates use delimiters that CUDA does not (`{{0}}` and inline PTX are plain CU
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gen._version import __version__
-from gen.errors import MissingError, SpecError, UsageError, counted
+from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError, counted
 from gen.kernels import signature
 from gen.kernels.registry import spec_from_json
 from gen.kernels.signature import fill
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 FRAME = "frame/file.cu.j2"
 HOST = ("launch", "workspace")  # signatures of the host's functions
 
-_SPEC_LINE = re.compile(r"^// gen-spec: (\{.*\})\s*$", re.MULTILINE)
+_SPEC_LINE = re.compile(r"^// gen-spec:(.*)$", re.MULTILINE)
 
 _NOT_CODE = re.compile(r'//.*|"[^"\n]*"|^#.*', re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z_]\w*|[(){};]")
@@ -121,8 +122,42 @@ def _parameters(items: Iterable[object], indent: int = 4) -> str:
 
 
 def render_template(template: str, **values: object) -> str:
-    """The text that a template of `templates/` gives with these values."""
-    return _environment().get_template(template).render(**values)
+    """The text that a template of `templates/` gives with these values.
+
+    Raises MissingError for a template that is not there and CheckError for one that is broken,
+    with file and line.
+    """
+    from jinja2 import TemplateError, TemplateNotFound
+
+    try:
+        return _environment().get_template(template).render(**values)
+    except TemplateNotFound as error:
+        raise MissingError(
+            f"{_place(error, template)}: there is no template '{error.name}'; write it, or install "
+            "gemmgen again: pip install gemmgen"
+        ) from error
+    except (GenError, OSError):
+        raise
+    except Exception as error:
+        reason = (
+            f"{error}" if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
+        )
+        raise CheckError(
+            f"{_place(error, template)}: {reason}; mend the template, or install gemmgen again"
+        ) from error
+
+
+def _place(error: Exception, template: str) -> str:
+    """The template's file and line that an error comes from."""
+    from jinja2 import TemplateSyntaxError
+
+    if isinstance(error, TemplateSyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    folder, place = str(template_dir()), str(template_dir() / template)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename.startswith(folder):
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place
 
 
 def template_files(*names: str) -> list[Path]:
@@ -244,6 +279,11 @@ def read_source(path: Path) -> Source:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
-    match = _SPEC_LINE.search(text)
-    spec = spec_from_json(match[1]) if match else None
+    match, spec = _SPEC_LINE.search(text), None
+    if match:
+        try:
+            spec = spec_from_json(match[1].strip())
+        except GenError as error:
+            line = text.count("\n", 0, match.start()) + 1
+            raise type(error)(f"{path}:{line}: {error}") from None
     return Source(spec.name if spec else path.stem, text, spec)

@@ -53,7 +53,7 @@ class GemmShape:
 
 def parse_shape(text: str) -> GemmShape:
     """`MxNxK`, or one number for a cube. Raises UsageError."""
-    match = re.fullmatch(r"(\d+)(?:x(\d+)x(\d+))?", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,99})(?:x(\d{1,99})x(\d{1,99}))?", text.strip().lower())
     if not match:
         raise UsageError(
             f"shape '{text}' is not MxNxK; use sizes such as 128x64x32, or 512 for a cube"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gen._version import __version__
 from gen.cli import commands, main, options
 from gen.device.emulated import EmulatorRunner
 from gen.device.runner import Runner
@@ -458,6 +459,101 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command", ["list", "emit --variant naive -o -", "--version", "--help"])
+def test_a_full_device_is_one_line(command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "gen", *command.split()]
+        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    reason = "cannot use standard output: No space left on device; choose another place"
+    assert (done.returncode, done.stderr) == (2, f"error: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("closing", "code", "out", "err"),
+    [
+        (">&-", 2, "", "error: standard output is closed; use >/dev/null to see nothing\n"),
+        ("2>&-", 0, f"gen {__version__}\n", ""),
+        ("2>/dev/full", 0, f"gen {__version__}\n", ""),
+    ],
+)
+def test_closed_streams(closing: str, code: int, out: str, err: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m gen --version {closing}"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+@pytest.mark.parametrize("closing", ["2>&-", "2>/dev/full"])
+def test_an_error_without_a_place_keeps_its_code(closing: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m gen emit --variant nave {closing}"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"emit --variant naive --name {LONG}", "name has 300 characters, more than 76; use a sho"),
+        (f"emit --variant {LONG}", f"unknown variant '{LONG}'"),
+        (f"emit --variant naive -o {LONG}", f"cannot use {LONG}: File name too long"),
+        (f"emit --variant naive -o {LONG}/", f"cannot write {LONG}/.*: File name too long"),
+        (f"emit --variant naive -o out --depfile {LONG}", f"cannot .* {LONG}: File name too long"),
+        (f"emit --bundle {LONG}", f"cannot read {LONG}: File name too long"),
+        (f"check {LONG}", f"cannot read {LONG}: File name too long"),
+        (f"verify --shape {'9' * 5000}", "shape '999"),
+        (f"emit --variant tiles --tile {'9' * 5000}", "invalid value for '--tile': '999"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_what_is_too_long_is_one_line(gen: Gen, line: str, message: str) -> None:
+    result = gen(*line.split())
+    assert result.code == 2
+    assert re.fullmatch(rf"error: {message}.*\n", result.err), result.err
+
+
+@pytest.mark.parametrize("place", ["file/x.json", f"{LONG}.json", "."])
+def test_results_that_cannot_be_kept_are_one_line(gen: Gen, place: str) -> None:
+    Path("file").touch()
+    command = "sweep --device cpu --shape 8 --axis tile=8 --variant tiles --json"
+    code, _, err = gen(*command.split(), place)
+    assert code == 2
+    assert re.fullmatch(rf"error: cannot write {re.escape(place)}: .*", err.splitlines()[-1])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_read_only_folder_is_one_line(gen: Gen) -> None:
+    Path("old").mkdir(mode=0o555)
+    command = "sweep --device cpu --shape 8 --axis tile=8 --variant tiles --json old/x.json"
+    code, _, err = gen(*command.split())
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "error: cannot write old/x.json: Permission denied; choose another place",
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '{"variant": "naive",}',
+        '{"variant": "naive"',
+        '{"variant": 3}',
+        '{"layout": "rrr"}',
+        '{"variant": "naive", "dtype": ["f32"]}',
+        '{"variant": "naive", "threads": ' + "[" * 2000 + "]" * 2000 + "}",
+        '{"variant": "naive", "threads": 100000}',
+    ],
+    ids=lambda text: text[:40],
+)
+@pytest.mark.parametrize("command", ["check", "compile", "profile"])
+def test_a_broken_line_of_a_file_is_named(gen: Gen, command: str, fields: str) -> None:
+    Path("edited.cu").write_text(f"// by hand\n// gen-spec: {fields}\nint x;\n")
+    code, out, err = gen(command, "edited.cu")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"error: edited\.cu:2: .*; use .*\n", err), err
 
 
 def on_terminal(*args: str, **env: str) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gen.errors import SpecError, UsageError
+from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
+from gen.source import render as module
 from gen.source.render import read_source, render, template_dir
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL
@@ -143,6 +145,57 @@ def test_short_and_plain_symbols_are_free() -> None:
     for variant, symbol in itertools.product(("naive", "mma_tma"), ("q", "naive", "gemm", "half")):
         assert f"    {symbol}(" in render(make_spec(variant, name=symbol)).text
     assert "    mma(" in render(make_spec("naive", name="mma")).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "message"),
+    [
+        (
+            "kThreadsX = ${ threads_x }",
+            "= ${ threads_q }",
+            CheckError,
+            "'threads_q' is un",
+        ),
+        (
+            "kThreadsX = ${ threads_x }",
+            "= ${ threads_x",
+            CheckError,
+            "unexpected '}'|exp",
+        ),
+        (
+            "kThreadsX = ${ threads_x }",
+            "${ self.nothing() }",
+            CheckError,
+            ".*no attribute 'nothing'",
+        ),
+        ("= ${ threads_x }", "${ 1 // 0 }", CheckError, "ZeroDivisionError"),
+        ('"frame/cuda_core.cu.j2"', '"frame/none.cu.j2"', MissingError, "there is no template"),
+    ],
+)
+def test_a_broken_template_is_named_with_its_line(
+    old: str,
+    new: str,
+    kind: type[GenError],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "templates"
+    shutil.copytree(template_dir(), folder)
+    path = folder / "kernels" / "naive.cu.j2"
+    text = path.read_text()
+    line = text[: text.index(old)].count("\n") + 1
+    path.write_text(text.replace(old, new, 1))
+    monkeypatch.setattr(module, "template_dir", lambda: folder)
+    module._environment.cache_clear()
+    try:
+        with pytest.raises(kind, match=rf"^{re.escape(str(path))}:{line}: ({message})") as caught:
+            render(make_spec("naive"))
+    finally:
+        monkeypatch.undo()
+        module._environment.cache_clear()
+    assert "; " in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
