@@ -55,3 +55,8 @@ def unknown(kind: str, value: str, choices: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(names)}"
     return UsageError(f"unknown {kind} '{value}'; {hint}")
+
+
+def counted(count: int, word: str) -> str:
+    """`1 warp`, `2 warps`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

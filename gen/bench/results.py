@@ -12,6 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -184,14 +185,16 @@ def save(results: Results, path: Path) -> None:
 
 def replace_file(path: Path, text: str) -> None:
     """Writes a text file atomically, with its folders. Raises UsageError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.parent / f".{path.name[:200]}.{os.getpid()}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+        with suppress(OSError):  # what it is called may be what is wrong
+            temporary.unlink()
+        reason = error.strerror or error
+        raise UsageError(f"cannot write {path}: {reason}; choose another place") from None
 
 
 def find(rows: Iterable[Row], **wanted: Any) -> list[Row]:

@@ -6,13 +6,15 @@ package, typer included, is one line too.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from gen.errors import GenError, MissingError
+from gen.errors import GenError, MissingError, UsageError
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
 INTERRUPTED = 130
@@ -22,7 +24,11 @@ BROKEN_PIPE = 141
 def main(args: Sequence[str] | None = None) -> int:
     """Runs `gen` with these arguments (sys.argv's by default) and returns its exit code."""
     warnings.showwarning = _show_warning  # without the code's line
+    if sys.stderr is None:  # closed: print would take standard output
+        sys.stderr = io.StringIO()
     try:
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; use >/dev/null to see nothing")
         code = _run(sys.argv[1:] if args is None else args)
         sys.stdout.flush()
     except GenError as error:
@@ -31,9 +37,21 @@ def main(args: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader has gone, as in `gen list | head -1`: say nothing, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return BROKEN_PIPE
+    except OSError as error:
+        # Files are written and read where errors are caught; what has no name is standard output.
+        if error.filename is None:
+            _drop_output()
+        place = error.filename or "standard output"
+        return _report(UsageError(f"cannot use {place}: {error.strerror}; choose another place"))
     return code
+
+
+def _drop_output() -> None:
+    """What standard output has not taken, it is not given again at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: Sequence[str]) -> int:
@@ -60,5 +78,6 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _report(error: GenError) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    with suppress(OSError):  # the exit code tells it, too
+        print(f"error: {error}", file=sys.stderr, flush=True)
     return error.exit_code

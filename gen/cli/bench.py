@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gen.cli.options import ALL, ARCH, JSON, LAYOUT, VARIANT, select
+from gen.cli.options import ALL, ARCH, JSON, LAYOUT, RESULTS, RESUME, SHAPE, VARIANT, select
 from gen.errors import UsageError
-from gen.kernels.registry import spec_from_json
+from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape, parse_shape
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _QUICK_ROUNDS, _ROUNDS = 5, 11
 _DEFAULT_PEERS = "cublas,torch"
+_DEFAULT_DTYPE = "f32"
 
 
 def bench(
@@ -46,12 +47,7 @@ def bench(
             "repeatable.",
         ),
     ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape", metavar="MxNxK", help="Problem size, or one number for a cube; repeatable."
-        ),
-    ] = None,
+    shape: Annotated[list[str] | None, SHAPE] = None,
     largest: Annotated[
         int | None,
         typer.Option("--largest", metavar="N", min=1, help="Leave out shapes with a longer side."),
@@ -72,18 +68,11 @@ def bench(
             help="Some of cublas, cutlass, cutlass3, torch, triton, with commas; or all; or none.",
         ),
     ] = _DEFAULT_PEERS,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", metavar="FILE", help="Keep the results here while they are measured."
-        ),
-    ] = None,
+    json: Annotated[Path | None, RESULTS] = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Keep them here as a table, too.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Measure only what the file of --json lacks.")
-    ] = False,
+    resume: Annotated[bool, RESUME] = False,
     quick: Annotated[
         bool,
         typer.Option("--quick", help=f"Take {_QUICK_ROUNDS} rounds, not {_ROUNDS}; no NVBench."),
@@ -114,9 +103,9 @@ def bench(
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
     # Kernels that are named one by one stand alone, unless others are named, too.
-    named = variant or ([] if spec else [ALL])
+    named = variant or ([] if spec else [ALL] if dtype else _with_dtype(_DEFAULT_DTYPE))
     # f32 where all kernels are meant; its own first type for one that is named.
-    dtypes = dtype or (["f32"] if ALL in named else None)
+    dtypes = dtype or ([_DEFAULT_DTYPE] if ALL in named or not variant else None)
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
         specs=[*map(spec_from_json, spec or []), *selected],
@@ -134,6 +123,10 @@ def bench(
     _print(results, options)
     if any(row.check in (WRONG, FAILED) for row in results.rows):
         raise typer.Exit(1)
+
+
+def _with_dtype(dtype: str) -> list[str]:
+    return [name for name, row in VARIANTS.items() if dtype in row.dtypes]
 
 
 def _shapes(suites: Sequence[str], texts: Sequence[str], largest: int | None) -> list[GemmShape]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -39,6 +40,13 @@ ARCH = typer.Option(
     "--arch", metavar="SM", help="Architecture; default: sm_80, or sm_90a for mma_tma."
 )
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
+SHAPE = typer.Option(
+    "--shape", metavar="MxNxK", help="Problem size, or one number for a cube; repeatable."
+)
+RESULTS = typer.Option(
+    "--json", metavar="FILE", help="Keep the results here while they are measured."
+)
+RESUME = typer.Option("--resume", help="Measure only what the file of --json lacks.")
 
 
 def _parser(tunable: Tunable) -> Callable[[str], Value]:
@@ -92,8 +100,9 @@ def select(
 ) -> list[KernelSpec]:
     """Every combination, checked. No dtypes means all that a variant has, None its first.
 
-    Without an architecture, each variant has its own. With several variants, an architecture, a
-    tunable or a dtype goes to those that have it: to one at least.
+    Without an architecture, each variant has its own. With several variants, a tunable goes to
+    those that have it: to one at least. Of `all`, what does not exist is left out, with a note;
+    what was named is never left out.
     """
     rows = _rows(variants)
     given = {key: value for key, value in tunables.items() if value is not None}
@@ -101,27 +110,44 @@ def select(
     dtypes = () if dtypes and ALL in dtypes else dtypes
     for dtype in dtypes or ():
         parse_dtype(dtype)
-    if arch and len(rows) > 1:
-        cc = compute_capability(arch)
-        rows = [row for row in rows if row.runs_on(cc)] or rows
+    if arch:
+        compute_capability(arch)
     for layout in layouts:
         parse_layout(layout)
     if len(rows) > 1:
         _require_owner(rows, given)
-    specs = [
-        make_spec(
-            row.name, dtype=dtype, layout=layout, arch=arch, name=name, **_own(rows, row, given)
-        )
-        for row in rows
-        for dtype in (row.dtypes[:1] if dtypes is None else dtypes or row.dtypes)
-        if len(rows) == 1 or dtype in row.dtypes
-        for layout in layouts
-    ]
-    if not specs:
-        raise SpecError(f"none of these kernels has the dtype {' or '.join(dtypes or ())}")
+    specs: list[KernelSpec] = []
+    left: dict[tuple[Variant, str], SpecError] = {}
+    for row in rows:
+        own = _own(rows, row, given)
+        for dtype in row.dtypes[:1] if dtypes is None else dtypes or row.dtypes:
+            try:
+                specs += [
+                    make_spec(row.name, dtype=dtype, layout=layout, arch=arch, name=name, **own)
+                    for layout in layouts
+                ]
+            except SpecError as error:
+                if row.name in variants and dtype in (dtypes or ()):
+                    raise
+                left[row, dtype] = error
+    _leave_out(left, specs, {*variants, *(dtypes or ()), *given})
     if name and len(specs) > 1:
         raise UsageError(f"--name {name} cannot be the name of {len(specs)} kernels; choose one")
     return specs
+
+
+def _leave_out(
+    left: Mapping[tuple[Variant, str], SpecError], specs: Sequence[KernelSpec], named: set[str]
+) -> None:
+    """Notes on combinations that do not exist. Raises SpecError where nothing else has a name."""
+    have = {name for spec in specs for name in (spec.variant, spec.dtypes.name, *spec.tunables)}
+    for (row, dtype), error in left.items():
+        if not specs or named & {row.name, dtype, *row.tunable_names} - have:
+            raise error
+    if left:
+        names = ", ".join(f"{row.name} {dtype}" for row, dtype in left)
+        reason = str(next(iter(left.values()))).partition("; use ")[0]
+        print(f"note: left out, because there is none: {names} ({reason})", file=sys.stderr)
 
 
 def _rows(names: Sequence[str]) -> list[Variant]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gen.errors import UsageError
@@ -49,7 +50,8 @@ def _replace(data: bytes, target: Path) -> None:
         temporary.write_bytes(data)
         temporary.replace(target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # what it is called may be what is wrong
+            temporary.unlink()
         raise
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.options import ALL, ARCH, LAYOUT, VARIANT
+from gen.cli.options import ALL, ARCH, LAYOUT, RESULTS, RESUME, SHAPE, VARIANT
 from gen.errors import MissingError, UsageError, unknown
 from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
@@ -39,12 +39,7 @@ def sweep(
             "repeatable.",
         ),
     ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape", metavar="MxNxK", help="Problem size, or one number for a cube; repeatable."
-        ),
-    ] = None,
+    shape: Annotated[list[str] | None, SHAPE] = None,
     dtype: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,15 +56,8 @@ def sweep(
             "--device", metavar="DEVICE", help="auto, gpu, or cpu (counters instead of times)."
         ),
     ] = "auto",
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", metavar="FILE", help="Keep the results here while they are measured."
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Measure only what the file of --json lacks.")
-    ] = False,
+    json: Annotated[Path | None, RESULTS] = None,
+    resume: Annotated[bool, RESUME] = False,
     limit: Annotated[
         float,
         typer.Option(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gen.errors import SpecError
 from gen.kernels import signature
 from gen.kernels.formulas import Fact
-from gen.kernels.tunables import Choice, Integer
+from gen.kernels.tunables import Choice, Conflict, Integer, Tunable
 from gen.kernels.variant import (
     EPILOGUE,
     MAX_GRID_X,
@@ -53,10 +52,8 @@ def _naive(t: Values, _: DTypes) -> Geometry:
 def _thread_rows(tile: int, threads: int) -> int:
     rows, rest = divmod(threads, tile)
     if rest or rows == 0 or tile % rows:
-        good = [tile * r for r in range(1, tile + 1) if tile % r == 0]
-        raise SpecError(
-            f"threads={threads} is not tile={tile} times a divisor of {tile}; "
-            f"use {', '.join(map(str, good))}"
+        raise Conflict(
+            f"threads={threads} is not tile={tile} times a divisor of {tile}", "threads", "tile"
         )
     return rows
 
@@ -141,6 +138,25 @@ def _rules(chosen: Choice) -> None:
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
 
 
+def _row(
+    name: str,
+    summary: str,
+    tunables: tuple[Tunable, ...],
+    geometry: Callable[[Values, DTypes], Geometry],
+    rank: int = 0,
+) -> Variant:
+    return Variant(
+        name,
+        summary,
+        f"kernels/{name}.cu.j2",
+        (*tunables, EPILOGUE),
+        geometry,
+        rules=_rules,
+        printed=_printed,
+        rank=rank,
+    )
+
+
 _THREADS = Integer("threads", "threads per block", 256, 1, MAX_THREADS, tag="t")
 _TILE = Integer("tile", "width of the square tiles", 32, 1, 32)
 _TILE_THREADS = Integer(
@@ -154,64 +170,45 @@ _TILE_THREADS = Integer(
 _GRID = Integer("grid", "largest number of blocks; 0 is one per row of D", 0, 0, MAX_GRID_X)
 
 SCALAR_VARIANTS = (
-    Variant(
+    _row(
         "naive",
         "one thread per element of D, all reads from global memory",
-        "kernels/naive.cu.j2",
-        (_THREADS, EPILOGUE),
+        (_THREADS,),
         _naive,
-        rules=_rules,
-        printed=_printed,
     ),
-    Variant(
+    _row(
         "tiles",
         "square tiles of A and B in shared memory",
-        "kernels/tiles.cu.j2",
-        (_TILE, _TILE_THREADS, EPILOGUE),
+        (_TILE, _TILE_THREADS),
         _tiles,
-        rules=_rules,
-        printed=_printed,
     ),
-    Variant(
+    _row(
         "rec_tiles",
         "one tile of A against several neighbouring tiles of B",
-        "kernels/rec_tiles.cu.j2",
-        (_TILE, Integer("coarsen", "neighbouring tiles of B", 2, 1, 8), _TILE_THREADS, EPILOGUE),
+        (_TILE, Integer("coarsen", "neighbouring tiles of B", 2, 1, 8), _TILE_THREADS),
         _rec_tiles,
-        rules=_rules,
-        printed=_printed,
         rank=10,
     ),
-    Variant(
+    _row(
         "thread_1d",
         "a one-dimensional grid, one thread per element of D",
-        "kernels/thread_1d.cu.j2",
-        (_THREADS, EPILOGUE),
+        (_THREADS,),
         _thread_1d,
-        rules=_rules,
-        printed=_printed,
     ),
-    Variant(
+    _row(
         "block_1d",
         "blocks stride over the rows of D, threads over its columns",
-        "kernels/block_1d.cu.j2",
-        (_THREADS, _GRID, EPILOGUE),
+        (_THREADS, _GRID),
         _block_1d,
-        rules=_rules,
-        printed=_printed,
     ),
-    Variant(
+    _row(
         "shared_row",
         "as block_1d, with the row of A in shared memory, in chunks",
-        "kernels/shared_row.cu.j2",
         (
             _THREADS,
             Integer("chunk", "elements of A in shared memory", 1024, 1, MAX_STATIC_SHARED),
             _GRID,
-            EPILOGUE,
         ),
         _shared_row,
-        rules=_rules,
-        printed=_printed,
     ),
 )

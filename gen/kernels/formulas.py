@@ -2,15 +2,14 @@
 
 A plan in Python and the launcher in an emitted file have to agree on grids, slices and offsets. So
 they read the same text: the template prints it, `evaluate` works it out. The expressions are those
-of C++ on integers that are not negative: literals, names, calls of `FUNCTIONS`, parentheses, and,
-in C++'s order of precedence, ``!``, ``* / %``, ``+ -``, ``< <= > >=``, ``== !=``, ``&&``, ``||``,
-and ``?:``.
+of C++ on integers that are not negative: literals, names, parentheses, and, in C++'s order of
+precedence, ``!``, ``* / %``, ``+ -``, ``< <= > >=``, ``== !=``, ``&&``, ``||``, and ``?:``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import CodeType
 from typing import Any, NamedTuple
@@ -35,10 +34,7 @@ def round_up(a: int, b: int) -> int:
     return ceil_div(a, b) * b
 
 
-# What an expression may call, by its name in C++.
-FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {"ceil_div": ceil_div, "round_up": round_up}
-
-_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|&&|\|\||[<>=!]=|[-+*/%<>!?:(),])")
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|&&|\|\||[<>=!]=|[-+*/%<>!?:()])")
 
 # Binary operators from the weakest to the strongest, with Python's word for them.
 _LEVELS: tuple[Mapping[str, str], ...] = (
@@ -106,12 +102,7 @@ class _Parser:
             return inner
         if not re.fullmatch(r"\w+", token):
             raise ValueError(f"{token!r} stands where a value should in {self._text!r}")
-        if self._next() != "(":
-            return token
-        arguments = []
-        while self._take("(", ",", ")") != ")":
-            arguments.append(self._conditional())
-        return f"{token}({', '.join(arguments)})"
+        return token
 
 
 @lru_cache(maxsize=1024)
@@ -126,5 +117,5 @@ def evaluate(facts: Iterable[Fact], given: Mapping[str, int]) -> dict[str, int]:
     """
     known: dict[str, Any] = dict(given)
     for fact in facts:
-        known[fact.name] = int(eval(_compiled(fact.text), {"__builtins__": {}, **FUNCTIONS}, known))
+        known[fact.name] = int(eval(_compiled(fact.text), {"__builtins__": {}}, known))
     return known

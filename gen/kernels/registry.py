@@ -11,13 +11,14 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gen.errors import SpecError, UsageError, unknown
+from gen.errors import GenError, SpecError, UsageError, unknown
 from gen.kernels.cuda_cores import SCALAR_VARIANTS
 from gen.kernels.tensor_cores.rows import TENSOR_VARIANTS
-from gen.kernels.tunables import Choice
+from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import MAX_STATIC_SHARED, Variant
+from gen.kernels.way_out import Asked, way_out
 from gen.spec.arch import SHARED_KIB, compute_capability
-from gen.spec.dtypes import DTypes, parse_dtype
+from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Layouts, parse_layout
 
@@ -46,8 +47,8 @@ def make_spec(
     combination that cannot be built; the message says which rule, the values, and what to use.
     """
     row = get_variant(variant)
-    types, layouts = parse_dtype(dtype or row.dtypes[0]), parse_layout(layout)
-    return _checked(row, types, layouts, arch or row.default_arch, tunables, name)
+    dtype, layouts = parse_dtype(dtype or row.dtypes[0]).name, parse_layout(layout)
+    return _checked(row, dtype, layouts, arch or row.default_arch, tunables, name)
 
 
 def spec_from_json(text: str) -> KernelSpec:
@@ -55,8 +56,12 @@ def spec_from_json(text: str) -> KernelSpec:
     try:
         fields = json.loads(text)
         return make_spec(**fields)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"this is no kernel specification: {text!r} ({error})") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        shown = text if len(text) < 200 else f"{text[:200]}..."
+        raise UsageError(
+            f"this is no kernel specification: {shown!r} ({error}); use the gen-spec line of an "
+            "emitted file"
+        ) from None
 
 
 # Rows hold functions: a specification travels to other processes as its line of JSON.
@@ -65,22 +70,50 @@ copyreg.pickle(KernelSpec, lambda spec: (spec_from_json, (spec.to_json(),)))
 
 def retarget(spec: KernelSpec, arch: str) -> KernelSpec:
     """The same kernel for another architecture. Raises SpecError where that does not have it."""
-    return _checked(spec.row, spec.dtypes, spec.layouts, arch, spec.tunables, spec.symbol)
+    return _checked(spec.row, spec.dtypes.name, spec.layouts, arch, spec.tunables, spec.symbol)
 
 
 def _checked(
     row: Variant,
-    dtypes: DTypes,
+    dtype: str,
     layouts: Layouts,
     arch: str,
     tunables: Mapping[str, Any],
     symbol: str | None,
 ) -> KernelSpec:
+    asked = {"dtype": dtype, "arch": arch, **{k: v for k, v in tunables.items() if v is not None}}
+
+    def allowed(other: Asked) -> bool:
+        try:
+            _built(row, layouts, other, None)
+        except GenError:
+            return False
+        return True
+
+    try:
+        return _built(row, layouts, asked, symbol)
+    except Conflict as conflict:
+        hint = way_out(row, layouts, conflict.blame, asked, allowed)
+        raise SpecError(f"{conflict}; use {hint}") from None
+
+
+def _built(row: Variant, layouts: Layouts, asked: Asked, symbol: str | None) -> KernelSpec:
+    """The specification of what was asked for. Raises Conflict for what breaks a rule."""
+    given = dict(asked)
+    dtypes, arch = parse_dtype(given.pop("dtype")), given.pop("arch")
+    for name in given:
+        if name not in row.tunable_names:
+            some = ", ".join(row.tunable_names)
+            raise SpecError(f"{row.name} has no tunable '{name}'; it has {some}")
     if dtypes.name not in row.dtypes:
-        raise SpecError(f"{row.name} has no dtype {dtypes.name}; use {', '.join(row.dtypes)}")
+        some = ", ".join(row.dtypes)
+        raise Conflict(f"{row.name} has no dtype {dtypes.name}, but {some}", "dtype")
     _check_arch(row, arch)
-    given = {k: v for k, v in tunables.items() if v is not None}
-    values = _resolve(row, given, Choice(dtypes, layouts, arch, {}))
+    chosen = Choice(dtypes, layouts, arch, {})
+    values = row.resolve(given, chosen)
+    for t in row.tunables:
+        t.check(values[t.name])
+    row.rules(chosen._replace(values=values))
     spec = KernelSpec(row, dtypes, layouts, arch, values, symbol)
     _check_shared(spec, given)
     return spec
@@ -89,37 +122,25 @@ def _checked(
 def _check_arch(row: Variant, arch: str) -> None:
     cc = compute_capability(arch)
     if cc < row.min_arch and row.max_arch is None:
-        raise SpecError(f"{row.name} needs sm_{row.min_arch} or newer, not {arch}")
+        raise Conflict(f"{row.name} needs sm_{row.min_arch} or newer, not {arch}", "arch")
     if not row.runs_on(cc) or (row.max_arch and not arch.endswith("a")):
-        raise SpecError(
+        raise Conflict(
             f"{row.name} needs {row.default_arch}, not {arch}: its instructions are those of "
-            f"compute capability {row.min_arch // 10}.{row.min_arch % 10} alone"
+            f"compute capability {row.min_arch // 10}.{row.min_arch % 10} alone",
+            "arch",
         )
-
-
-def _resolve(row: Variant, given: Mapping[str, Any], chosen: Choice) -> dict[str, Any]:
-    """Every tunable's value: the given one, checked, or the default."""
-    for name in given:
-        if name not in row.tunable_names:
-            some = ", ".join(row.tunable_names)
-            raise SpecError(f"{row.name} has no tunable '{name}'; it has {some}")
-    values: dict[str, Any] = {}
-    for t in row.tunables:
-        values[t.name] = t.resolve(given.get(t.name), chosen._replace(values=values))
-    row.rules(chosen._replace(values=values))
-    return values
 
 
 def _check_shared(spec: KernelSpec, given: Collection[str]) -> None:
     static, dynamic = spec.geometry.static_shared, spec.geometry.dynamic_shared
-    blame = given or spec.tunables  # the defaults alone fit
     most = SHARED_KIB[compute_capability(spec.arch)] * 1024
     for bytes_, limit, what in (
         (static, MAX_STATIC_SHARED, "a kernel may declare"),
         (static + dynamic, most, f"a block may have on {spec.arch}"),
     ):
         if bytes_ > limit:
-            raise SpecError(
+            raise Conflict(
                 f"{spec.variant} wants {bytes_} bytes of shared memory, more than the {limit} "
-                f"that {what}; use a smaller {' or '.join(blame)}"
+                f"that {what}",
+                *given,  # the defaults alone fit
             )

@@ -6,9 +6,11 @@ compared as it is.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
 from gen.errors import SpecError, UsageError, unknown
@@ -17,6 +19,20 @@ from gen.spec.dtypes import DTypes
 from gen.spec.problem import Layouts
 
 Value = int | str
+
+CLOSE = 1024  # integers so near are all tried for a way out, of others the round ones
+MOST_SIDE, DEEPEST = 512, 128  # of the tiles that are tried
+
+
+class Conflict(SpecError):
+    """A rule that is broken. One of `blame` (tunables, dtype, arch) has to change, the first first.
+
+    Its message has no way out: `gen.kernels.way_out` looks for one among all rules.
+    """
+
+    def __init__(self, message: str, *blame: str) -> None:
+        super().__init__(message)
+        self.blame = blame
 
 
 class Choice(NamedTuple):
@@ -55,7 +71,11 @@ class Tunable:
         raise NotImplementedError
 
     def check(self, value: Value) -> None:
-        """Raises SpecError for a value that no kernel can have."""
+        """Raises Conflict for a value that no kernel can have."""
+
+    def near(self, value: Value) -> Iterator[Value]:
+        """Values that it may have, those nearest to this one first."""
+        raise NotImplementedError
 
     def show(self, value: Value) -> str:
         """The value as people write it."""
@@ -84,10 +104,8 @@ class Tunable:
         return self.default(chosen) if callable(self.default) else self.default
 
     def resolve(self, given: object, chosen: Choice) -> Value:
-        """The value that was given, or the default, checked. Raises UsageError, SpecError."""
-        value = self.usual(chosen) if given is None else self.parse(given)
-        self.check(value)
-        return value
+        """The value that was given, or the default. Raises UsageError."""
+        return self.usual(chosen) if given is None else self.parse(given)
 
 
 @dataclass(frozen=True)
@@ -120,7 +138,7 @@ class Integer(Tunable):
             return 0
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        if not isinstance(value, str) or not re.fullmatch(r"\s*[+-]?\d+\s*", value):
+        if not isinstance(value, str) or not re.fullmatch(r"\s*[+-]?\d{1,99}\s*", value):
             or_word = f" or {self.word}" if self.word else ""
             raise UsageError(f"{self.name}: '{value}' is not an integer{or_word}")
         return int(value)
@@ -128,9 +146,18 @@ class Integer(Tunable):
     def check(self, value: Value) -> None:
         """See Tunable."""
         if not self.low <= int(value) <= self.high:
-            raise SpecError(
-                f"{self.name}={value} is out of range; use {self.low} to {self.high} ({self.help})"
+            raise Conflict(
+                f"{self.name}={value} is out of range {self.low} to {self.high} ({self.help})",
+                self.name,
             )
+
+    def near(self, value: Value) -> Iterator[Value]:
+        """See Tunable."""
+        low, high, at = self.low, self.high, int(value)
+        round_ = {bits << shift for bits in range(8) for shift in range(high.bit_length())}
+        found = {n for n in round_ if low <= n <= high} | {low, high}
+        found |= set(range(max(low, at - CLOSE), min(high, at + CLOSE) + 1))
+        return iter(sorted(found, key=lambda n: (abs(n - at), n)))
 
     def show(self, value: Value) -> str:
         """See Tunable."""
@@ -170,6 +197,22 @@ class Size(Tunable):
             example = self.example.partition(",")[0]
             raise UsageError(f"{self.name}: '{value}' is not {self.form}, such as {example}")
         return "x".join(str(int(part)) for part in parts)
+
+    def near(self, value: Value) -> Iterator[Value]:
+        """See Tunable. Sides are as near as their ratio is to 1."""
+        wanted = sizes(value)
+        sides = [range(16, MOST_SIDE + 1, 16)] * 2
+        steps = [[2**n for n in range(4, DEEPEST.bit_length())]] * (len(wanted) - 2)
+
+        def distance(tile: Sequence[int]) -> float:
+            pairs = zip(tile, wanted, strict=True)
+            return round(sum(abs(math.log2(a / (b or 0.5))) for a, b in pairs), 6)
+
+        def order(tile: Sequence[int]) -> tuple[object, ...]:
+            return distance(tile), abs(tile[0] - tile[1]), tile
+
+        tiles = sorted(product(*sides, *steps), key=order)
+        return ("x".join(map(str, tile)) for tile in tiles)
 
 
 def rank(value: Value) -> tuple[object, ...]:
@@ -216,3 +259,9 @@ class Word(Tunable):
         if value not in self.words:
             raise unknown(self.name, str(value), self.words)
         return str(value)
+
+    def near(self, value: Value) -> Iterator[Value]:
+        """See Tunable."""
+        words = list(self.words)
+        at = words.index(str(value)) if value in words else 0
+        return iter(sorted(words, key=lambda word: abs(words.index(word) - at)))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gen.errors import SpecError
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.launches import Dim3, Plan, one_launch
-from gen.kernels.tunables import Choice, Tunable, Word
+from gen.kernels.tunables import Choice, Conflict, Tunable, Word
 from gen.spec.dtypes import SCALAR_DTYPES, DTypes
 from gen.spec.kernel import EPILOGUES, KernelSpec, Tile
 from gen.spec.problem import Alignment, GemmProblem, Layouts
@@ -76,7 +76,7 @@ class Variant:
 
     Rules elsewhere ask the row; none of them goes by a kernel's name.
 
-    `rules` raises SpecError for tunables that do not go together. `planner` makes the plan where
+    `rules` raises Conflict for tunables that do not go together. `planner` makes the plan where
     one launch of its geometry's blocks is not enough. `printed` gives what the template prints
     besides tunables and geometry. `most` is the largest M, N and K. `max_arch` is the last compute
     capability that has the instructions, if the kernel needs those of one architecture. `since` has
@@ -147,6 +147,13 @@ class Variant:
             if values[tunable.name] != tunable.usual(chosen)
         ]
 
+    def resolve(self, given: Mapping[str, Any], chosen: Choice) -> dict[str, Any]:
+        """Every tunable's value: the given one or the default, unchecked. Raises UsageError."""
+        values: dict[str, Any] = {}
+        for t in self.tunables:
+            values[t.name] = t.resolve(given.get(t.name), chosen._replace(values=values))
+        return values
+
     def plan(
         self, spec: KernelSpec, problem: GemmProblem, alignment: Alignment, multiprocessors: int
     ) -> Plan:
@@ -186,9 +193,8 @@ EPILOGUE = Word(
 
 
 def epilogue_rule(epilogue: str, dtypes: DTypes) -> None:
-    """Raises SpecError for an epilogue that the element types do not have."""
+    """Raises Conflict for an epilogue that the element types do not have."""
     if epilogue.endswith("gelu") and not dtypes.scalar.is_float:
-        raise SpecError(
-            f"epilogue={epilogue} needs sums in floating point, not "
-            f"{dtypes.name}; use {', '.join(EPILOGUES[:3])}"
+        raise Conflict(
+            f"epilogue={epilogue} needs sums in floating point, not {dtypes.name}", "epilogue"
         )

@@ -7,6 +7,7 @@ Templates use delimiters that CUDA does not (`{{0}}` and inline PTX are plain CU
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gen._version import __version__
-from gen.errors import MissingError, SpecError, UsageError
+from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError, counted
 from gen.kernels import signature
 from gen.kernels.registry import spec_from_json
 from gen.kernels.signature import fill
@@ -27,15 +28,10 @@ if TYPE_CHECKING:
 FRAME = "frame/file.cu.j2"
 HOST = ("launch", "workspace")  # signatures of the host's functions
 
-_SPEC_LINE = re.compile(r"^// gen-spec: (\{.*\})\s*$", re.MULTILINE)
+_SPEC_LINE = re.compile(r"^// gen-spec:(.*)$", re.MULTILINE)
 
-# C++ keywords that the emitted files do not happen to contain.
-_KEYWORDS = (
-    "alignas alignof and asm break case catch class concept continue decltype default delete do "
-    "double enum explicit export final float friend goto int long main mutable new noexcept not "
-    "operator or override private protected public requires short signed struct switch this throw "
-    "try typedef typeid typename union unsigned virtual volatile wchar_t while xor"
-)
+_NOT_CODE = re.compile(r'//.*|"[^"\n]*"|^#.*', re.MULTILINE)
+_TOKEN = re.compile(r"[A-Za-z_]\w*|[(){};]")
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,12 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters |= {"parameters": _parameters, "fill": fill, "chomp": _chomp}
+    environment.filters |= {
+        "parameters": _parameters,
+        "fill": fill,
+        "chomp": _chomp,
+        "counted": counted,
+    }
     return environment
 
 
@@ -121,8 +122,42 @@ def _parameters(items: Iterable[object], indent: int = 4) -> str:
 
 
 def render_template(template: str, **values: object) -> str:
-    """The text that a template of `templates/` gives with these values."""
-    return _environment().get_template(template).render(**values)
+    """The text that a template of `templates/` gives with these values.
+
+    Raises MissingError for a template that is not there and CheckError for one that is broken,
+    with file and line.
+    """
+    from jinja2 import TemplateError, TemplateNotFound
+
+    try:
+        return _environment().get_template(template).render(**values)
+    except TemplateNotFound as error:
+        raise MissingError(
+            f"{_place(error, template)}: there is no template '{error.name}'; write it, or install "
+            "gemmgen again: pip install gemmgen"
+        ) from error
+    except (GenError, OSError):
+        raise
+    except Exception as error:
+        reason = (
+            f"{error}" if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
+        )
+        raise CheckError(
+            f"{_place(error, template)}: {reason}; mend the template, or install gemmgen again"
+        ) from error
+
+
+def _place(error: Exception, template: str) -> str:
+    """The template's file and line that an error comes from."""
+    from jinja2 import TemplateSyntaxError
+
+    if isinstance(error, TemplateSyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    folder, place = str(template_dir()), str(template_dir() / template)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename.startswith(folder):
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place
 
 
 def template_files(*names: str) -> list[Path]:
@@ -144,11 +179,42 @@ def template_files(*names: str) -> list[Path]:
 
 
 def _check_symbol(spec: KernelSpec) -> None:
-    """Refuses a symbol that the file itself uses for something else, or that C++ reserves."""
-    another = "gemm" if spec.symbol != "gemm" else "gemm_"
-    code = re.sub(r'//.*|"[^"\n]*"', "", render_framed(replace(spec, symbol=another)))
-    if spec.symbol in _KEYWORDS.split() or re.search(rf"\b{spec.symbol}\b", code):
-        raise SpecError(f"name '{spec.symbol}' means something else in the file; use another")
+    """Refuses a symbol that is something else where the file declares the kernel or names it."""
+    own = spec.full_name
+    for name, where in _taken(render_framed(replace(spec, symbol=None)), own).items():
+        if name == spec.symbol:
+            raise SpecError(
+                f"name '{name}' is something else in {where} of the file; use another, such as "
+                f"gemm_{name}"
+            )
+
+
+def _taken(text: str, kernel: str) -> Mapping[str, str]:
+    """The names that would hide a kernel, or be hidden by it, and where they are.
+
+    These are all names of the namespace, with those that functions declare `extern`, and those in a
+    function that names the kernel: its launcher. What else functions and types have is no matter.
+    """
+    found: dict[str, str] = {}
+    depth, inner, statement = 0, [""], [""]
+    for token in _TOKEN.findall(_NOT_CODE.sub("", text)):
+        depth -= token in ")}"
+        if token in "(){};":
+            if "extern" in statement:
+                found |= dict.fromkeys(statement, "the namespace")
+            if depth == 1 and token in "};":  # the end of a declaration
+                if kernel in inner:
+                    found = {**dict.fromkeys(inner, "the launcher"), **found}
+                inner = []
+            statement = statement if token in "()" else []
+        elif depth > 1:
+            inner.append(token)
+            statement.append(token)
+        else:
+            found[token] = "the namespace"
+        depth += token in "({"
+    found.pop(kernel, None)
+    return found
 
 
 def render(spec: KernelSpec) -> Source:
@@ -213,6 +279,11 @@ def read_source(path: Path) -> Source:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
-    match = _SPEC_LINE.search(text)
-    spec = spec_from_json(match[1]) if match else None
+    match, spec = _SPEC_LINE.search(text), None
+    if match:
+        try:
+            spec = spec_from_json(match[1].strip())
+        except GenError as error:
+            line = text.count("\n", 0, match.start()) + 1
+            raise type(error)(f"{path}:{line}: {error}") from None
     return Source(spec.name if spec else path.stem, text, spec)

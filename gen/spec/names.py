@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gen.errors import SpecError
+from gen.spec.reserved import taken
 
 if TYPE_CHECKING:
     from gen.spec.kernel import KernelSpec
@@ -42,10 +43,14 @@ def _symbol(spec: KernelSpec, arch: str) -> str:
 
 
 def check_symbol(symbol: str) -> None:
-    """Raises SpecError for what cannot be a kernel's symbol."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", symbol):
-        raise SpecError(f"name '{symbol}' is not a C identifier; use letters, digits, _")
+    """Raises SpecError for what cannot be the symbol of a kernel or a bundle in any file."""
     if len(symbol) > MAX_SYMBOL:
         raise SpecError(
             f"name has {len(symbol)} characters, more than {MAX_SYMBOL}; use a shorter one"
+        )
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", symbol, re.ASCII):
+        raise SpecError(f"name '{symbol}' is not a C identifier; use letters, digits, _")
+    if reason := taken(symbol):
+        raise SpecError(
+            f"name '{symbol}' is {reason}; use another, such as gemm_{symbol.strip('_')}"
         )

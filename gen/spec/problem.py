@@ -53,9 +53,11 @@ class GemmShape:
 
 def parse_shape(text: str) -> GemmShape:
     """`MxNxK`, or one number for a cube. Raises UsageError."""
-    match = re.fullmatch(r"(\d+)(?:x(\d+)x(\d+))?", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,99})(?:x(\d{1,99})x(\d{1,99}))?", text.strip().lower())
     if not match:
-        raise UsageError(f"shape '{text}' is not MxNxK, such as 128x64x32 or 512 for a cube")
+        raise UsageError(
+            f"shape '{text}' is not MxNxK; use sizes such as 128x64x32, or 512 for a cube"
+        )
     m = int(match[1])
     return GemmShape(m, int(match[2] or m), int(match[3] or m))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gen._version import __version__
 from gen.cli import commands, main, options
 from gen.device.emulated import EmulatorRunner
 from gen.device.runner import Runner
@@ -182,9 +183,64 @@ def test_tunables_in_words_and_sizes(gen: Gen) -> None:
 
 
 def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
-    out = gen("emit", "--variant", "all", "--arch", "sm_86", "-o", "x/").out
+    code, out, err = gen("emit", "--variant", "all", "--arch", "sm_86", "-o", "x/")
+    assert code == 0
     assert len(out.splitlines()) == len(VARIANTS) - 1
     assert "mma_tma" not in out
+    assert err.startswith("note: left out, because there is none: mma_tma f16 (mma_tma needs sm_90")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "left", "reason"),
+    [
+        (
+            "--variant all --dtype all --epilogue linear_bias_gelu",
+            "tiles i32, tiles i8",
+            "epilogue=linear_bias_gelu needs sums in floating point, not i32",
+        ),
+        (
+            "--variant tiles --dtype all --epilogue linear_bias_gelu",
+            "tiles i32, tiles i8",
+            "epilogue=linear_bias_gelu needs sums in floating point, not i32",
+        ),
+        ("--variant all --dtype f64", "mma f64, mma_tma f64", "mma has no dtype f64, but f16, f1"),
+        ("--variant mma --dtype all --arch sm_75", "mma bf16, mma bf16_f32, mma tf32, mma i8", "t"),
+        ("--variant all --threadblock 64x64x64 --warp 64x64", "mma_tma f16", "threadblock=64x64x"),
+    ],
+)
+def test_of_all_what_does_not_exist_is_left_out(
+    gen: Gen, line: str, left: str, reason: str
+) -> None:
+    code, out, err = gen("check", *line.split(), "--shape", "0")
+    assert code == 0, err
+    assert re.fullmatch(rf"note: left out, .*: .*{left}.* \({reason}.*\)\n", err), err
+    assert "; use " not in err
+    assert not any(f"gemm_{name.replace(' ', '_')}_r" in out for name in left.split(", "))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--variant naive --variant mma --dtype f64", "mma has no dtype f64, but f16, "),
+        ("--variant all --variant mma --dtype f64", "mma has no dtype f64, but f16, "),
+        ("--variant naive --variant mma_tma --arch sm_80", "mma_tma needs sm_90a, not sm_80"),
+        ("--variant all --dtype i8 --epilogue linear_bias_gelu", "epilogue=linear_bias_gelu needs"),
+        (
+            "--variant all --dtype f32 --dtype i8 --epilogue linear_bias_gelu",
+            "epilogue=linear_bias_gelu needs sums in floating point, not i8",
+        ),
+        ("--variant naive --dtype all --threads 1025", "threads=1025 is out of range 1 to 1024"),
+        ("--variant all --tile 33", "tile=33 is out of range 1 to 32"),
+        ("--variant all --arch sm_75 --stages 3", "stages=3 needs cp.async, which sm_75 lacks"),
+    ],
+)
+@pytest.mark.parametrize("command", ["verify", "check"])
+def test_what_is_named_is_never_left_out(gen: Gen, command: str, line: str, message: str) -> None:
+    code, out, err = gen(command, *line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
 
 
 # --- bad input: one line that names the rule, the value and the way out; nothing written
@@ -195,20 +251,28 @@ BAD = [
     ("emit --variant naive --dtype fp32", 2, "unknown dtype 'fp32'; did you mean f32?"),
     ("emit --variant all --dtype x", 2, "unknown dtype 'x'; use one of f32, "),
     ("emit --variant naive --layout row", 2, "layout 'row' is not three letters"),
-    ("emit --variant tiles --tile 0", 2, "tile=0 is out of range; use 1 to 32"),
-    ("emit --variant rec_tiles --tile 33", 2, "tile=33 is out of range; use 1 to 32"),
+    ("emit --variant tiles --tile 0", 2, "tile=0 is out of range 1 to 32 .*; use tile=1"),
+    ("emit --variant rec_tiles --tile 33", 2, "tile=33 is out of range 1 to 32 .*; use tile=32"),
     ("emit --variant tiles --tile 4.5", 2, "invalid value for '--tile': '4.5' is not an integer"),
-    ("emit --variant naive --threads 1025", 2, "threads=1025 is out of range; use 1 to 1024"),
+    (
+        "emit --variant naive --threads 1025",
+        2,
+        "threads=1025 is out of range 1 to 1024 .*; use thr",
+    ),
     ("emit --variant tiles --threads 100", 2, "threads=100 is not tile=32 times a divisor"),
     (
         "emit --variant shared_row --dtype f64 --chunk 8000",
         2,
-        "shared_row wants 64000 bytes of shared memory, more than the 49152 .*use a smaller chunk",
+        "shared_row wants 64000 bytes of shared memory, more than the 49152 .*; use chunk=6144",
     ),
     ("emit --variant naive --tile 8", 2, "naive has no tunable 'tile'; it has threads"),
     ("emit --variant naive --variant block_1d --tile 8", 2, "none of these kernels has .*'tile'"),
     ("emit --variant naive --arch sm_70", 2, "unknown architecture 'sm_70'; use one of sm_75"),
-    ("emit --variant naive --name int", 2, "name 'int' means something else"),
+    (
+        "emit --variant naive --name int",
+        2,
+        "name 'int' is a keyword of C\\+\\+; use another",
+    ),
     ("emit --variant naive --name 4x", 2, "name '4x' is not a C identifier"),
     ("emit --variant all --name k", 2, f"--name k cannot be the name of {len(VARIANTS)} kernels"),
     (
@@ -395,6 +459,101 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command", ["list", "emit --variant naive -o -", "--version", "--help"])
+def test_a_full_device_is_one_line(command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "gen", *command.split()]
+        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    reason = "cannot use standard output: No space left on device; choose another place"
+    assert (done.returncode, done.stderr) == (2, f"error: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("closing", "code", "out", "err"),
+    [
+        (">&-", 2, "", "error: standard output is closed; use >/dev/null to see nothing\n"),
+        ("2>&-", 0, f"gen {__version__}\n", ""),
+        ("2>/dev/full", 0, f"gen {__version__}\n", ""),
+    ],
+)
+def test_closed_streams(closing: str, code: int, out: str, err: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m gen --version {closing}"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+@pytest.mark.parametrize("closing", ["2>&-", "2>/dev/full"])
+def test_an_error_without_a_place_keeps_its_code(closing: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m gen emit --variant nave {closing}"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"emit --variant naive --name {LONG}", "name has 300 characters, more than 76; use a sho"),
+        (f"emit --variant {LONG}", f"unknown variant '{LONG}'"),
+        (f"emit --variant naive -o {LONG}", f"cannot use {LONG}: File name too long"),
+        (f"emit --variant naive -o {LONG}/", f"cannot write {LONG}/.*: File name too long"),
+        (f"emit --variant naive -o out --depfile {LONG}", f"cannot .* {LONG}: File name too long"),
+        (f"emit --bundle {LONG}", f"cannot read {LONG}: File name too long"),
+        (f"check {LONG}", f"cannot read {LONG}: File name too long"),
+        (f"verify --shape {'9' * 5000}", "shape '999"),
+        (f"emit --variant tiles --tile {'9' * 5000}", "invalid value for '--tile': '999"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_what_is_too_long_is_one_line(gen: Gen, line: str, message: str) -> None:
+    result = gen(*line.split())
+    assert result.code == 2
+    assert re.fullmatch(rf"error: {message}.*\n", result.err), result.err
+
+
+@pytest.mark.parametrize("place", ["file/x.json", f"{LONG}.json", "."])
+def test_results_that_cannot_be_kept_are_one_line(gen: Gen, place: str) -> None:
+    Path("file").touch()
+    command = "sweep --device cpu --shape 8 --axis tile=8 --variant tiles --json"
+    code, _, err = gen(*command.split(), place)
+    assert code == 2
+    assert re.fullmatch(rf"error: cannot write {re.escape(place)}: .*", err.splitlines()[-1])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_read_only_folder_is_one_line(gen: Gen) -> None:
+    Path("old").mkdir(mode=0o555)
+    command = "sweep --device cpu --shape 8 --axis tile=8 --variant tiles --json old/x.json"
+    code, _, err = gen(*command.split())
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "error: cannot write old/x.json: Permission denied; choose another place",
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '{"variant": "naive",}',
+        '{"variant": "naive"',
+        '{"variant": 3}',
+        '{"layout": "rrr"}',
+        '{"variant": "naive", "dtype": ["f32"]}',
+        '{"variant": "naive", "threads": ' + "[" * 2000 + "]" * 2000 + "}",
+        '{"variant": "naive", "threads": 100000}',
+    ],
+    ids=lambda text: text[:40],
+)
+@pytest.mark.parametrize("command", ["check", "compile", "profile"])
+def test_a_broken_line_of_a_file_is_named(gen: Gen, command: str, fields: str) -> None:
+    Path("edited.cu").write_text(f"// by hand\n// gen-spec: {fields}\nint x;\n")
+    code, out, err = gen(command, "edited.cu")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"error: edited\.cu:2: .*; use .*\n", err), err
 
 
 def on_terminal(*args: str, **env: str) -> str:

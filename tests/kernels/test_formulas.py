@@ -32,8 +32,6 @@ def value(text: str, **given: int) -> int:
         ("!(c > d) + 1", 2),
         ("c < 1 ? 1 : c < 8 ? 8 : 9", 8),
         ("a ? b ? 1 : 2 : 3", 3),
-        ("ceil_div(d, c) + round_up(c, 4)", 51),
-        ("ceil_div(c, (a ? 2 : 3))", 3),
     ],
 )
 def test_values(text: str, expected: int) -> None:
@@ -41,7 +39,7 @@ def test_values(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a +", "a b", "(a", "a)", "f(a", "a ? b", "a ** b", "a.b", "x[0]", "'a'", "a = b"]
+    "text", ["", "a +", "a b", "(a", "a)", "f(a)", "a ? b", "a ** b", "a.b", "x[0]", "'a'", "a = b"]
 )
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not an expression|missing|left over|stands where"):
@@ -54,7 +52,7 @@ def test_names_are_those_before() -> None:
     with pytest.raises(NameError):
         evaluate(facts[::-1], NAMES)
     with pytest.raises(NameError):
-        value("open(c, d)")
+        value("open")
 
 
 def test_functions() -> None:
@@ -70,7 +68,6 @@ def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         | st.builds("({})".format, inner)
         | st.builds("!{}".format, st.builds("({})".format, inner))
         | st.builds("{} ? {} : {}".format, inner, inner, inner)
-        | st.builds("ceil_div({}, {})".format, inner, st.integers(1, 9))
         | st.builds("{} {} {}".format, inner, st.sampled_from("/%"), st.integers(1, 9))
     )
 
@@ -85,11 +82,7 @@ def test_values_are_those_of_cpp(drawn: list[str]) -> None:
     drawn = [text for text in drawn if value(text) < 2**40]
     lines = "\n".join(f'  printf("%lld\\n", (long long)({text}));' for text in drawn)
     names = "\n".join(f"  const long long {name} = {n}; (void){name};" for name, n in NAMES.items())
-    program = (
-        "#include <cstdio>\nusing I = long long;\n"
-        "constexpr I ceil_div(I a, I b) { return (a + b - 1) / b; }\n"
-        f"int main() {{\n{names}\n{lines}\n}}\n"
-    )
+    program = f"#include <cstdio>\nint main() {{\n{names}\n{lines}\n}}\n"
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "main.cpp").write_text(program)
         run("g++", "-std=c++17", "-w", "main.cpp", "-o", "main", cwd=Path(folder))

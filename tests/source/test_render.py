@@ -1,7 +1,9 @@
 """Emitted files: formatted, free of warnings, and read again."""
 
+import contextlib
 import itertools
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -9,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gen.errors import SpecError, UsageError
+from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
+from gen.source import render as module
 from gen.source.render import read_source, render, template_dir
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL
@@ -55,6 +58,12 @@ def test_lines_of_code_fit_100_columns(variant: str) -> None:
     assert not long
 
 
+def test_one_warp_is_no_warps() -> None:
+    text = render(make_spec("mma", threadblock="64x64x32")).text
+    assert "constexpr int kThreads = 32;  // 1 warp\n" in text
+    assert "constexpr int kThreads = 256;  // 8 warps\n" in render(make_spec("mma")).text
+
+
 @pytest.mark.nvcc
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_nvcc_has_nothing_to_warn_about(variant: str, tmp_path: Path) -> None:
@@ -93,10 +102,100 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
         read_source(tmp_path / "binary.cu")
 
 
-@pytest.mark.parametrize("symbol", ["kernel", "epilogue", "M", "while", "input_t", "kThreads"])
-def test_a_symbol_that_means_something_else_is_refused(symbol: str) -> None:
-    with pytest.raises(SpecError, match=f"name '{symbol}' means something else"):
-        render(make_spec("naive", name=symbol))
+@pytest.mark.parametrize(
+    ("variant", "symbol", "where"),
+    [
+        ("naive", "epilogue", "namespace"),
+        ("naive", "input_t", "namespace"),
+        ("naive", "kThreads", "namespace"),
+        ("naive", "launch", "namespace"),
+        ("naive", "kernel", "launcher"),
+        ("naive", "M", "launcher"),
+        ("mma", "mma", "namespace"),
+        ("mma", "tiles", "launcher"),
+        ("rec_tiles", "shared", "namespace"),  # declared extern in a function
+    ],
+)
+def test_a_symbol_that_is_something_else_is_refused(variant: str, symbol: str, where: str) -> None:
+    message = f"name '{symbol}' is something else in the {where} .*; use another, such as gemm_"
+    with pytest.raises(SpecError, match=message) as caught:
+        render(make_spec(variant, name=symbol))
+    render(make_spec(variant, name=str(caught.value).split()[-1]))
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(("variant", "most"), [("naive", 12), ("mma", 6)])
+def test_any_other_word_of_a_file_can_be_its_symbol(
+    variant: str, most: int, tmp_path: Path
+) -> None:
+    """Many emitted files as one, each with a symbol that it also has for something inside."""
+    tiles = {"threadblock": "64x64x32", "warp": "32x32"} if variant == "mma" else {}
+    words = set(re.findall(r"[A-Za-z]\w*", render(make_spec(variant, **tiles)).text))
+    texts = []
+    for word in sorted(words, key=lambda word: (len(word), word)):
+        with contextlib.suppress(SpecError):
+            texts.append(render(make_spec(variant, name=word, **tiles)).text)
+    path = tmp_path / "all.cu"
+    assert len(texts) > most
+    path.write_text("\n".join(texts[:most]))
+    assert_no_warnings(path, "sm_80", "-Wshadow")
+
+
+def test_short_and_plain_symbols_are_free() -> None:
+    for variant, symbol in itertools.product(("naive", "mma_tma"), ("q", "naive", "gemm", "half")):
+        assert f"    {symbol}(" in render(make_spec(variant, name=symbol)).text
+    assert "    mma(" in render(make_spec("naive", name="mma")).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "message"),
+    [
+        (
+            "kThreadsX = ${ threads_x }",
+            "= ${ threads_q }",
+            CheckError,
+            "'threads_q' is un",
+        ),
+        (
+            "kThreadsX = ${ threads_x }",
+            "= ${ threads_x",
+            CheckError,
+            "unexpected '}'|exp",
+        ),
+        (
+            "kThreadsX = ${ threads_x }",
+            "${ self.nothing() }",
+            CheckError,
+            ".*no attribute 'nothing'",
+        ),
+        ("= ${ threads_x }", "${ 1 // 0 }", CheckError, "ZeroDivisionError"),
+        ('"frame/cuda_core.cu.j2"', '"frame/none.cu.j2"', MissingError, "there is no template"),
+    ],
+)
+def test_a_broken_template_is_named_with_its_line(
+    old: str,
+    new: str,
+    kind: type[GenError],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "templates"
+    shutil.copytree(template_dir(), folder)
+    path = folder / "kernels" / "naive.cu.j2"
+    text = path.read_text()
+    line = text[: text.index(old)].count("\n") + 1
+    path.write_text(text.replace(old, new, 1))
+    monkeypatch.setattr(module, "template_dir", lambda: folder)
+    module._environment.cache_clear()
+    try:
+        with pytest.raises(kind, match=rf"^{re.escape(str(path))}:{line}: ({message})") as caught:
+            render(make_spec("naive"))
+    finally:
+        monkeypatch.undo()
+        module._environment.cache_clear()
+    assert "; " in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from gen.errors import GenError, SpecError, UsageError
@@ -18,7 +18,7 @@ from gen.kernels.launches import Launch
 from gen.kernels.registry import VARIANTS, make_spec, retarget, spec_from_json
 from gen.kernels.tunables import Integer, Size, Tunable, Word
 from gen.kernels.variant import MAX_GRID_YZ
-from gen.spec.arch import compute_capability
+from gen.spec.arch import SHARED_KIB, compute_capability
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, portable_symbol
@@ -158,12 +158,24 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ({"variant": "naive", "layout": "rr"}, "layout 'rr' is not three letters"),
         ({"variant": "naive", "arch": "sm_70"}, "unknown architecture 'sm_70'; use one of sm_75"),
         ({"variant": "naive", "arch": "sm_80a"}, "unknown architecture 'sm_80a'; use one of sm_75"),
-        ({"variant": "tiles", "tile": 0}, "tile=0 is out of range; use 1 to 32"),
-        ({"variant": "tiles", "tile": 33}, "tile=33 is out of range; use 1 to 32"),
-        ({"variant": "naive", "threads": 1025}, "threads=1025 is out of range; use 1 to 1024"),
+        (
+            {"variant": "tiles", "tile": 0},
+            "tile=0 is out of range 1 to 32 (width of the square tiles); use tile=1",
+        ),
+        (
+            {"variant": "tiles", "tile": 33},
+            "tile=33 is out of range 1 to 32 (width of the square tiles); use tile=32",
+        ),
+        (
+            {"variant": "naive", "threads": 1025},
+            "threads=1025 is out of range 1 to 1024 (threads per block); use threads=1024",
+        ),
         ({"variant": "naive", "tile": 8}, "naive has no tunable 'tile'; it has threads"),
         ({"variant": "tiles", "tile": 32, "threads": 100}, "threads=100 is not tile=32 times a"),
-        ({"variant": "rec_tiles", "coarsen": 9}, "coarsen=9 is out of range; use 1 to 8"),
+        (
+            {"variant": "rec_tiles", "coarsen": 9},
+            "coarsen=9 is out of range 1 to 8 (neighbouring tiles of B); use coarsen=8",
+        ),
         (
             {"variant": "shared_row", "dtype": "f64", "chunk": 6145},
             "shared_row wants 49160 bytes of shared memory, more than the 49152",
@@ -172,24 +184,25 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             {"variant": "rec_tiles", "dtype": "f64", "coarsen": 8, "arch": "sm_75"},
             "rec_tiles wants 73728 bytes of shared memory, more than the 65536 that a block may",
         ),
-        ({"variant": "mma", "dtype": "f32"}, "mma has no dtype f32; use f16, f16_f16, f16_f32,"),
+        ({"variant": "mma", "dtype": "f32"}, "mma has no dtype f32, but f16, f16_f16, f16_f32,"),
         ({"variant": "mma_tma", "arch": "sm_80"}, "mma_tma needs sm_90a, not sm_80: its instruct"),
         ({"variant": "mma_tma", "arch": "sm_100"}, "mma_tma needs sm_90a, not sm_100"),
         (
             {"variant": "mma", "dtype": "i8", "arch": "sm_75"},
-            "tensor cores of sm_75 have no i8; use f16, f16_f16, f16_f32, or --arch sm_80",
+            "tensor cores of sm_75 have no i8; use dtype=f16_f32 or arch=sm_80",
         ),
         (
             {"variant": "mma", "arch": "sm_75", "stages": 3},
-            "stages=3 needs cp.async, which sm_75 lacks; use stages=2, or --arch sm_80",
+            "stages=3 needs cp.async, which sm_75 lacks; use stages=2 or arch=sm_80",
         ),
         (
             {"variant": "mma", "arch": "sm_75", "instruction": "m16n8k16"},
-            "instruction=m16n8k16 does not exist for f16 on sm_75; use m16n8k8",
+            "instruction=m16n8k16 does not exist for f16 on sm_75; "
+            "use instruction=m16n8k8 or arch=sm_80",
         ),
         (
             {"variant": "mma", "dtype": "i8", "instruction": "m16n8k16"},
-            "instruction=m16n8k16 does not exist for i8 on sm_80; use m16n8k32",
+            "instruction=m16n8k16 does not exist for i8 on sm_80; use instruction=m16n8k32",
         ),
         ({"variant": "mma", "instruction": "m8n8k4"}, "unknown instruction 'm8n8k4'; did you mean"),
         ({"variant": "mma", "threadblock": "128x256"}, "threadblock: '128x256' is not MxNxK, such"),
@@ -197,45 +210,49 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ({"variant": "mma", "stages": "four"}, "stages: 'four' is not an integer"),
         ({"variant": "mma", "split_k": "some"}, "split_k: 'some' is not an integer or auto"),
         ({"variant": "mma", "epilogue": "relu"}, "unknown epilogue 'relu'; "),
-        ({"variant": "mma", "warp": "24x64"}, "warp.m=24 is not a multiple of 16; use 16 or 32"),
-        ({"variant": "mma", "warp": "64x8"}, "warp.n=8 is not a multiple of 16; use 16"),
+        ({"variant": "mma", "warp": "24x64"}, "warp.m=24 is not a multiple of 16; use warp=64x64"),
+        ({"variant": "mma", "warp": "64x8"}, "warp.n=8 is not a multiple of 16; use warp=64x64"),
         (
             {"variant": "mma", "threadblock": "96x128x32"},
-            "threadblock.m=96 is not a multiple of warp.m=64; use 64 or 128",
+            "threadblock.m=96 is not a multiple of warp.m=64; "
+            "use threadblock=128x128x32 or warp=48x64",
         ),
         (
             {"variant": "mma", "threadblock": "64x96x32", "warp": "32x32"},  # B: not along K
-            "threadblock.n=96 is not a multiple of 64; use 64 or 128",
+            "threadblock.n=96 is not a multiple of 64; use threadblock=64x128x32",
         ),
         (
             {"variant": "mma", "threadblock": "128x128x16"},
-            "threadblock.k=16 is 32 bytes of f16, not 64 or 128; use 32 or 64",
+            "threadblock.k=16 is 32 bytes of f16, not 64 or 128; use threadblock=128x128x32",
         ),
         (
             {"variant": "mma", "threadblock": "128x128x32", "warp": "16x16"},
-            "threadblock=128x128x32 has 64 warps of 16x16, not at most 16; use 16, for ",
+            "threadblock=128x128x32 has 64 warps of 16x16, not at most 16; "
+            "use warp=32x32 or threadblock=64x64x64",
         ),
         (
             {"variant": "mma_tma", "threadblock": "64x128x64"},
-            "threadblock=64x128x64 has 2 warps of 64x64, not 4, 8, 12; use 4, for ",
+            "threadblock=64x128x64 has 2 warps of 64x64, not 4, 8, 12; "
+            "use warp=32x64 or threadblock=128x128x64",
         ),
         (
             {"variant": "mma", "threadblock": "128x256x32", "warp": "128x64"},
-            "warp=128x64 keeps 256 registers of sums in each thread, more than 128; use 128x32",
+            "warp=128x64 keeps 256 registers of sums in each thread, more than 128; use warp=64x64",
         ),
         (  # 16 warps
             {"variant": "mma", "threadblock": "256x256x32"},
             "warp=64x64 wants 192 registers of each thread for sums and fragments, more than the "
-            "104 that there are; use 64x16, or fewer warps",
+            "104 that there are; use threadblock=128x256x32",
         ),
         (
             {"variant": "mma_tma", "threadblock": "256x256x64", "warp": "128x128"},
-            "warp=128x128 keeps 512 registers of sums in each thread, more than 128; use 128x32",
+            "warp=128x128 keeps 512 registers of sums in each thread, more than 128; use the "
+            "defaults",
         ),
         (  # 12 consumers, which have 160 registers each
             {"variant": "mma_tma", "threadblock": "192x256x64"},
             "warp=64x64 wants 192 registers of each thread for sums and fragments, more than the "
-            "144 that there are; use 64x32, or fewer warps",
+            "144 that there are; use threadblock=128x256x64",
         ),
         (
             {"variant": "mma", "stages": 7},
@@ -250,7 +267,8 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
                 "dtype": "f16_f16",
                 "stages": 2,
             },
-            "threadblock=256x512x64 has 16 warps of 128x64, not 4, 8, 12; use 12",
+            "threadblock=256x512x64 has 16 warps of 128x64, not 4, 8, 12; "
+            "use threadblock=256x256x64",
         ),
         (
             {
@@ -265,7 +283,7 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ),
         (
             {"variant": "mma_tma", "sliced_k": 2},
-            "threadblock=128x256x64 has 8 warps of 64x64, not 2, 4, 6; use 6, for ",
+            "threadblock=128x256x64 has 8 warps of 64x64, not 2, 4, 6; use threadblock=128x128x64",
         ),
         (
             {"variant": "mma", "threadblock": "192x64x32", "warp": "96x32", "layout": "crr"},
@@ -273,7 +291,8 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ),
         (
             {"variant": "mma", "dtype": "i8", "epilogue": "linear_bias_gelu"},
-            "epilogue=linear_bias_gelu needs sums in floating point, not i8; use linear, ",
+            "epilogue=linear_bias_gelu needs sums in floating point, not i8; "
+            "use epilogue=linear_bias_relu",
         ),
         ({"variant": "naive", "name": "2fast"}, "name '2fast' is not a C identifier"),
         ({"variant": "naive", "name": "x" * 77}, "name has 77 characters, more than 76"),
@@ -284,6 +303,144 @@ def test_what_cannot_be_built_is_refused(arguments: dict[str, object], message: 
         make_spec(**arguments)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("symbol", "reason"),
+    [
+        ("int", "a keyword of C++"),
+        ("co_await", "a keyword of C++"),
+        ("std", "reserved by C++"),
+        ("main", "reserved by C++"),
+        ("__a", "reserved, as all names that begin with _ are"),
+        ("_gemm", "reserved, as all names that begin with _ are"),
+        ("cudaMalloc", "reserved for CUDA"),
+        ("cuLaunchKernel", "reserved for CUDA"),
+        ("threadIdx", "reserved for CUDA"),
+        ("float4", "reserved for CUDA"),
+        ("atomicAdd", "reserved for CUDA"),
+        ("printf", "a function of the C library"),
+        ("memcpy", "a function of the C library"),
+        ("read", "a function of the C library"),
+        ("strtok_r", "a function of the C library"),
+        ("expf", "a mathematical function of C or CUDA"),
+        ("rsqrt", "a mathematical function of C or CUDA"),
+        ("sinf64x", "a mathematical function of C or CUDA"),
+        ("size_t", "a type of the C library"),
+        ("assert", "a macro of the C library"),
+        ("M_PI", "a macro of the C library"),
+    ],
+)
+def test_names_that_others_have_are_refused(symbol: str, reason: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make_spec("naive", name=symbol)
+    message = str(caught.value)
+    assert message.startswith(f"name '{symbol}' is {reason}; use another, such as gemm_")
+    make_spec("naive", name=message.split()[-1])
+
+
+@pytest.mark.parametrize("symbol", ["q", "cuda_gemm", "custom", "gemmf", "forward", "reader", "A1"])
+def test_names_that_only_look_taken_are_free(symbol: str) -> None:
+    assert make_spec("naive", name=symbol).name == symbol
+
+
+# --- the way out
+
+
+@st.composite
+def refused(draw: st.DrawFn, variants: tuple[str, ...]) -> dict[str, Any]:
+    """What `make_spec` gets, most of which does not fit together."""
+    row = VARIANTS[draw(st.sampled_from(variants))]
+    archs = st.sampled_from([*(f"sm_{cc}" for cc in SHARED_KIB), "sm_90a"])
+    asked: dict[str, Any] = {
+        "variant": row.name,
+        "dtype": draw(st.sampled_from([*row.dtypes, None])),
+        "layout": draw(st.sampled_from(ALL_LAYOUTS)),
+        "arch": draw(st.none() | archs),
+    }
+    for tunable in draw(st.lists(st.sampled_from(row.tunables), unique=True)):
+        asked[tunable.name] = draw(any_value(tunable))
+    return asked
+
+
+def any_value(tunable: Tunable) -> st.SearchStrategy[Any]:
+    if isinstance(tunable, Integer):
+        return st.integers(1, 40) | st.integers(tunable.low - 2, tunable.high + 2)
+    if isinstance(tunable, Word):
+        return st.sampled_from(tunable.words)
+    assert isinstance(tunable, Size)
+    side = st.sampled_from([16, 32, 48, 64, 96, 128, 192, 256]) | st.integers(0, 600)
+    steps = [st.sampled_from([16, 32, 64, 128])] * (tunable.form.count("x") - 1)
+    return st.tuples(side, side, *steps).map(lambda sizes: "x".join(map(str, sizes)))
+
+
+def follow(asked: dict[str, Any], message: str) -> dict[str, Any]:
+    """What was asked for, changed as the first hint of a message says."""
+    _, _, hint = message.rpartition("; use ")
+    tunables = set(VARIANTS[asked["variant"]].tunable_names)
+    if "the default" in hint:
+        names = re.search("the default ([a-z_ ]+)", hint)
+        dropped = set(names[1].split(" and ")) if names else tunables
+        asked = {name: value for name, value in asked.items() if name not in dropped}
+    if "defaults with" in hint:
+        return {**asked, **dict(re.findall(r"(\w+)=(\w+)", hint))}
+    if found := re.match(r"(\w+)=(\w+)", hint):
+        asked = {**asked, found[1]: found[2]}
+    return asked
+
+
+@pytest.mark.parametrize("variants", [("mma",), ("mma_tma",), SCALAR], ids=" ".join)
+@settings(max_examples=200)
+@given(data=st.data())
+def test_the_way_out_is_one(variants: tuple[str, ...], data: st.DataObject) -> None:
+    asked = data.draw(refused(variants))
+    try:
+        make_spec(**asked)
+    except SpecError as error:
+        note(str(error))
+        changed = follow(asked, str(error))
+        assert changed != asked
+        make_spec(**changed)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (
+            "mma --dtype bf16_f32 --layout crr --epilogue linear_bias_gelu --warp 32x64 "
+            "--split-k 2",
+            "warp=64x64 or threadblock=128x128x32",
+        ),
+        ("mma_tma --warp 32x64 --stages 5", "threadblock=128x192x64"),
+        ("mma_tma --layout crr --threadblock 128x256x32 --sliced-k 2", "threadblock=128x128x64"),
+        ("mma_tma --threadblock 64x64x64", "warp=32x32 or threadblock=128x128x64"),
+        ("mma --layout crr --threadblock 192x64x32 --warp 96x32", "the default warp and threadb"),
+        ("mma_tma --threadblock 512x64x64 --warp 0x64", "the defaults"),
+        ("mma --arch sm_75 --dtype i8 --threadblock 128x128x128", "arch=sm_80"),
+        ("mma --arch sm_75 --dtype i8 --threadblock 1x1x1", "dtype=f16_f32 or arch=sm_80 and the "),
+        ("mma_tma --arch sm_80 --dtype f32", "the defaults with dtype=f16 and arch=sm_90a"),
+        ("mma_tma --arch sm_90", "arch=sm_90a"),
+        ("tiles --tile 33 --threads 64", "tile=32"),
+        ("tiles --threads 100", "threads=128 or tile=20"),
+        ("shared_row --dtype f64 --chunk 8000", "chunk=6144"),
+        ("naive --dtype i8 --epilogue linear_bias_gelu", "epilogue=linear_bias_relu"),
+        ("mma --split-k -1", "split_k=auto"),
+    ],
+)
+def test_the_way_out_is_the_nearest(line: str, hint: str) -> None:
+    variant, *words = line.split()
+    keys = [word.removeprefix("--").replace("-", "_") for word in words[::2]]
+    asked = {"variant": variant, **dict(zip(keys, words[1::2], strict=True))}
+    with pytest.raises(SpecError) as caught:
+        make_spec(**asked)
+    message = str(caught.value)
+    assert message.rpartition("; use ")[2].startswith(hint)
+    make_spec(**follow(asked, message))
+
+
+def test_one_warp_is_no_warps() -> None:
+    with pytest.raises(SpecError, match="has 1 warp of 64x64, not"):
+        make_spec("mma_tma", threadblock="64x64x64")
 
 
 @pytest.mark.parametrize("text", ["", "x", "4x", "4x4", "4x4x4x4", "-1x2x3", "a", "1.5"])

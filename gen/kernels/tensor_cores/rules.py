@@ -1,11 +1,10 @@
-"""The rules among a tensor-core kernel's tunables: each names itself, the values, the way out."""
+"""The rules among a tensor-core kernel's tunables: each names itself, the values, whom to blame."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from gen.errors import SpecError
+from gen.errors import counted
 from gen.kernels.tensor_cores.tiles import (
     WARP,
     SharedBytes,
@@ -18,7 +17,7 @@ from gen.kernels.tensor_cores.tiles import (
     tma_shared,
     warps,
 )
-from gen.kernels.tunables import Choice
+from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import epilogue_rule
 from gen.spec.arch import SHARED_KIB
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES, DTypes
@@ -46,35 +45,36 @@ DTYPES_SINCE: Mapping[str, int] = {
 
 
 def mma_rules(chosen: Choice) -> None:
-    """Raises SpecError for tunables of `mma` that do not go together."""
+    """Raises Conflict for tunables of `mma` that do not go together."""
     _turing(chosen)
     _common_rules(chosen, tuple(range(1, MOST_WARPS + 1)))
     block, warp, _ = tiles(chosen.values)
     _registers_rule(warp, chosen.dtypes, registers(WARP * warps(block, warp)) - MMA_OTHERS)
-    _shared_rule(chosen, mma_shared, 1)
+    _shared_rule(chosen, mma_shared)
     _even_copies(chosen)
 
 
 def mma_tma_rules(chosen: Choice) -> None:
-    """Raises SpecError for tunables of `mma_tma` that do not go together."""
+    """Raises Conflict for tunables of `mma_tma` that do not go together."""
     _box_rule(chosen)
     _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
     _, warp, _ = tiles(chosen.values)
     roles = tma_roles(chosen.values, chosen.dtypes)
     _registers_rule(warp, chosen.dtypes, roles.consumer_registers - TMA_OTHERS)
-    _shared_rule(chosen, tma_shared, 2)
+    _shared_rule(chosen, tma_shared)
     _sliced_rule(chosen)
 
 
 def _box_rule(chosen: Choice) -> None:
     """The TMA copies all lines of a tile that run along K as one box."""
-    block, warp, _ = tiles(chosen.values)
-    sides = zip("mn", (block.m, block.n), (warp.m, warp.n), along_k(chosen.layouts), strict=True)
-    for axis, lines, part, along in sides:
+    block, _, _ = tiles(chosen.values)
+    sides = zip("mn", (block.m, block.n), along_k(chosen.layouts), strict=True)
+    for axis, lines, along in sides:
         if lines > MOST_BOX and (along or chosen.dtypes.input.size != 2):
-            raise SpecError(
+            raise Conflict(
                 f"threadblock.{axis}={lines} would be a box of {lines} lines, more than the "
-                f"{MOST_BOX} that TMA copies at once; use {MOST_BOX // part * part or MOST_BOX}"
+                f"{MOST_BOX} that TMA copies at once",
+                "threadblock",
             )
 
 
@@ -83,14 +83,10 @@ def _turing(chosen: Choice) -> None:
         return
     name, stages = chosen.dtypes.name, chosen.values["stages"]
     if DTYPES_SINCE[name] > chosen.cc:
-        some = ", ".join(n for n, since in DTYPES_SINCE.items() if since <= chosen.cc)
-        raise SpecError(
-            f"tensor cores of {chosen.arch} have no {name}; use {some}, or --arch sm_80"
-        )
+        raise Conflict(f"tensor cores of {chosen.arch} have no {name}", "dtype", "arch")
     if stages > 2:
-        raise SpecError(
-            f"stages={stages} needs cp.async, which {chosen.arch} lacks; use stages=2, "
-            "or --arch sm_80"
+        raise Conflict(
+            f"stages={stages} needs cp.async, which {chosen.arch} lacks", "stages", "arch"
         )
 
 
@@ -98,12 +94,12 @@ def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
     block, warp, _ = tiles(chosen.values)
     _instruction_rule(chosen)
     for axis, size in (("m", warp.m), ("n", warp.n)):
-        _multiple(f"warp.{axis}", size, 16, "16")
+        _multiple("warp", axis, size, 16, "16")
     sides = (("m", block.m, warp.m), ("n", block.n, warp.n))
     for (axis, size, part), along in zip(sides, along_k(chosen.layouts), strict=True):
-        _multiple(f"threadblock.{axis}", size, part, f"warp.{axis}={part}")
+        _multiple("threadblock", axis, size, part, f"warp.{axis}={part}", "warp")
         if not along and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
-            _multiple(f"threadblock.{axis}", size, math.lcm(part, 64), "64")
+            _multiple("threadblock", axis, size, 64, "64")
     _line_rule(block, chosen.dtypes)
     _warps_rule(block, warp, allowed)
     _sums_rule(warp, chosen.dtypes)
@@ -114,25 +110,25 @@ def _instruction_rule(chosen: Choice) -> None:
     name, known = chosen.values["instruction"], INSTRUCTIONS[chosen.dtypes.input.name]
     have = [i for i, since in known.items() if since <= chosen.cc]
     if name not in have:
-        raise SpecError(
-            f"instruction={name} does not exist for {chosen.dtypes.name} on {chosen.arch}; "
-            f"use {' or '.join(have)}"
+        raise Conflict(
+            f"instruction={name} does not exist for {chosen.dtypes.name} on {chosen.arch}",
+            "instruction",
+            "arch",
         )
 
 
-def _multiple(name: str, value: int, step: int, of: str) -> None:
-    if value % step == 0 and value > 0:
-        return
-    near = [n for n in (value // step * step, value // step * step + step) if n > 0]
-    raise SpecError(f"{name}={value} is not a multiple of {of}; use {' or '.join(map(str, near))}")
+def _multiple(tile: str, axis: str, value: int, step: int, of: str, *others: str) -> None:
+    if value % step or value <= 0:
+        raise Conflict(f"{tile}.{axis}={value} is not a multiple of {of}", tile, *others)
 
 
 def _line_rule(block: Tile, dtypes: DTypes) -> None:
     size = dtypes.input.size
     if block.k * size not in LINES:
-        raise SpecError(
+        raise Conflict(
             f"threadblock.k={block.k} is {block.k * size} bytes of {dtypes.input.name}, not "
-            f"{' or '.join(map(str, LINES))}; use {' or '.join(str(n // size) for n in LINES)}"
+            f"{' or '.join(map(str, LINES))}",
+            "threadblock",
         )
 
 
@@ -140,54 +136,47 @@ def _warps_rule(block: Tile, warp: Tile, allowed: tuple[int, ...]) -> None:
     count = warps(block, warp)
     if count in allowed:
         return
-    near = min(allowed, key=lambda n: (abs(n - count), n))
     some = ", ".join(map(str, allowed)) if len(allowed) < 5 else f"at most {allowed[-1]}"
-    raise SpecError(
-        f"threadblock={block} has {count} warps of {warp.m}x{warp.n}, not {some}; "
-        f"use {near}, for example by a {'larger' if near < count else 'smaller'} warp"
+    raise Conflict(
+        f"threadblock={block} has {counted(count, 'warp')} of {warp.m}x{warp.n}, not {some}",
+        "warp",
+        "threadblock",
     )
 
 
 def _sums_rule(warp: Tile, dtypes: DTypes) -> None:
     wanted = sums(warp, dtypes)
     if wanted > MOST_SUMS:
-        most = MOST_SUMS * warp.m * warp.n // wanted // warp.m // 16 * 16
-        raise SpecError(
+        raise Conflict(
             f"warp={warp.m}x{warp.n} keeps {wanted} registers of sums in each thread, more than "
-            f"{MOST_SUMS}; use {f'{warp.m}x{most}' if most else '64x64'}"
+            f"{MOST_SUMS}",
+            "warp",
         )
 
 
 def _registers_rule(warp: Tile, dtypes: DTypes, most: int) -> None:
     """Sums and two steps' fragments fit the registers of a thread: what does not is spilled."""
-
-    def wanted(n: int) -> int:
-        part = warp._replace(n=n)
-        return sums(part, dtypes) + fragments(part)
-
-    if wanted(warp.n) <= most:
-        return
-    near = next((n for n in range(warp.n - 16, 0, -16) if wanted(n) <= most), 0)
-    raise SpecError(
-        f"warp={warp.m}x{warp.n} wants {wanted(warp.n)} registers of each thread for sums and "
-        f"fragments, more than the {most} that there are; "
-        f"use {f'{warp.m}x{near}' if near else '32x32'}, or fewer warps"
-    )
+    wanted = sums(warp, dtypes) + fragments(warp)
+    if wanted > most:
+        raise Conflict(
+            f"warp={warp.m}x{warp.n} wants {wanted} registers of each thread for sums and "
+            f"fragments, more than the {most} that there are",
+            "warp",
+            "threadblock",  # fewer warps have more registers each
+        )
 
 
-def _shared_rule(chosen: Choice, shared_bytes: SharedBytes, least_stages: int) -> None:
+def _shared_rule(chosen: Choice, shared_bytes: SharedBytes) -> None:
     t, stages = chosen.values, chosen.values["stages"]
     limit = SHARED_KIB[chosen.cc] * 1024
     wanted = shared_bytes(t, chosen.dtypes, stages)
-    if wanted <= limit:
-        return
-    fit = range(stages - 1, least_stages - 1, -1)
-    near = next((n for n in fit if shared_bytes(t, chosen.dtypes, n) <= limit), 0)
-    raise SpecError(
-        f"stages={stages} of threadblock={t['threadblock']} want {wanted} bytes of shared memory, "
-        f"more than the {limit} that a block may have on {chosen.arch}; "
-        f"use {f'stages={near}' if near else 'a smaller threadblock'}"
-    )
+    if wanted > limit:
+        raise Conflict(
+            f"stages={stages} of threadblock={t['threadblock']} want {wanted} bytes of shared "
+            f"memory, more than the {limit} that a block may have on {chosen.arch}",
+            "stages",
+            "threadblock",
+        )
 
 
 def _sliced_rule(chosen: Choice) -> None:
@@ -201,9 +190,11 @@ def _sliced_rule(chosen: Choice) -> None:
     wanted = block.m * block.n * chosen.dtypes.accumulator.size
     least = max(teams + 1, -(-wanted // stage))
     if teams > 1 and stages < least:
-        raise SpecError(
+        raise Conflict(
             f"sliced_k={teams} needs a stage more than teams, and {wanted} bytes for sums where "
-            f"the stages={stages} have {stages * stage}; use stages={least} or sliced_k=1"
+            f"the stages={stages} have {stages * stage}",
+            "stages",
+            "sliced_k",
         )
 
 
@@ -216,10 +207,11 @@ def _even_copies(chosen: Choice) -> None:
     for axis, lines, along in sides:
         line = chunks if along or size != 2 else lines // 8
         if (lines * chunks) % threads or threads % line:
-            raise SpecError(
+            raise Conflict(
                 f"{threads} threads cannot share out evenly the {lines * chunks} 16-byte chunks of "
-                f"a tile with threadblock.{axis}={lines}, {line} in a line; use a larger warp, or "
-                f"powers of two"
+                f"a tile with threadblock.{axis}={lines}, {line} in a line",
+                "warp",
+                "threadblock",
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gen._version import __version__
-from gen.errors import GenError, UsageError
+from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.registry import get_variant, make_spec
 from gen.source.render import render_framed, render_template
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.kernel import EPILOGUES, KernelSpec
+from gen.spec.names import check_symbol
 from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_shape
 
 TEMPLATES = ("cpp/bundle.h.j2", "cpp/bundle.cu.j2")
@@ -38,6 +38,13 @@ class Entry:
     def multiple(self) -> int:
         """Elements that the leading dimensions of A and B are multiples of; 0: any."""
         return ALIGNMENT // self.spec.dtypes.input.size if self.aligned else 0
+
+    def takes_all_of(self, other: Entry) -> bool:
+        """Whether there is no problem that the other one is for and this one is not."""
+        kinds = [(e.spec.dtypes, e.spec.layouts, e.spec.epilogue) for e in (self, other)]
+        own, its = self.smallest, other.smallest
+        no_larger = own.m <= its.m and own.n <= its.n and own.k <= its.k
+        return kinds[0] == kinds[1] and no_larger and (other.aligned or not self.aligned)
 
 
 @dataclass(frozen=True)
@@ -72,32 +79,60 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
     name, arch = name or path.stem, arch or DEFAULT_ARCH
-    if not re.fullmatch(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}", name):
-        raise UsageError(
-            f"'{name}' cannot be a bundle's name: it has to be a C identifier of at most "
-            f"{MAX_NAME} characters; use --name"
-        )
+    _check_name(name)
     entries: list[Entry] = []
+    places: list[int] = []
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
         try:
             for entry in _entries(line, name, arch, len(entries) + 1):
+                _check_turn(entry, entries, places)
                 entries.append(entry)
-        except (GenError, ValueError) as error:
-            kind = type(error) if isinstance(error, GenError) else UsageError
-            raise kind(f"{path}:{number}: {error}") from None
+                places.append(number)
+        except GenError as error:
+            raise type(error)(f"{path}:{number}: {error}") from None
     if not entries:
         raise UsageError(f"{path} lists no kernel; write a line such as: --variant tiles")
     return Bundle(name, arch, path.name, tuple(line for line in lines if line), tuple(entries))
 
 
+def _check_name(name: str) -> None:
+    """Raises UsageError; the name may be that of the file, so that --name is the way out."""
+    try:
+        check_symbol(name)
+    except SpecError as error:
+        raise UsageError(f"a bundle cannot have this name: {error} with --name") from None
+    if len(name) > MAX_NAME:
+        raise UsageError(
+            f"a bundle's name has at most {MAX_NAME} characters, not the {len(name)} of '{name}'; "
+            "use a shorter one with --name"
+        )
+
+
+def _check_turn(entry: Entry, before: Sequence[Entry], lines: Sequence[int]) -> None:
+    """Raises UsageError for a kernel that is never taken, because one before it always is."""
+    for other, line in zip(before, lines, strict=True):
+        if other.takes_all_of(entry):
+            spec = entry.spec
+            raise UsageError(
+                f"this kernel for {spec.dtypes.name} {spec.layouts} {spec.epilogue} is never "
+                f"taken: the one of line {line} takes all of its problems; leave one of them out, "
+                f"or give that of line {line} a larger --from, or --aligned"
+            )
+
+
 def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:
     """The kernels of a line: one for each of its element types and layouts."""
-    options = _options(shlex.split(line, comments=True))
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        reason = str(error).lower()
+        raise UsageError(f"{reason} in '{line}'; options need no quotation marks") from None
+    options = _options(words)
     if not options:
         return
     aligned = options.pop("aligned", None) is not None
-    smallest = parse_shape(options.pop("from", "0"))
+    smallest = _smallest(options.pop("from", "0"))
     if "variant" not in options:
         raise UsageError("no kernel is named; use --variant")
     variant = options.pop("variant")
@@ -113,18 +148,28 @@ def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:
             number += 1
 
 
+def _smallest(text: str) -> GemmShape:
+    try:
+        return parse_shape(text)
+    except GenError as error:
+        raise type(error)(f"--from: {error}") from None
+
+
 def _options(words: Sequence[str]) -> dict[str, str]:
     options: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
         key = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--") or key in options:
-            raise UsageError(f"'{word}' is not an option, or is there twice")
+            raise UsageError(
+                f"'{word}' is not an option, or is there twice; use --variant NAME and other "
+                "options of gen emit, each once"
+            )
         if key in ("arch", "name"):
             raise UsageError(f"{word} is the whole bundle's; give it to gen emit")
         value = "" if key == "aligned" else next(rest, None)
         if value is None:
-            raise UsageError(f"{word} has no value")
+            raise UsageError(f"{word} has no value; use {word} VALUE, or leave it out")
         options[key] = value
     return options
 

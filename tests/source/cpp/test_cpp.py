@@ -174,11 +174,31 @@ def test_a_bundle_lists_its_kernels_in_order(tmp_path: Path) -> None:
         ("# a\n--variant tiles --tile 33", "kernels.txt:2: tile=33 is out of range"),
         ("--dtype f32", "no kernel is named; use --variant"),
         ("--variant tiles --arch sm_90", "--arch is the whole bundle's"),
-        ("--variant tiles --from 1x2", "shape '1x2' is not MxNxK"),
+        (
+            "--variant tiles --from 1x2",
+            "kernels.txt:1: --from: shape '1x2' is not MxNxK; use sizes such as 128x64x32",
+        ),
         ("--variant tiles f32", "'f32' is not an option"),
-        ("--variant tiles --dtype", "--dtype has no value"),
+        ("--variant tiles --dtype", "--dtype has no value; use --dtype VALUE"),
         ("--variant mma_tma", "mma_tma needs sm_90a, not sm_80"),
-        ("--variant 'tiles", "kernels.txt:1: No closing quotation"),
+        (
+            "\n--variant 'tiles",
+            "kernels.txt:2: no closing quotation in '--variant 'tiles'; options need no quotation",
+        ),
+        ("--variant tiles\\", "kernels.txt:1: no escaped character in '--variant tiles"),
+        (
+            "--variant mma\n\n--variant mma",
+            "kernels.txt:3: this kernel for f16 rrr linear is never taken: the one of line 1 takes",
+        ),
+        ("--variant naive --dtype f32,f32", "kernels.txt:1: this kernel for f32 rrr linear is nev"),
+        (
+            "--variant mma --from 64\n--variant naive --dtype f16 --from 64x65x64 --aligned",
+            "kernels.txt:2: this kernel for f16 rrr linear is never taken: the one of line 1",
+        ),
+        (
+            "--variant tiles --layout all --aligned\n--variant naive --layout rcr --aligned",
+            "kernels.txt:2: this kernel for f32 rcr linear is never taken: the one of line 1",
+        ),
     ],
 )
 def test_a_bad_list_is_refused_with_its_line(text: str, message: str, tmp_path: Path) -> None:
@@ -186,9 +206,32 @@ def test_a_bad_list_is_refused_with_its_line(text: str, message: str, tmp_path: 
         bundle_files(tmp_path, text)
 
 
+def test_kernels_that_share_some_of_their_problems_are_a_list(tmp_path: Path) -> None:
+    lines = (
+        "--variant mma --from 64x64x128 --aligned",  # K is larger than in the next line
+        "--variant mma --from 64 --aligned",
+        "--variant mma --from 64",  # not aligned
+        "--variant mma --stages 2",
+        "--variant mma --layout rcr",
+        "--variant mma --epilogue linear_bias",
+        "--variant mma --dtype f16_f32",
+    )
+    listing = tmp_path / "gemm"
+    listing.write_text("\n".join(lines))
+    assert len(read_bundle(listing).entries) == len(lines)
+
+
 def test_a_bundles_name_is_a_short_identifier(tmp_path: Path) -> None:
-    for name in ("1st", "a-b", "a" * 25):
-        with pytest.raises(UsageError, match="cannot be a bundle's name"):
+    for name, reason in (
+        ("1st", "name '1st' is not a C identifier"),
+        ("a-b", "name 'a-b' is not a C identifier"),
+        ("int", "name 'int' is a keyword of C++; use another, such as gemm_int with --name"),
+        ("std", "name 'std' is reserved by C++"),
+        ("__a", "name '__a' is reserved, as all names that begin with _ are"),
+        ("a" * 25, "has at most 24 characters, not the 25 of 'aaa"),
+        ("a" * 300, "name has 300 characters, more than 76; use a shorter one with --name"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(reason)):
             bundle_files(tmp_path, name=name)
 
 
@@ -234,7 +277,7 @@ def test_a_bundle_takes_the_first_kernel_that_fits(tmp_path: Path) -> None:
     """From C, without a GPU: the choice needs none."""
     text = (
         "--variant mma --dtype f16 --from 512 --aligned\n--variant mma --dtype f16\n"
-        "--variant rec_tiles --dtype f16,f32\n--variant naive --dtype f64\n"
+        "--variant rec_tiles --dtype f32\n--variant naive --dtype f64\n"
         "--variant tiles --epilogue linear_bias_relu\n"
     )
     bundle_files(tmp_path, text)
@@ -247,7 +290,7 @@ def test_a_bundle_takes_the_first_kernel_that_fits(tmp_path: Path) -> None:
     assert run("./main", cwd=tmp_path).splitlines() == [
         "gemm_mma_f16_rrr_2",  # K is too small
         *["gemm_mma_f16_rrr_2"] * 3,
-        "gemm_naive_f64_rrr_5",
+        "gemm_naive_f64_rrr_4",
         "none",
         "1 1 1",  # cudaErrorInvalidValue
         "801 0",  # cudaErrorNotSupported; the size is 0
