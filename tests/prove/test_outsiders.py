@@ -14,6 +14,7 @@ from gen.prove.check import check
 from gen.source.render import render
 from tests.prove.test_defects import plant
 from tests.prove.test_verify import small
+from tests.support.slow import sift
 
 
 class Mistake(NamedTuple):
@@ -125,6 +126,17 @@ MISTAKES = {
         "tiles", "      __syncthreads();  // no thread",
         "      if (k0 + kTile < K) __syncthreads();  // no thread",
     ),
+    # products that do not fit 32 bits
+    "pieces in 32 bits": one("mma_tma", "(piece * kWarps + warp)", "(int(piece) * kWarps + warp)"),
+    "distances in 32 bits": one(
+        "mma", "const index_t distance = index_t(tiles_m)", "const int distance = tiles_m"
+    ),
+    "packed indices in 32 bits": one(
+        "mma_tma", "&packed[line * packed_ld", "&packed[int(line * packed_ld)"
+    ),
+    "blocks of the reduction in 32 bits": one(
+        "mma", "const index_t begin = index_t(blockIdx.x)", "const int begin = int(blockIdx.x)"
+    ),
     # what is no ordinary number
     "0 * NaN is 0": one("naive", STEP, "if (a != 0) sum += a * b;"),
     "subnormal numbers are 0": one("naive", STEP, "if (a > 1e-37f || a < -1e-37f) sum += a * b;"),
@@ -143,7 +155,10 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+QUICK = [name for name, mistake in MISTAKES.items() if mistake.variant != "mma_tma"]
+
+
+@pytest.mark.parametrize("name", sift(MISTAKES, QUICK))
 def test_a_mistake_is_found(name: str) -> None:
     variant, edits, tunables = MISTAKES[name]
     on_tensor_cores = variant.startswith("mma")
