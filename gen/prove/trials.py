@@ -114,6 +114,12 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     return (*kinds, *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded)
 
 
+def cases(spec: KernelSpec) -> list[tuple[str, float, float]]:
+    """All inputs and scalars: kind, alpha and beta."""
+    ordinary = [("integer", alpha, beta) for alpha, beta in SCALARS]
+    return [*ordinary, *_beyond(spec.dtypes), *_special(spec)]
+
+
 # -- sizes -----------------------------------------------------------------------------------------
 
 
@@ -381,13 +387,11 @@ def _both(spec: KernelSpec) -> list[GemmShape]:
 
 def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
     """All placements with scalars in turn, all scalars with placements in turn, all inputs."""
-    kinds = [*_beyond(spec.dtypes), *_special(spec)]
-    cases = [("integer", *scalars) for scalars in SCALARS] + kinds
-    where = placements(spec.dtypes)
-    for i in range(max(len(cases), len(where))):
-        kind, alpha, beta = cases[i % len(cases)]
+    every, where = cases(spec), placements(spec.dtypes)
+    for i in range(max(len(every), len(where))):
+        kind, alpha, beta = every[i % len(every)]
         yield _trial(spec, shape, kind, (alpha, beta), where[i % len(where)])
-    for kind, alpha, beta in cases:
+    for kind, alpha, beta in every:
         for at in (WHOLE, PACKED, RAGGED):
             yield _trial(spec, shape, kind, (alpha, beta), at)
     for at in where:
