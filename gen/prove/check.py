@@ -23,9 +23,10 @@ from gen.errors import BudgetError, CheckError, MissingError, UsageError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
+from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
-from gen.prove.trials import Trial, check_trials, corner_trials
+from gen.prove.trials import Trial
 from gen.prove.verify import CaseResult, run_trial
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec

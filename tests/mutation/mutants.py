@@ -174,11 +174,7 @@ _ANYWHERE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         r"^(\s*)((?:const )?accumulator_t sum.*;)",
         (r"\1\2 if (K > 0) D[0] = output_t(0);",),
     ),
-    (
-        "instruction",
-        r"\.f32\.f16\.f16\.f32|\.f32\.bf16\.bf16\.f32|\.s32\.s8\.s8\.s32",
-        (r"\g<0>.satfinite",),
-    ),
+    ("instruction", r"row\.col(?=\.s32)", ("row.col.satfinite",)),
 )
 
 

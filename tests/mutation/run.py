@@ -34,6 +34,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
+    "mma i8": {"dtype": "i8", "layout": "crr", "threadblock": "64x64x64", "warp": "32x32"},
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
     # Elements of 4 bytes, which stmatrix cannot move; three pieces of a row and three slots; four
