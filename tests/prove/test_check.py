@@ -161,6 +161,42 @@ def test_dynamic_shared_memory_that_is_too_small() -> None:
     assert found[0].file_line in {line_of(source, "tile_b[y][j * kTile + x] =") + i for i in (0, 1)}
 
 
+# How each kernel starts its sums.
+STARTS = {
+    **dict.fromkeys(("naive", "thread_1d", "block_1d", "shared_row"), (" sum = 0;", " sum;")),
+    "tiles": ("sum[kRowsPerThread] = {};", "sum[kRowsPerThread];"),
+    "rec_tiles": ("sum[kRowsPerThread][kCoarsen] = {};", "sum[kRowsPerThread][kCoarsen];"),
+    **dict.fromkeys(TENSOR, ("tile.clear();", "")),
+}
+
+
+@pytest.mark.parametrize(
+    ("variant", "dtype", "tunables"),
+    [
+        *((variant, None, {}) for variant in STARTS),
+        ("tiles", "i32", {}),
+        ("naive", "bf16", {}),
+        ("mma", "i8", {}),
+        ("mma", "f16_f16", {}),
+        ("mma", "tf32", {"split_k": 2}),
+        ("mma_tma", "f16", {"split_k": 2}),
+        ("mma_tma", "bf16", {"sliced_k": 2, "stages": 3}),
+    ],
+)
+def test_sums_that_start_as_nothing(
+    variant: str, dtype: str | None, tunables: dict[str, Any]
+) -> None:
+    """The emulator gives them 0, as a GPU mostly does."""
+    spec = small(variant, dtype, **tunables)
+    shape = GemmShape(*spec.threadblock)
+    assert check(render(spec), [shape]).ok
+    report = check(plant(spec, STARTS[variant]), [shape])
+    assert report.findings
+    assert {(o.finding.check, o.finding.kind) for o in report.findings} == {
+        ("initcheck", "register")
+    }
+
+
 def test_an_off_by_one() -> None:
     spec = make_spec("naive", threads=16)
     source = plant(spec, ("if (col >= N) return;", "if (col > N) return;"))

@@ -32,7 +32,7 @@ from gen.emulator.warp.masks import (
     narrow,
 )
 from gen.emulator.warp.mma import check_whole_warps, matrices, rows_of
-from gen.emulator.watch.findings import Findings, access_message, plain_name
+from gen.emulator.watch.findings import PLAIN_WORDS, Findings, access_message, plain_name
 
 
 @dataclass
@@ -242,6 +242,24 @@ class Context:
         what = "assertion failed" if item.opcode == "call" else "trap executed"
         message = f"{what} in {count} thread{'s' * (count > 1)}"
         self.launch.findings.add("trap", item, message, block, threads)
+
+    def use(self, item: Instruction, origin: Instruction, m: Mask | None, bits: Bits) -> None:
+        """An initcheck finding for lanes that lack what `item` uses.
+
+        origin: the first instruction that has read the register which nothing has written.
+        """
+        if m is not None:
+            bits = bits & m.bits
+        if not bits.any():
+            return
+        block, threads, count = lanes_of(bits, None, self.shape, self.origin)
+        message = f"a variable is used that has no value, by {count} thread{'s' * (count > 1)}"
+        if item is not origin:
+            what = PLAIN_WORDS.get(item.opcode, item.opcode)
+            message += f"; it reaches the {what}" + f" at line {item.line}" * (item.line > 0)
+        self.launch.findings.add(
+            "initcheck", origin, message, block, threads, kind="register", other=item
+        )
 
     def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:
         """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
