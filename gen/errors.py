@@ -35,6 +35,10 @@ class BudgetError(CheckError):
     """A kernel ran more instructions than it was given (exit code 1)."""
 
 
+class PtxError(CheckError):
+    """The emulator does not know an instruction of a kernel, or cannot read it (exit code 1)."""
+
+
 class CompileError(CheckError):
     """The compiler refused a source; `log` holds its messages (exit code 1)."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from gen.compile import nvrtc
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner
-from gen.errors import BudgetError, CheckError, UsageError
+from gen.errors import BudgetError, CheckError, PtxError, UsageError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
@@ -146,7 +146,7 @@ def check(
             advice = str(error).replace("raise instruction_budget", "use a larger --budget")
             report.error = f"on {shape}: {advice}"
             break
-        except UsageError as error:  # what a GPU would refuse to launch
+        except (PtxError, UsageError) as error:  # an unknown instruction; what a GPU refuses
             report.error = f"on {shape}: {error}"
             break
         _add(report, result, max_findings)

@@ -22,7 +22,7 @@ import numpy as np
 from gen.compile import nvrtc
 from gen.device.execute import FindingsError, Operands, run_kernel
 from gen.device.runner import Runner
-from gen.errors import BudgetError, CheckError
+from gen.errors import BudgetError, CheckError, PtxError
 from gen.prove import cutlass, oracle
 from gen.prove.inputs import draw_operands
 from gen.source.render import Source, render
@@ -160,7 +160,8 @@ def verify(
     """Runs a kernel on `runner` over shapes (see `default_shapes`), one result after another.
 
     `source` replaces the text that the specification renders to. Raises CompileError where it does
-    not compile; a mismatch or a finding is a result, not an error.
+    not compile, PtxError for an instruction that the emulator does not know; a mismatch or a
+    finding is a result, not an error.
     """
     text = (source or render(spec)).text
     module = nvrtc.compile_cuda(
@@ -180,7 +181,7 @@ def verify_shape(
     """Runs all cases of one shape.
 
     `reference_runner` runs CUTLASS instead of `runner`. Raises BudgetError where the runner has a
-    budget and the kernel exceeds it.
+    budget and the kernel exceeds it, PtxError for an instruction that the emulator does not know.
     """
     on = reference_runner or runner
     cases = (_run_case(spec, runner, module, shape, case, on) for case in _cases(spec, shape))
@@ -213,7 +214,7 @@ def _run_case(
         storage = run_kernel(spec, runner, module, problem, operands, case.skip)
         seconds = time.perf_counter() - start
         worst, message = _compare(spec, reference_runner, problem, case.kind, operands, storage)
-    except BudgetError:
+    except (BudgetError, PtxError):  # nothing was tried to its end
         raise
     except FindingsError as error:
         worst, message, findings = np.inf, str(error), error.findings

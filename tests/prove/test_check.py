@@ -13,12 +13,13 @@ from gen.compile.nvrtc import compile_cuda
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import run_kernel
-from gen.errors import CompileError, UsageError
+from gen.errors import CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
 from gen.prove.check import check, default_budget, default_shapes
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
+from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.conftest import Gen
@@ -272,6 +273,20 @@ def test_a_kernel_that_never_ends() -> None:
     assert "--budget" in report.error
     assert re.search(r"CUDA line \d+", report.error)
     assert not report.ok
+
+
+def test_an_instruction_that_the_emulator_does_not_know() -> None:
+    spec = make_spec("tiles", tile=8)
+    start = "sum[kRowsPerThread] = {};"
+    source = plant(spec, (start, f'{start} asm volatile("wgmma.fence.sync.aligned;");'))
+    line = line_of(source, "wgmma")
+    message = rf"not supported.*: 'wgmma\.fence\.sync\.aligned;' \(CUDA line {line}\)"
+    report = check(source)
+    assert (report.findings, report.mismatches) == ([], [])
+    assert re.search(message, report.error)
+    assert len(report.shapes) == 1
+    with pytest.raises(PtxError, match=message):
+        list(verify(spec, EmulatorRunner(), SHAPES, source))
 
 
 def test_a_budget_ends_a_kernel() -> None:

@@ -23,7 +23,7 @@ from gen.emulator.run.context import LaunchState
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
 from gen.emulator.watch.findings import Finding, Findings
-from gen.errors import CheckError, UsageError
+from gen.errors import PtxError, UsageError
 
 MAX_THREADS = 1024  # per block
 MAX_BLOCK = (1024, 1024, 64)
@@ -51,7 +51,7 @@ class Emulator:
 
     max_findings: findings kept for each launch. chunk_threads: threads executed together, which
     changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
-    with CheckError (None: no limit).
+    with BudgetError (None: no limit).
     """
 
     def __init__(
@@ -152,8 +152,8 @@ class Emulator:
         shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
         findings quote it. observers: checks and counters that watch the run. window: the first
         block and how many blocks along each axis to run of the grid; default all. Raises UsageError
-        for what a GPU would refuse to launch, CheckError for PTX that is not understood or a budget
-        that ran out.
+        for what a GPU would refuse to launch, PtxError for PTX that is not understood, BudgetError
+        for a budget that ran out.
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
@@ -240,9 +240,7 @@ class Emulator:
             variable = module.variables.get(name)
             if variable is None or variable.refused:
                 why = variable.refused if variable else "it is not declared"
-                raise CheckError(
-                    f"variable '{name}' of kernel '{kernel.name}': {why}, not supported"
-                )
+                raise PtxError(f"variable '{name}' of kernel '{kernel.name}': {why}, not supported")
             key = (module, name)
             if key not in self._variables:
                 data = aligned_bytes(variable.nbytes)

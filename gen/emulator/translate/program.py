@@ -47,7 +47,7 @@ class Program:
 
 
 def compile_kernel(kernel: PtxKernel) -> Program:
-    """Generate and compile all blocks; CheckError names the first instruction not understood."""
+    """Generate and compile all blocks; PtxError names the first instruction not understood."""
     program = Program(kernel, build_blocks(kernel))
     program.initial = [np.zeros((), register_dtype(t)) for t in kernel.registers.values()]
     program.slots = {name: at for at, name in enumerate(kernel.registers)}
