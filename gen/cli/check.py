@@ -52,6 +52,15 @@ def check(
             help="Instructions, over all threads, that a launch may run; default: by the shape.",
         ),
     ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option(
+            "--time",
+            metavar="SECONDS",
+            min=0,
+            help="Seconds for a kernel's check; default: 600 and more for each launch.",
+        ),
+    ] = None,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
 ) -> None:
@@ -64,7 +73,7 @@ def check(
     else:
         sources = [read_source(file)]
     shapes = [parse_shape(text) for text in shape] if shape else None
-    if not _check(sources, shapes, strict, max_findings, budget, json):
+    if not _check(sources, shapes, strict, max_findings, budget, time, json):
         raise typer.Exit(1)
 
 
@@ -74,6 +83,7 @@ def _check(
     strict: bool,
     max_findings: int,
     budget: int | None,
+    seconds: float | None,
     json: bool,
 ) -> bool:
     from gen.cli import tables
@@ -90,6 +100,7 @@ def _check(
                     strict=strict,
                     max_findings=max_findings,
                     budget=budget,
+                    seconds=seconds,
                     step=step,
                 )
             )

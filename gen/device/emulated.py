@@ -29,7 +29,8 @@ class EmulatorRunner:
     """Runs PTX on the CPU, with every memory access and every barrier checked.
 
     checks: what else to look for, of `CHECKS`. max_findings: of one launch. observers: what else
-    watches every launch. multiprocessors: of the GPU that it stands for.
+    watches every launch. multiprocessors: of the GPU that it stands for. memory_limit: see
+    Emulator.
     """
 
     name = "emulator"
@@ -42,12 +43,15 @@ class EmulatorRunner:
         max_findings: int = 20,
         observers: Sequence[Observer] = (),
         multiprocessors: int = MULTIPROCESSORS,
+        memory_limit: int | None = None,
     ) -> None:
         from gen.emulator import Emulator
 
         self.multiprocessors = multiprocessors
 
         self._emulator = Emulator(max_findings)
+        if memory_limit is not None:
+            self._emulator.memory_limit = memory_limit
         self._observers = [observer for check in checks for observer in _observers(check)]
         self._observers += observers
         self.suppressed = 0  # findings so far that were like others, or beyond the limit
@@ -60,6 +64,24 @@ class EmulatorRunner:
     @budget.setter
     def budget(self, value: int | None) -> None:
         self._emulator.instruction_budget = value
+
+    @property
+    def time_budget(self) -> float | None:
+        """Seconds after which a launch is stopped with BudgetError; None: no limit."""
+        return self._emulator.time_budget
+
+    @time_budget.setter
+    def time_budget(self, value: float | None) -> None:
+        self._emulator.time_budget = value
+
+    @property
+    def deadline(self) -> float | None:
+        """When every launch is stopped so, as time.perf_counter gives it; None: never."""
+        return self._emulator.deadline
+
+    @deadline.setter
+    def deadline(self, value: float | None) -> None:
+        self._emulator.deadline = value
 
     def target(self, arch: str) -> str:
         """The emulator runs code for any architecture."""

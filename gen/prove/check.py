@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -111,6 +112,11 @@ def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
     return 1000 * work + 50_000 * threads
 
 
+def default_time(shape: GemmShape) -> float:
+    """Seconds that no launch of this kind should need."""
+    return 600 + shape.m * shape.n * shape.k / 10**6
+
+
 def check(
     source: Source,
     shapes: Sequence[GemmShape] | None = None,
@@ -118,14 +124,16 @@ def check(
     strict: bool = False,
     max_findings: int = MAX_FINDINGS,
     budget: int | None = None,
+    seconds: float | None = None,
     step: Callable[[], object] = lambda: None,
 ) -> CheckReport:
     """Checks a kernel on shapes (see `default_shapes`).
 
     strict: report loads of memory that was never written, even if their values are not used.
-    budget: thread-instructions that a launch may run (see `default_budget`). step: called after
-    each shape. Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does
-    not describe it, CompileError where it does not compile.
+    budget: thread-instructions that a launch may run (see `default_budget`). seconds: that all of
+    it may take; if not given, a launch has a limit (see `default_time`). step: called after each
+    shape. Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does not
+    describe it, CompileError where it does not compile.
     """
     if source.spec is None:
         raise UsageError(_NO_SPEC.format(name=source.filename, variants=", ".join(VARIANTS)))
@@ -135,16 +143,19 @@ def check(
     checks = ("race", "init") if strict else ("race",)
     runner = EmulatorRunner(checks, max_findings, multiprocessors=FEW)
     plain = EmulatorRunner()
+    runner.deadline = None if seconds is None else time.perf_counter() + seconds
     report = CheckReport(spec)
     for shape in default_shapes(spec) if shapes is None else shapes:
         _check_size(shape)
         report.shapes.append(shape)
         runner.budget = default_budget(spec, shape) if budget is None else budget
+        runner.time_budget = default_time(shape) if seconds is None else None
         try:
             result = verify_shape(spec, runner, module, shape, plain)
         except BudgetError as error:
-            advice = str(error).replace("raise instruction_budget", "use a larger --budget")
-            report.error = f"on {shape}: {advice}"
+            for finding in error.findings:
+                _add_finding(report, finding, shape, max_findings)
+            report.error = f"on {shape}: {_advice(error)}"
             break
         except (PtxError, UsageError) as error:  # an unknown instruction; what a GPU refuses
             report.error = f"on {shape}: {error}"
@@ -155,21 +166,35 @@ def check(
         if reason := why_not(spec):
             report.skipped = f"not tried in matrices of more than 2^32 elements: {reason}"
         else:
-            _check_far(report, spec, module, max_findings)
+            deadline = runner.deadline or time.perf_counter() + default_time(_LONG)
+            _check_far(report, spec, module, max_findings, deadline)
     report.suppressed += runner.suppressed
     return report
 
 
-def _check_far(report: CheckReport, spec: KernelSpec, module: nvrtc.Module, limit: int) -> None:
+def _advice(error: CheckError) -> str:
+    """What an error of the emulator says, with the command's way out."""
+    text = str(error).replace("raise instruction_budget", "use a larger --budget")
+    text = text.replace("raise time_budget", "use a larger --time")
+    return text.replace("when the time was up", "when the time was up; use a larger --time")
+
+
+def _check_far(
+    report: CheckReport,
+    spec: KernelSpec,
+    module: nvrtc.Module,
+    limit: int,
+    deadline: float,
+) -> None:
     try:
-        for result in far_results(spec, module):
+        for result in far_results(spec, module, deadline):
             for finding in result.findings:
                 _add_finding(report, finding, result.shape, limit)
             if result.message and not result.findings:
                 far = f"in matrices of more than 2^32 elements: {result.message}"
                 report.mismatches.append((result.shape, far))
     except CheckError as error:
-        report.error = f"in matrices of more than 2^32 elements: {error}"
+        report.error = f"in matrices of more than 2^32 elements: {_advice(error)}"
 
 
 _NO_SPEC = (

@@ -294,6 +294,21 @@ def test_a_budget_ends_a_kernel() -> None:
     assert "more than 1000 thread-instructions" in check(render(spec), budget=1000).error
 
 
+def test_time_ends_a_kernel() -> None:
+    """A thread that loops alone runs few instructions; what it did wrong before is reported."""
+    spec = make_spec("naive", threads=64)
+    start = "    accumulator_t sum = 0;\n"
+    line = "if (row + col == 0) { D[-1] = 0; while (*(volatile output_t*)D != 7); }"
+    source = plant(spec, (start, f"{start}{line}\n"))
+    report = check(source, [GemmShape(8, 8, 8)], seconds=1)
+    assert [one.finding.address for one in report.findings] == ["D-4 of 396"]
+    assert "on 8x8x8: kernel 'gemm_naive" in report.error
+    where = rf"was still running at CUDA line {line_of(source, 'while')} when the time was up; use"
+    assert re.search(f"{where} a larger --time", report.error)
+    assert "--time" in check(source, [GemmShape(0, 1, 1)], seconds=0).error
+    assert check(render(spec), [GemmShape(8, 8, 8)], seconds=100).ok
+
+
 @pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma"}))
 def test_budgets_have_room(variant: str) -> None:
     spec = small(variant)

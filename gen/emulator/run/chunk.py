@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from gen.emulator.ptx.module import Instruction
@@ -107,12 +109,13 @@ class Chunk(Parking):
     def _count(self, instructions: int, item: Instruction | None) -> None:
         launch = self.launch
         launch.instructions += instructions
-        if launch.budget is not None and launch.instructions > launch.budget:
+        late = time.perf_counter() > launch.deadline
+        if late or (launch.budget is not None and launch.instructions > launch.budget):
             line = f" at CUDA line {item.line}" if item and item.line else ""
-            raise BudgetError(
-                f"kernel '{launch.program.kernel.name}' ran more than {launch.budget} "
-                f"thread-instructions{line}; it may not end, or raise instruction_budget"
-            )
+            end = "it may not end, or raise instruction_budget"
+            what = f"ran more than {launch.budget} thread-instructions{line}; {end}"
+            what = f"{launch.late.format(line=line)}" if late else what
+            raise BudgetError(f"kernel '{launch.program.kernel.name}' {what}")
 
     def _wait(self, block: int, mask: Mask | None) -> None:
         """Let lanes wait for a block; those with nothing left to do exit at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,8 @@ class LaunchState:
     local_bytes: int = 0  # per thread
     dynamic_bytes: int = 0
     budget: int | None = None  # thread-instructions left
+    deadline: float = math.inf  # in the seconds of time.perf_counter
+    late: str = ""  # what a message says of a launch that is still running then
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
     maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.isa import bits, ops, rounding
-from gen.emulator.ptx.module import PtxKernel
+from gen.emulator.ptx.module import TYPE_BYTES, PtxKernel
 from gen.emulator.ptx.values import register_dtype
 from gen.emulator.translate.block import translate
 from gen.emulator.translate.blocks import Block, build_blocks
@@ -42,6 +42,7 @@ class Program:
     # Registers before the first instruction; then, of some, which lanes lack a value.
     initial: list[Any] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)  # register name -> index in `R`
+    register_bytes: int = 0  # of a thread's registers that live across blocks
     symbols: set[str] = field(default_factory=set)  # variables whose address is taken
     source: str = ""
 
@@ -51,6 +52,8 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     program = Program(kernel, build_blocks(kernel))
     program.initial = [np.zeros((), register_dtype(t)) for t in kernel.registers.values()]
     program.slots = {name: at for at, name in enumerate(kernel.registers)}
+    lasting = set[str]().union(*(block.live_out for block in program.blocks))
+    program.register_bytes = sum(TYPE_BYTES[kernel.registers[name]] for name in lasting)
     undefined = Undefined(program.blocks, len(program.slots))
     program.initial += [lacking.EVERYONE] * len(undefined.slots)
     namespace: dict[str, Any] = {
