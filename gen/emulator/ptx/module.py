@@ -94,6 +94,8 @@ class PtxKernel:
     variables: dict[str, Variable]
     body: tuple[Instruction | Label, ...]
     max_threads: tuple[int, int, int] | None
+    min_blocks: int = 0  # that a multiprocessor is to hold; 0 where it does not say
+    max_registers: int = 0  # of a thread; 0 where it does not say
 
 
 @dataclass(frozen=True, eq=False)

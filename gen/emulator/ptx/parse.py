@@ -20,7 +20,8 @@ _HEADER = re.compile(r"(?:\.(?:visible|weak|extern|common)\s+)*\.(?:entry|func)\
 _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*(?:\((.*?)\))?", re.S)
 _FUNCTION = re.compile(r"\.func\b[^(]*?(?:\((.*?)\))?\s*([\w$.]+)\s*\((.*?)\)", re.S)
 _LIMIT = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-
+_MIN_BLOCKS = re.compile(r"\.minnctapersm\s+(\d+)")
+_MAX_REGISTERS = re.compile(r"\.maxnreg\s+(\d+)")
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+(?:\s*,\s*\d+)*)")
 
 
@@ -60,7 +61,7 @@ class _Reader(Scanner):
             code = inline_calls(entry.body, self.functions)
             self.kernels[entry.name] = PtxKernel(
                 entry.name, entry.params, entry.body.registers, entry.body.variables, tuple(code),
-                entry.threads,
+                entry.threads, entry.blocks, entry.registers,
             )  # fmt: skip
         return PtxModule(self.kernels, self.variables)
 
@@ -85,10 +86,14 @@ class _Reader(Scanner):
             )
         limit = _LIMIT.search(header)
         threads = (int(limit[1]), int(limit[2] or 1), int(limit[3] or 1)) if limit else None
+        blocks, registers = (
+            int(found[1]) if (found := pattern.search(header)) else 0
+            for pattern in (_MIN_BLOCKS, _MAX_REGISTERS)
+        )
         body = Body(self)
         body.parse()
         params = tuple(params_of(entry[2] or ""))
-        self.entries.append(_Entry(entry[1], params, threads, body.routine()))
+        self.entries.append(_Entry(entry[1], params, threads, blocks, registers, body.routine()))
 
     def function(self, header: str) -> None:
         """A device function; one that is not understood is skipped, and calls to it refused."""
@@ -112,4 +117,6 @@ class _Entry:
     name: str
     params: tuple[Param, ...]
     threads: tuple[int, int, int] | None
+    blocks: int
+    registers: int
     body: Routine

@@ -71,6 +71,8 @@ class Chunk(Parking):
             lanes = self.lanes if mask is None else mask.count(self.shape)
         self.copies.finish()
         self.bulk.finish()
+        if self._register_pool:
+            self._register_pool.finish()
         for observer in observers:
             observer.end(self)
 

@@ -21,6 +21,7 @@ from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.barriers import Barriers
+from gen.emulator.run.register_pool import RegisterPool
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import (
     BLOCK_AXES,
@@ -74,6 +75,7 @@ class Context:
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
         self._local: Scratch | None = None
         self.barriers = Barriers(self)
+        self._register_pool: RegisterPool | None = None
         self.mbarriers = MBarriers(self)
         self.copies = Copies(self, self.mbarriers)
         self.bulk = BulkCopies(self, self.mbarriers)
@@ -143,6 +145,13 @@ class Context:
         if self._local is None:
             self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
         return self._local
+
+    @property
+    def register_pool(self) -> RegisterPool:
+        """The blocks' registers, counted from the first setmaxnreg on."""
+        if self._register_pool is None:
+            self._register_pool = RegisterPool(self, self.launch.program.kernel)
+        return self._register_pool
 
     def _of(self, space: str) -> Any:
         """The memory behind a state space."""

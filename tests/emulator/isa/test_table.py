@@ -29,7 +29,7 @@ SPECIAL = {
     "barresult.popc.u32": "bar.red.popc.u32 %r0, 1, %p1;",
     "barresult.and.pred": "bar.red.and.pred %p0, 1, 64, %p1;",
     "barresult.or.pred": "bar.red.or.pred %p0, 1, !%p1;",
-    "setmaxnreg.inc.sync.aligned.u32": "setmaxnreg.inc.sync.aligned.u32 232;",
+    "setmaxnreg.inc.sync.aligned.u32": "setmaxnreg.inc.sync.aligned.u32 256;",
     "setmaxnreg.dec.sync.aligned.u32": "setmaxnreg.dec.sync.aligned.u32 40;",
 }
 LAST = {"shfl": FULL, "vote": FULL, "match": FULL, "redux": FULL, "elect": FULL, "lop3": "0x96",
