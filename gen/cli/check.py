@@ -122,6 +122,7 @@ def _fields(report: CheckReport) -> dict[str, object]:
             for one in report.findings
         ],
         "suppressed": report.suppressed,
+        "notes": [note._asdict() for note in report.notes],
         "mismatches": [
             {"shape": str(shape), "message": message} for shape, message in report.mismatches
         ],
@@ -143,6 +144,8 @@ def _print(reports: Sequence[CheckReport]) -> None:
     elif good:
         (report,) = good
         print(f"{report.spec.name}: nothing found on {len(report.shapes)} shapes{_skipped(report)}")
+    for note in (note for report in reports for note in report.notes):
+        print(f"note: {note.message}")
 
 
 def _skipped(report: CheckReport) -> str:

@@ -13,11 +13,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from gen.compile import nvrtc
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner
+from gen.emulator import Finding, PtxKernel, SharedUse, parse_ptx
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
@@ -29,11 +30,8 @@ from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem, GemmShape
 
-if TYPE_CHECKING:
-    from gen.emulator import Finding, PtxKernel
-
-
 MAX_FINDINGS = 20
+SLACK = 1024  # bytes of shared memory that an alignment may cost
 MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
 MAX_PRODUCTS = 10**11  # some hours
 
@@ -47,6 +45,13 @@ class Occurrence:
     launches: int = 1
 
 
+class Note(NamedTuple):
+    """What is not wrong, but worth a look; kind: "shared-size"."""
+
+    kind: str
+    message: str
+
+
 @dataclass
 class CheckReport:
     """What the checks of one kernel came to."""
@@ -55,6 +60,7 @@ class CheckReport:
     shapes: list[GemmShape] = field(default_factory=list)  # those that were run
     findings: list[Occurrence] = field(default_factory=list)
     mismatches: list[tuple[GemmShape, str]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     suppressed: int = 0  # findings that were like others, or beyond the limit
     error: str = ""  # what ended the check early
     skipped: str = ""  # what was not tried, and why
@@ -141,7 +147,8 @@ def check(
     module = nvrtc.compile_cuda(source.text, name=f"{spec.name}.cu", arch=spec.arch)
     _check_kernel(spec, module)
     checks = ("race", "init") if strict else ("race",)
-    runner = EmulatorRunner(checks, max_findings, multiprocessors=FEW)
+    use = SharedUse()
+    runner = EmulatorRunner(checks, max_findings, [use], FEW)
     plain = EmulatorRunner()
     runner.deadline = None if seconds is None else time.perf_counter() + seconds
     report = CheckReport(spec)
@@ -168,8 +175,18 @@ def check(
         else:
             deadline = runner.deadline or time.perf_counter() + default_time(_LONG)
             _check_far(report, spec, module, max_findings, deadline)
+    if shapes is None and report.ok:
+        report.notes += _notes(use)
     report.suppressed += runner.suppressed
     return report
+
+
+def _notes(use: SharedUse) -> Iterator[Note]:
+    """Kernels that leave shared memory alone which their launch asks for, on every shape."""
+    for name, (written, given) in use.kernels.items():
+        if given - written > max(SLACK, given // 8):
+            text = f"{name} uses {written} of the {given} bytes of shared memory that it is given"
+            yield Note("shared-size", text)
 
 
 def _advice(error: CheckError) -> str:
@@ -257,8 +274,6 @@ def launches(spec: KernelSpec) -> tuple[Launch, ...]:
 
 def _check_kernel(spec: KernelSpec, module: nvrtc.Module) -> None:
     """Raises UsageError where the file's kernels are not what its `gen-spec` line says."""
-    from gen.emulator import parse_ptx
-
     kernels = parse_ptx(module.code.decode()).kernels
     for launch in launches(spec):
         if launch.kernel not in kernels:

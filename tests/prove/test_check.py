@@ -198,6 +198,33 @@ def test_sums_that_start_as_nothing(
     }
 
 
+@pytest.mark.parametrize(
+    ("variant", "edit"),
+    [
+        ("tiles", ("tile_b[y][x] =", "tile_b[y + 1][x] =")),
+        ("rec_tiles", ("constexpr int kCoarsen = 3;", "constexpr int kCoarsen = 4;")),
+        ("mma", ("constexpr int kStages = 3;", "constexpr int kStages = 4;")),
+        ("mma_tma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
+    ],
+)
+def test_more_shared_memory_than_the_launch_gives(variant: str, edit: tuple[str, str]) -> None:
+    spec = small(variant)
+    report = check(plant(spec, edit), [GemmShape(*(4 * size for size in spec.threadblock))])
+    found = [one.finding for one in report.findings if one.finding.check == "memcheck"]
+    assert any(finding.address.startswith("shared") for finding in found)
+
+
+def test_more_shared_memory_than_the_kernel_uses() -> None:
+    """Stages that the file does not use any more, though its gen-spec line still asks for them."""
+    few, many = (small("mma", stages=stages, name="gemm") for stages in (3, 6))
+    assert check(render(many)).notes == []
+    report = check(Source("gemm", render(few).text, many))
+    assert report.ok
+    (note,) = report.notes
+    assert note.kind == "shared-size"
+    assert re.match("gemm uses 24576 of the 49152 bytes of shared memory", note.message)
+
+
 def test_an_off_by_one() -> None:
     spec = make_spec("naive", threads=16)
     source = plant(spec, ("if (col >= N) return;", "if (col > N) return;"))

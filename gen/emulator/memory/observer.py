@@ -41,6 +41,11 @@ class ObservedLaunch(WarpLaunch, Protocol):
         ...
 
     @property
+    def dynamic_bytes(self) -> int:
+        """Of that, what the launch asks for."""
+        ...
+
+    @property
     def maps(self) -> Sequence[TensorMap]:
         """Tensor maps among the arguments."""
         ...
