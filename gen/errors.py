@@ -8,7 +8,8 @@ A message names the rule, the values and the way out, in one line::
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class GenError(Exception):
@@ -32,7 +33,16 @@ class CheckError(GenError):
 
 
 class BudgetError(CheckError):
-    """A kernel ran more instructions than it was given (exit code 1)."""
+    """A kernel ran more instructions, or longer, than it was given (exit code 1).
+
+    `findings` are those of the launch so far.
+    """
+
+    findings: Sequence[Any] = ()
+
+
+class PtxError(CheckError):
+    """The emulator does not know an instruction of a kernel, or cannot read it (exit code 1)."""
 
 
 class CompileError(CheckError):

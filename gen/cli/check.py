@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,6 +62,15 @@ def check(
             "--jobs", metavar="N", min=1, help="Processes; default: one for each CPU core."
         ),
     ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option(
+            "--time",
+            metavar="SECONDS",
+            min=0,
+            help="Seconds for a kernel's check; default: 600 and more for each launch.",
+        ),
+    ] = None,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
 ) -> None:
@@ -75,39 +84,20 @@ def check(
         sources = [read_source(file)]
     shapes = [parse_shape(text) for text in shape] if shape else None
     jobs = jobs or len(os.sched_getaffinity(0))
-    if not _check(sources, shapes, strict, max_findings, budget, jobs, first, json):
+    options = {"strict": strict, "budget": budget, "seconds": time, "first": first, "jobs": jobs}
+    if not _check(sources, shapes, json, max_findings=max_findings, **options):
         raise typer.Exit(1)
 
 
 def _check(
-    sources: Sequence[Source],
-    shapes: Sequence[GemmShape] | None,
-    strict: bool,
-    max_findings: int,
-    budget: int | None,
-    jobs: int,
-    first: bool,
-    json: bool,
+    sources: Sequence[Source], shapes: Sequence[GemmShape] | None, json: bool, **options: Any
 ) -> bool:
     from gen.cli import tables
     from gen.prove import check as library
 
     total = sum(len(library.planned_trials(source, shapes)) for source in sources)
-    reports = []
     with tables.progress("checking", total) as step:
-        for source in sources:
-            reports.append(
-                library.check(
-                    source,
-                    shapes,
-                    strict=strict,
-                    max_findings=max_findings,
-                    budget=budget,
-                    jobs=jobs,
-                    first=first,
-                    step=step,
-                )
-            )
+        reports = [library.check(source, shapes, step=step, **options) for source in sources]
     if json:
         ok = all(report.ok for report in reports)
         tables.as_json({"ok": ok, "kernels": [_fields(report) for report in reports]})
@@ -127,6 +117,7 @@ def _fields(report: CheckReport) -> dict[str, object]:
             for one in report.findings
         ],
         "suppressed": report.suppressed,
+        "notes": [note._asdict() for note in report.notes],
         "mismatches": [
             {"shape": str(shape), "message": message} for shape, message in report.mismatches
         ],
@@ -150,6 +141,8 @@ def _print(reports: Sequence[CheckReport]) -> None:
     if len(reports) > 1:
         good = sum(report.ok for report in reports)
         print(f"{good} of {len(reports)} kernels are clean")
+    for note in (note for report in reports for note in report.notes):
+        print(f"note: {note.message}")
 
 
 def _tried(report: CheckReport) -> str:

@@ -31,8 +31,8 @@ class EmulatorRunner:
     """Runs PTX on the CPU, with every memory access and every barrier checked.
 
     checks: what else to look for, of `CHECKS`. max_findings: of one launch. observers: what else
-    watches every launch. multiprocessors: of the GPU that it stands for. Launches are watched by
-    all these as long as `watched` is set.
+    watches every launch. multiprocessors: of the GPU that it stands for. memory_limit: see
+    Emulator. Launches are watched by all these as long as `watched` is set.
     """
 
     name = "emulator"
@@ -45,11 +45,14 @@ class EmulatorRunner:
         max_findings: int = 20,
         observers: Sequence[Observer] = (),
         multiprocessors: int = MULTIPROCESSORS,
+        memory_limit: int | None = None,
     ) -> None:
         from gen.emulator import Emulator
 
         self.multiprocessors, self.watched = multiprocessors, True
         self._emulator = Emulator(max_findings)
+        if memory_limit is not None:
+            self._emulator.memory_limit = memory_limit
         self._observers = [observer for check in checks for observer in _observers(check)]
         self._observers += observers
         self.window: Window | None = None  # see `Emulator.launch`
@@ -67,6 +70,24 @@ class EmulatorRunner:
     def lines_not_run(self, module: Module) -> set[int]:
         """The CUDA lines of which no instruction has run in any launch."""
         return self._emulator.lines_not_run(module.code.decode())
+
+    @property
+    def time_budget(self) -> float | None:
+        """Seconds after which a launch is stopped with BudgetError; None: no limit."""
+        return self._emulator.time_budget
+
+    @time_budget.setter
+    def time_budget(self, value: float | None) -> None:
+        self._emulator.time_budget = value
+
+    @property
+    def deadline(self) -> float | None:
+        """When every launch is stopped so, as time.perf_counter gives it; None: never."""
+        return self._emulator.deadline
+
+    @deadline.setter
+    def deadline(self, value: float | None) -> None:
+        self._emulator.deadline = value
 
     def target(self, arch: str) -> str:
         """The emulator runs code for any architecture."""

@@ -29,6 +29,7 @@ from gen.emulator.watch.early_access import EarlyAccesses
 from gen.emulator.watch.findings import Finding
 from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
+from gen.emulator.watch.shared_use import SharedUse
 from gen.emulator.watch.uninitialized import UninitializedReads
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "PtxKernel",
     "PtxModule",
     "SharedRaces",
+    "SharedUse",
     "TensorMap",
     "Totals",
     "UninitializedReads",

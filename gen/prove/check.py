@@ -10,33 +10,28 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from gen.compile import nvrtc
-from gen.device.choose import FEW
-from gen.device.emulated import EmulatorRunner
-from gen.errors import BudgetError, CheckError, MissingError, UsageError
-from gen.kernels.formulas import ceil_div
+from gen.emulator import Finding, PtxKernel, parse_ptx
+from gen.errors import CheckError, MissingError, UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
 from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
+from gen.prove.stand import Limits, Outcome, Seen, advice, default_time, outcomes
 from gen.prove.trials import Trial
-from gen.prove.verify import CaseResult, run_trial
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem, GemmShape
 
-if TYPE_CHECKING:
-    from gen.emulator import Finding, PtxKernel
-
-
 MAX_FINDINGS = 20
+SLACK = 1024  # bytes of shared memory that an alignment may cost
 MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
 MAX_PRODUCTS = 10**11  # some hours
 MAX_THRESHOLD = 4096  # of what a kernel compares with, what may be a size
@@ -51,6 +46,13 @@ class Occurrence:
     launches: int = 1
 
 
+class Note(NamedTuple):
+    """What is not wrong, but worth a look; kind: "shared-size"."""
+
+    kind: str
+    message: str
+
+
 @dataclass
 class CheckReport:
     """What the checks of one kernel came to."""
@@ -59,6 +61,7 @@ class CheckReport:
     shapes: list[GemmShape] = field(default_factory=list)  # those that were run
     findings: list[Occurrence] = field(default_factory=list)
     mismatches: list[tuple[GemmShape, str]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     suppressed: int = 0  # findings that were like others, or beyond the limit
     error: str = ""  # what ended the check early
     skipped: str = ""  # what was not tried, and why
@@ -72,69 +75,6 @@ class CheckReport:
         return not (self.findings or self.mismatches or self.error)
 
 
-def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
-    """Thread-instructions that no launch of this kind should need: some thirty times too many."""
-    steps = spec.plan(GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
-    threads = max(math.prod(s.grid) * math.prod(s.block) for s in steps.launches)
-    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
-    work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
-    return 1000 * work + 50_000 * threads
-
-
-@dataclass
-class Stand:
-    """Where trials of one file are run, in a process of their own or in this one."""
-
-    source: Source
-    strict: bool
-    max_findings: int
-    budget: int | None
-
-    def __post_init__(self) -> None:
-        self.spec, self.module = _compiled(self.source)
-        checks = ("race", "init") if self.strict else ("race",)
-        self.runner = EmulatorRunner(checks, self.max_findings)
-        self.plain = EmulatorRunner()  # for CUTLASS
-
-    def run(self, trial: Trial) -> Outcome:
-        """Runs a trial; what ends the check early is its error."""
-        runner = self.runner
-        runner.budget = self.budget or default_budget(self.spec, trial.shape)
-        runner.multiprocessors = trial.multiprocessors or FEW
-        runner.watched = trial.watched
-        reference = self.plain if trial.watched and trial.kind == "integer" else None
-        before, error, result = runner.suppressed, "", None
-        try:
-            result = run_trial(self.spec, runner, self.module, trial, reference)
-        except BudgetError as reason:
-            error = str(reason).replace("raise instruction_budget", "use a larger --budget")
-        except UsageError as reason:  # what a GPU would refuse to launch
-            error = str(reason)
-        lines = runner.lines_not_run(self.module)
-        return Outcome(result, error, runner.suppressed - before, lines)
-
-
-class Outcome(NamedTuple):
-    """What became of a trial, and the lines that no trial of its process has run."""
-
-    result: CaseResult | None
-    error: str
-    suppressed: int
-    not_run: set[int]
-
-
-_stand: Stand  # of a process that runs trials for another
-
-
-def _set_up(*arguments: Any) -> None:
-    global _stand
-    _stand = Stand(*arguments)
-
-
-def _run(trial: Trial) -> Outcome:
-    return _stand.run(trial)
-
-
 def check(
     source: Source,
     shapes: Sequence[GemmShape] | None = None,
@@ -142,6 +82,7 @@ def check(
     strict: bool = False,
     max_findings: int = MAX_FINDINGS,
     budget: int | None = None,
+    seconds: float | None = None,
     jobs: int = 1,
     first: bool = False,
     step: Callable[[], object] = lambda: None,
@@ -149,38 +90,39 @@ def check(
     """Checks a kernel, on shapes or on all that `trials.check_trials` tries.
 
     strict: report loads of memory that was never written, even if their values are not used.
-    budget: thread-instructions that a launch may run (see `default_budget`). jobs: processes that
-    share the work. first: stop at the first thing that is wrong. step: called after each trial.
-    Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does not
-    describe it, CompileError where it does not compile.
+    budget: thread-instructions that a launch may run (see `stand.default_budget`). seconds: that
+    all of it may take; if not given, a launch has a limit (see `stand.default_time`). jobs:
+    processes that share the work. first: stop at the first thing that is wrong. step: called after
+    each trial. Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does
+    not describe it, CompileError where it does not compile.
     """
     for shape in shapes or ():
         _check_size(shape)
+    spec, module = _compiled(source)
     trials = planned_trials(source, shapes)
-    stand = Stand(source, strict, max_findings, budget)
-    report = CheckReport(stand.spec)
-    not_run: set[int] | None = None
-    for trial, outcome in zip(trials, _outcomes(stand, trials, jobs), strict=False):
+    deadline = None if seconds is None else time.perf_counter() + seconds
+    limits = Limits(strict, max_findings, budget, deadline)
+    report, seen = CheckReport(spec), Seen()
+    for trial, outcome in zip(trials, outcomes(spec, module, limits, trials, jobs), strict=False):
         _add(report, trial.shape, outcome, max_findings)
-        not_run = outcome.not_run if not_run is None else not_run & outcome.not_run
+        seen = seen.joined(outcome.seen)
         step()
         if report.error or (first and not report.ok):
             break
     if shapes is None and not report.error and (report.ok or not first):
-        report.not_run = sorted(not_run or ())
-        _check_far(report, stand, max_findings)
+        report.not_run = sorted(seen.lines_not_run or ())
+        _check_far(report, spec, module, max_findings, deadline or far_deadline())
+    if shapes is None and report.ok:
+        report.notes += _notes(seen)
     return report
 
 
-def _outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outcome]:
-    """The outcomes of trials in their order."""
-    if jobs == 1 or not stand.spec.warp:  # on CUDA cores they take less than to start processes
-        yield from map(stand.run, trials)
-        return
-    arguments = (stand.source, stand.strict, stand.max_findings, stand.budget)
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, _set_up, arguments) as pool:
-        yield from pool.imap(_run, trials, chunksize=2)
+def _notes(seen: Seen) -> Iterator[Note]:
+    """Kernels that leave shared memory alone which their launch asks for, on every shape."""
+    for name, (written, given) in seen.shared.items():
+        if given - written > max(SLACK, given // 8):
+            text = f"{name} uses {written} of the {given} bytes of shared memory that it is given"
+            yield Note("shared-size", text)
 
 
 def _compiled(source: Source) -> tuple[KernelSpec, nvrtc.Module]:
@@ -202,21 +144,25 @@ def planned_trials(source: Source, shapes: Sequence[GemmShape] | None = None) ->
 
 def thresholds(module: nvrtc.Module) -> list[int]:
     """Numbers that the kernels compare something with: beyond them, they may do something else."""
-    from gen.emulator import parse_ptx
-
     found = {abs(number) for number in parse_ptx(module.code.decode()).comparisons}
     return sorted(number for number in found if number <= MAX_THRESHOLD)
 
 
-def _check_far(report: CheckReport, stand: Stand, limit: int) -> None:
-    spec, module = stand.spec, stand.module
+def far_deadline() -> float:
+    """When what is tried beyond 32 bits should have ended, if nothing else is said."""
+    return time.perf_counter() + default_time(_LONG)
+
+
+def _check_far(
+    report: CheckReport, spec: KernelSpec, module: nvrtc.Module, limit: int, deadline: float
+) -> None:
     results: list[Iterator[FarResult]] = []
     if reason := why_not(spec):
         report.skipped = f"lines more than 2^32 elements apart: {reason}"
     else:
-        results.append(far_results(spec, module))
+        results.append(far_results(spec, module, deadline))
     if spec.row.takes_workspace:
-        results.append(far_tiles(spec, module))
+        results.append(far_tiles(spec, module, deadline))
     try:
         for result in itertools.chain(*results):
             for finding in result.findings:
@@ -227,7 +173,7 @@ def _check_far(report: CheckReport, stand: Stand, limit: int) -> None:
     except MissingError as error:
         report.skipped = f"tiles more than 2^32 elements behind the first: {error}"
     except CheckError as error:
-        report.error = f"in matrices of more than 2^32 elements: {error}"
+        report.error = f"in matrices of more than 2^32 elements: {advice(error)}"
 
 
 _NO_SPEC = (
@@ -244,10 +190,10 @@ def _add(report: CheckReport, shape: GemmShape, outcome: Outcome, limit: int) ->
     report.suppressed += outcome.suppressed
     if outcome.error:
         report.error = f"on {shape}: {outcome.error}"
+    for finding in outcome.findings:
+        _add_finding(report, finding, shape, limit)
     if result := outcome.result:
         report.seconds += result.seconds
-        for finding in result.findings:
-            _add_finding(report, finding, shape, limit)
         if result.message and not result.findings:
             report.mismatches.append((shape, result.message))
 
@@ -296,8 +242,6 @@ def launches(spec: KernelSpec) -> tuple[Launch, ...]:
 
 def _check_kernel(spec: KernelSpec, module: nvrtc.Module) -> None:
     """Raises UsageError where the file's kernels are not what its `gen-spec` line says."""
-    from gen.emulator import parse_ptx
-
     kernels = parse_ptx(module.code.decode()).kernels
     for launch in launches(spec):
         if launch.kernel not in kernels:

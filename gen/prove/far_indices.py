@@ -68,28 +68,37 @@ def why_not(spec: KernelSpec) -> str:
     return ""
 
 
-def far_results(spec: KernelSpec, module: Module) -> Iterator[FarResult]:
+def far_results(
+    spec: KernelSpec, module: Module, deadline: float | None = None
+) -> Iterator[FarResult]:
     """Runs the kernel on these problems, where its grid and `why_not` let it.
 
     A kernel whose threads stride over all columns of D cannot be run on the last ones alone. Raises
-    BudgetError for a kernel that does not end.
+    BudgetError for a kernel that does not end, or not before the deadline (see Emulator).
     """
     tile = spec.threadblock
     rows = 3 * tile.m + 1 if spec.geometry.strides else tile.m + 1
     shape = GemmShape(rows, tile.n + 1, tile.k + 1)
-    yield _run(spec, module, shape, 0, _FAR)
+    yield _run(spec, module, shape, 0, _FAR, deadline)
     if spec.row.depends_on_alignment:
-        yield _run(spec, module, shape, 0, _UNITS)
+        yield _run(spec, module, shape, 0, _UNITS, deadline)
     wide = GemmShape(tile.m + 1, _FAR, 3)
     try:
         main = spec.plan(GemmProblem.packed(wide, spec.layouts)).launch(spec.name)
     except SpecError:  # more columns than the kernel takes, or more blocks than a grid can have
         return
     if main.grid[0] * tile.n >= wide.n:
-        yield _run(spec, module, wide, wide.n - 2 * tile.n, 0)
+        yield _run(spec, module, wide, wide.n - 2 * tile.n, 0, deadline)
 
 
-def _run(spec: KernelSpec, module: Module, shape: GemmShape, column: int, far: int) -> FarResult:
+def _run(
+    spec: KernelSpec,
+    module: Module,
+    shape: GemmShape,
+    column: int,
+    far: int,
+    deadline: float | None,
+) -> FarResult:
     """Columns of B, C, D and the bias exist from `column` on; the last blocks along x run.
 
     far: elements from one line to the next, 0 for as many as a line has.
@@ -98,6 +107,7 @@ def _run(spec: KernelSpec, module: Module, shape: GemmShape, column: int, far: i
     rng = np.random.default_rng(0)
     width = shape.n - column
     emulator = Emulator()
+    emulator.deadline = deadline
 
     def part(rows: int, columns: int, name: str, row_major: bool, first: int, extra: int) -> _Part:
         stored = numerics.from_integers(rng.integers(-3, 4, (rows, columns)), name)

@@ -34,17 +34,20 @@ _SHORT = 24  # of the other ones: less than a tile has
 _BUDGET = 10**9
 
 
-def far_tiles(spec: KernelSpec, module: Module) -> Iterator[FarResult]:
+def far_tiles(
+    spec: KernelSpec, module: Module, deadline: float | None = None
+) -> Iterator[FarResult]:
     """Runs the last tiles of D along M, then along N, with operands in place and packed.
 
-    Raises MissingError where this machine does not map so much memory.
+    deadline: when it has to end, as time.perf_counter gives it. Raises MissingError where this
+    machine does not map so much memory.
     """
     tile = spec.threadblock
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
     for shape in (GemmShape(_LINES, _SHORT, k), GemmShape(_SHORT, _LINES, k)):
         for skip in (0, 1):
-            if result := _run(spec, module, shape, skip):
+            if result := _run(spec, module, shape, skip, deadline):
                 yield result
 
 
@@ -71,7 +74,9 @@ def _matrix(
     return _Sparse(place, lines if row_major else lines.T, flat)
 
 
-def _run(spec: KernelSpec, module: Module, shape: GemmShape, skip: int) -> FarResult | None:
+def _run(
+    spec: KernelSpec, module: Module, shape: GemmShape, skip: int, deadline: float | None
+) -> FarResult | None:
     """The last two tiles along the longer side; None where packing alone would take minutes."""
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
     down = shape.m > shape.n  # along M
@@ -85,7 +90,7 @@ def _run(spec: KernelSpec, module: Module, shape: GemmShape, skip: int) -> FarRe
     small = GemmProblem.packed(part, layouts, 2, -1)
     given = draw_operands(spec, small, "integer")
     runner = EmulatorRunner(multiprocessors=2 * tiles)
-    runner.budget = _BUDGET
+    runner.budget, runner.deadline = _BUDGET, deadline
     input_, output = types.input.name, types.output.name
     sizes = {
         "A": (shape.m, shape.k, layouts.a, problem.lda, skip, input_),
@@ -109,7 +114,7 @@ def _run(spec: KernelSpec, module: Module, shape: GemmShape, skip: int) -> FarRe
     places[WORKSPACE] = Place(runner.upload_zeros(max(steps.workspace_bytes, 1), WORKSPACE))
     found: list[Finding] = []
     for launch in steps.launches:
-        for window in _windows(spec, launch, tiles, size):
+        for window in _windows(spec, launch, tiles, size, shape.k):
             runner.window = window
             args = arguments(launch.args, places, runner)
             found += runner.launch(
@@ -125,7 +130,7 @@ def _long_lines(launch: Launch) -> bool:
     return any(launch.args.get(f"{x}_length", 0) > 2**20 for x in "ab")
 
 
-def _windows(spec: KernelSpec, launch: Launch, tiles: int, size: int) -> Iterator[Any]:
+def _windows(spec: KernelSpec, launch: Launch, tiles: int, size: int, depth: int) -> Iterator[Any]:
     """The first block and the number of blocks along each axis, of those that the tiles take."""
     x, y, z = launch.grid
     starts: Sequence[int]
@@ -138,7 +143,7 @@ def _windows(spec: KernelSpec, launch: Launch, tiles: int, size: int) -> Iterato
         starts = range(x - blocks, x, blocks)
     else:
         # A block packs 8 lines, or 32: those of both operands, of which one has few.
-        blocks = min(2 * size // 8 + 2, x)
+        blocks = min(max(2 * size, depth) // 8 + 2, x)
         starts = range(1) if x <= blocks else (0, max(ceil_div(_LINES, 32) - blocks, 0), x - blocks)
     for start in starts:
         yield (start, 0, 0), (min(blocks, x - start), y, z)

@@ -23,7 +23,7 @@ import numpy as np
 from gen.compile import nvrtc
 from gen.device.execute import FindingsError, Operands, run_kernel
 from gen.device.runner import Runner
-from gen.errors import BudgetError, CheckError
+from gen.errors import BudgetError, CheckError, PtxError
 from gen.prove import cutlass, oracle
 from gen.prove.inputs import draw_operands, finite
 from gen.prove.trials import OPERANDS, Trial, verify_trials
@@ -117,7 +117,8 @@ def verify(
     """Runs a kernel on `runner` over shapes (see `default_shapes`), one result after another.
 
     `source` replaces the text that the specification renders to. Raises CompileError where it does
-    not compile; a mismatch or a finding is a result, not an error.
+    not compile, PtxError for an instruction that the emulator does not know; a mismatch or a
+    finding is a result, not an error.
     """
     text = (source or render(spec)).text
     module = nvrtc.compile_cuda(
@@ -130,7 +131,11 @@ def verify(
 def verify_shape(
     spec: KernelSpec, runner: Runner, module: nvrtc.Module, shape: GemmShape
 ) -> ShapeResult:
-    """Runs all trials of one shape."""
+    """Runs all trials of one shape.
+
+    Raises BudgetError where the runner has a budget and the kernel exceeds it, PtxError for an
+    instruction that the emulator does not know.
+    """
     trials = verify_trials(spec, shape)
     cases = (run_trial(spec, runner, module, trial, runner) for trial in trials)
     return ShapeResult(spec, shape, tuple(cases))
@@ -170,7 +175,7 @@ def run_trial(
         )
         seconds = time.perf_counter() - start
         worst, message = _compare(spec, reference_runner, problem, trial.kind, operands, storage)
-    except BudgetError:
+    except (BudgetError, PtxError):  # nothing was tried to its end
         raise
     except FindingsError as error:
         worst, message, findings = np.inf, str(error), error.findings

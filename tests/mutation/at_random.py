@@ -25,7 +25,7 @@ from gen.errors import GenError, SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Integer, Tunable, Word
 from gen.prove import trials
-from gen.prove.check import default_budget
+from gen.prove.stand import default_budget
 from gen.prove.trials import Placement, Skips, Trial
 from gen.prove.verify import run_trial
 from gen.source.render import render

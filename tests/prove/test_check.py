@@ -13,13 +13,15 @@ from gen.compile.nvrtc import compile_cuda
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import run_kernel
-from gen.errors import CompileError, UsageError
+from gen.errors import CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
-from gen.prove.check import check, default_budget
+from gen.prove.check import check
 from gen.prove.check_trials import corners
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
+from gen.prove.stand import default_budget
+from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.conftest import Gen
@@ -162,6 +164,69 @@ def test_dynamic_shared_memory_that_is_too_small() -> None:
     assert found[0].file_line in {line_of(source, "tile_b[y][j * kTile + x] =") + i for i in (0, 1)}
 
 
+# How each kernel starts its sums.
+STARTS = {
+    **dict.fromkeys(("naive", "thread_1d", "block_1d", "shared_row"), (" sum = 0;", " sum;")),
+    "tiles": ("sum[kRowsPerThread] = {};", "sum[kRowsPerThread];"),
+    "rec_tiles": ("sum[kRowsPerThread][kCoarsen] = {};", "sum[kRowsPerThread][kCoarsen];"),
+    **dict.fromkeys(TENSOR, ("tile.clear();", "")),
+}
+
+
+@pytest.mark.parametrize(
+    ("variant", "dtype", "tunables"),
+    [
+        *((variant, None, {}) for variant in STARTS),
+        ("tiles", "i32", {}),
+        ("naive", "bf16", {}),
+        ("mma", "i8", {}),
+        ("mma", "f16_f16", {}),
+        ("mma", "tf32", {"split_k": 2}),
+        ("mma_tma", "f16", {"split_k": 2}),
+        ("mma_tma", "bf16", {"sliced_k": 2, "stages": 3}),
+    ],
+)
+def test_sums_that_start_as_nothing(
+    variant: str, dtype: str | None, tunables: dict[str, Any]
+) -> None:
+    """The emulator gives them 0, as a GPU mostly does."""
+    spec = small(variant, dtype, **tunables)
+    shape = GemmShape(*spec.threadblock)
+    assert check(render(spec), [shape]).ok
+    report = check(plant(spec, STARTS[variant]), [shape])
+    assert report.findings
+    assert {(o.finding.check, o.finding.kind) for o in report.findings} == {
+        ("initcheck", "register")
+    }
+
+
+@pytest.mark.parametrize(
+    ("variant", "edit"),
+    [
+        ("tiles", ("tile_b[y][x] =", "tile_b[y + 1][x] =")),
+        ("rec_tiles", ("constexpr int kCoarsen = 3;", "constexpr int kCoarsen = 4;")),
+        ("mma", ("constexpr int kStages = 3;", "constexpr int kStages = 4;")),
+        ("mma_tma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
+    ],
+)
+def test_more_shared_memory_than_the_launch_gives(variant: str, edit: tuple[str, str]) -> None:
+    spec = small(variant)
+    report = check(plant(spec, edit), [GemmShape(*(4 * size for size in spec.threadblock))])
+    found = [one.finding for one in report.findings if one.finding.check == "memcheck"]
+    assert any(finding.address.startswith("shared") for finding in found)
+
+
+def test_more_shared_memory_than_the_kernel_uses() -> None:
+    """Stages that the file does not use any more, though its gen-spec line still asks for them."""
+    few, many = (small("mma", stages=stages, name="gemm") for stages in (3, 6))
+    assert check(render(many)).notes == []
+    report = check(Source("gemm", render(few).text, many))
+    assert report.ok
+    (note,) = report.notes
+    assert note.kind == "shared-size"
+    assert re.match("gemm uses 24576 of the 49152 bytes of shared memory", note.message)
+
+
 def test_an_off_by_one() -> None:
     spec = make_spec("naive", threads=16)
     source = plant(spec, ("if (col >= N) return;", "if (col > N) return;"))
@@ -239,9 +304,38 @@ def test_a_kernel_that_never_ends() -> None:
     assert not report.ok
 
 
+def test_an_instruction_that_the_emulator_does_not_know() -> None:
+    spec = make_spec("tiles", tile=8)
+    start = "sum[kRowsPerThread] = {};"
+    source = plant(spec, (start, f'{start} asm volatile("wgmma.fence.sync.aligned;");'))
+    line = line_of(source, "wgmma")
+    message = rf"not supported.*: 'wgmma\.fence\.sync\.aligned;' \(CUDA line {line}\)"
+    report = check(source)
+    assert (report.findings, report.mismatches) == ([], [])
+    assert re.search(message, report.error)
+    assert len(report.shapes) == 1
+    with pytest.raises(PtxError, match=message):
+        list(verify(spec, EmulatorRunner(), SHAPES, source))
+
+
 def test_a_budget_ends_a_kernel() -> None:
     spec = make_spec("tiles", tile=8)
     assert "more than 1000 thread-instructions" in check(render(spec), budget=1000).error
+
+
+def test_time_ends_a_kernel() -> None:
+    """A thread that loops alone runs few instructions; what it did wrong before is reported."""
+    spec = make_spec("naive", threads=64)
+    start = "    accumulator_t sum = 0;\n"
+    line = "if (row + col == 0) { D[-1] = 0; while (*(volatile output_t*)D != 7); }"
+    source = plant(spec, (start, f"{start}{line}\n"))
+    report = check(source, [GemmShape(8, 8, 8)], seconds=1)
+    assert [one.finding.address for one in report.findings] == ["D-4 of 396"]
+    assert "on 8x8x8: kernel 'gemm_naive" in report.error
+    where = rf"was still running at CUDA line {line_of(source, 'while')} when the time was up; use"
+    assert re.search(f"{where} a larger --time", report.error)
+    assert "--time" in check(source, [GemmShape(0, 1, 1)], seconds=0).error
+    assert check(render(spec), [GemmShape(8, 8, 8)], seconds=100).ok
 
 
 @pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma"}))

@@ -187,6 +187,28 @@ def shift_amount(a: Value) -> Value:
     return np.where(position <= top, top - position, position)[()]
 
 
+def _bit_count(count: Value, wrap: bool) -> Value:
+    """A u32 as a number of bits from 0 to 32: modulo 32, or clamped."""
+    return (count & np.uint32(31) if wrap else np.minimum(count, np.uint32(32))).astype(np.uint64)
+
+
+def bit_mask(position: Value, length: Value, wrap: bool) -> Value:
+    """bmsk: `length` one bits from bit `position` on."""
+    one = np.uint64(1)
+    ones = (one << _bit_count(length, wrap)) - one
+    return (ones << _bit_count(position, wrap)).astype(np.uint32).view(np.int32)
+
+
+def extend(a: Value, length: Value, wrap: bool) -> Value:
+    """szext: the lower `length` bits of `a`, sign-extended for signed types."""
+    count = _bit_count(length, wrap)
+    low = a.view(np.uint32) & ((np.uint64(1) << count) - np.uint64(1)).astype(np.uint32)
+    if a.dtype.kind == "u":
+        return low
+    unused = np.int64(64) - count.astype(np.int64)
+    return ((low.astype(np.int64) << unused) >> unused).astype(a.dtype)
+
+
 _PRMT = {
     "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
     "rc8": (0x0000, 0x1111, 0x2222, 0x3333), "ecl": (0x3210, 0x3211, 0x3222, 0x3333),

@@ -19,9 +19,8 @@ op("elect.sync", "elect(E, m, ITEM, a)", "b32 b32", warp=True, pair=True)
 op("mapa[.shared::cluster].{u32,u64}", "own_block(ITEM, a, b)", "T T u32")
 op("getctarank[.shared::cluster].{u32,u64}", "np.uint32(0)", "u32 T")
 # The end of bar.red, which `translate.blocks` takes apart: votes, a barrier, and this.
-op("barresult.popc.u32", "E.barriers.result(ITEM, 'popc', a, m)", "T b32")
-op("barresult.{and,or}.pred", "E.barriers.result(ITEM, 'and' if '.and.' in NAME else 'or', a, m)",
-   "T b32")  # fmt: skip
+op("barresult.popc.u32", "E.barriers.result('popc')")
+op("barresult.{and,or}.pred", "E.barriers.result('and' if '.and.' in NAME else 'or')")
 
 # -- tensor cores: mma.sync.aligned.<size>.row.col.<D>.<A>.<B>.<C> --------------------------------
 MMA_FORMS = {

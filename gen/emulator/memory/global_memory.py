@@ -71,7 +71,7 @@ class Site:
 
 
 def make_site(item: Instruction, offset: int) -> Site:
-    """Decode a load's or store's modifiers; CheckError for any that is not known."""
+    """Decode a load's or store's modifiers; PtxError for any that is not known."""
     *modifiers, kind = item.modifiers
     space, lanes = "generic", 1
     for word in modifiers:

@@ -41,6 +41,11 @@ class ObservedLaunch(WarpLaunch, Protocol):
         ...
 
     @property
+    def dynamic_bytes(self) -> int:
+        """Of that, what the launch asks for."""
+        ...
+
+    @property
     def maps(self) -> Sequence[TensorMap]:
         """Tensor maps among the arguments."""
         ...
@@ -142,8 +147,11 @@ class Observer:
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """All threads of `blocks` (None: of every block) have met at a barrier."""
 
-    def meet(self, chunk: ObservedChunk, mask: Mask) -> None:
-        """The lanes of `mask`, which are not all of their blocks, have met at a barrier."""
+    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
+        """The lanes of `mask`, which are not all of their blocks, have met at a barrier.
+
+        early: those that had arrived there, and did not wait.
+        """
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """The lanes of each warp have met at a `bar.warp.sync` (`__syncwarp`)."""

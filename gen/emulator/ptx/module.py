@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gen.emulator.ptx.operands import Imm, Operand, Reg
-from gen.errors import CheckError, unknown
+from gen.errors import PtxError, unknown
 
 TYPE_BYTES = {
     **{f"{kind}{bits}": bits // 8 for kind in "bsu" for bits in (8, 16, 32, 64)},
@@ -44,10 +44,10 @@ class Instruction:
         guard = f"@{'!' * self.negated}{self.predicate} " if self.predicate else ""
         return f"{guard}{self.name} {', '.join(map(str, self.operands))}".rstrip() + ";"
 
-    def error(self, message: str) -> CheckError:
+    def error(self, message: str) -> PtxError:
         """An error that says where: the instruction's text and its CUDA line."""
         where = f" (CUDA line {self.line})" if self.line else ""
-        return CheckError(f"{message}: '{self}'{where}")
+        return PtxError(f"{message}: '{self}'{where}")
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ class PtxKernel:
     variables: dict[str, Variable]
     body: tuple[Instruction | Label, ...]
     max_threads: tuple[int, int, int] | None
+    min_blocks: int = 0  # that a multiprocessor is to hold; 0 where it does not say
+    max_registers: int = 0  # of a thread; 0 where it does not say
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gen.errors import CheckError
+from gen.errors import PtxError
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def split_operands(text: str) -> list[str]:
             start = at + 1
     last = text[start:].strip()
     if depth or (items and not last):
-        raise CheckError(f"malformed PTX operands: '{text}'")
+        raise PtxError(f"malformed PTX operands: '{text}'")
     return [*items, last] if last else items
 
 
@@ -173,7 +173,7 @@ def parse_operand(text: str, resolve: Resolve) -> Operand:
 def _register(text: str, resolve: Resolve) -> Reg:
     reg = resolve(text)
     if reg is None:
-        raise CheckError(f"undeclared register '{text}' in the PTX")
+        raise PtxError(f"undeclared register '{text}' in the PTX")
     return reg
 
 
@@ -191,7 +191,7 @@ def _symbol(text: str) -> Symbol:
         offset = int(match[3].replace(" ", ""), 0)
         return Symbol(match[1], -offset if match[2] == "-" else offset)
     if not re.fullmatch(r"[\w$.]+", text):
-        raise CheckError(f"malformed PTX operand: '{text}'")
+        raise PtxError(f"malformed PTX operand: '{text}'")
     return Symbol(text)
 
 
@@ -203,7 +203,7 @@ def _address(text: str, resolve: Resolve) -> Address | Box:
         assert isinstance(corner, Vector)
         return Box(place, corner)
     if text[-1] != "]" or not inner or "," in inner:
-        raise CheckError(f"malformed or unsupported PTX address: '{text}'")
+        raise PtxError(f"malformed or unsupported PTX address: '{text}'")
     if match := _OFFSET.match(inner):
         offset = int(match[3].replace(" ", ""), 0)
         inner, offset = match[1], -offset if match[2] == "-" else offset

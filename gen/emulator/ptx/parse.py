@@ -13,22 +13,23 @@ from gen.emulator.ptx.inline import Routine, inline_calls
 from gen.emulator.ptx.module import Param, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.scanner import Scanner
 from gen.emulator.ptx.statements import LINE_DIRECTIVE, PARAM, Body, params_of, variable_of
-from gen.errors import CheckError
+from gen.errors import PtxError
 
 _COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.S)
 _HEADER = re.compile(r"(?:\.(?:visible|weak|extern|common)\s+)*\.(?:entry|func)\b")
 _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*(?:\((.*?)\))?", re.S)
 _FUNCTION = re.compile(r"\.func\b[^(]*?(?:\((.*?)\))?\s*([\w$.]+)\s*\((.*?)\)", re.S)
 _LIMIT = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-
+_MIN_BLOCKS = re.compile(r"\.minnctapersm\s+(\d+)")
+_MAX_REGISTERS = re.compile(r"\.maxnreg\s+(\d+)")
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+(?:\s*,\s*\d+)*)")
 
 
 def parse_ptx(text: str) -> PtxModule:
-    """Parse a PTX module; CheckError where the text is not complete, well-formed PTX."""
+    """Parse a PTX module; PtxError where the text is not complete, well-formed PTX."""
     clean = _COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else "\n" * m[0].count("\n"), text)
     if ".version" not in clean:
-        raise CheckError("this is not PTX: there is no .version line; pass the compiler's output")
+        raise PtxError("this is not PTX: there is no .version line; pass the compiler's output")
     return _Reader(clean.rstrip("\0 \n\t")).module()
 
 
@@ -60,35 +61,39 @@ class _Reader(Scanner):
             code = inline_calls(entry.body, self.functions)
             self.kernels[entry.name] = PtxKernel(
                 entry.name, entry.params, entry.body.registers, entry.body.variables, tuple(code),
-                entry.threads,
+                entry.threads, entry.blocks, entry.registers,
             )  # fmt: skip
         return PtxModule(self.kernels, self.variables)
 
     def header(self) -> None:
         start = self.at
         if not (stop := re.compile(r"[^{;]*").match(self.text, start)):
-            raise CheckError("truncated PTX")
+            raise PtxError("truncated PTX")
         header, entry = stop[0], _ENTRY.search(stop[0])
         opening = self.text[stop.end() : stop.end() + 1]
         self.at = stop.end() + 1
         if not opening:
-            raise CheckError("truncated PTX: a kernel has no body; compile the kernel again")
+            raise PtxError("truncated PTX: a kernel has no body; compile the kernel again")
         if entry is None:
             if opening == "{":
                 self.function(header)
             return
         cluster = _CLUSTER.search(header)
         if cluster and {*cluster[1].replace(" ", "").split(",")} != {"1"}:
-            raise CheckError(
+            raise PtxError(
                 f"kernel '{entry[1]}' wants clusters of more than one block, which the emulator "
                 "does not support; compile it for clusters of one"
             )
         limit = _LIMIT.search(header)
         threads = (int(limit[1]), int(limit[2] or 1), int(limit[3] or 1)) if limit else None
+        blocks, registers = (
+            int(found[1]) if (found := pattern.search(header)) else 0
+            for pattern in (_MIN_BLOCKS, _MAX_REGISTERS)
+        )
         body = Body(self)
         body.parse()
         params = tuple(params_of(entry[2] or ""))
-        self.entries.append(_Entry(entry[1], params, threads, body.routine()))
+        self.entries.append(_Entry(entry[1], params, threads, blocks, registers, body.routine()))
 
     def function(self, header: str) -> None:
         """A device function; one that is not understood is skipped, and calls to it refused."""
@@ -96,7 +101,7 @@ class _Reader(Scanner):
         try:
             body = Body(self)
             body.parse()
-        except CheckError:
+        except PtxError:
             self.at = start
             self.braces()
             return
@@ -112,4 +117,6 @@ class _Entry:
     name: str
     params: tuple[Param, ...]
     threads: tuple[int, int, int] | None
+    blocks: int
+    registers: int
     body: Routine

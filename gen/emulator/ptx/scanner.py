@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gen.errors import CheckError
+from gen.errors import PtxError
 
 
 class Scanner:
@@ -24,7 +24,7 @@ class Scanner:
         stop = self.text.find(end, self.at)
         if stop < 0:
             rest = " ".join(self.text[self.at : self.at + 60].split())
-            raise CheckError(f"truncated PTX: no '{end}' after '{rest}'; compile the kernel again")
+            raise PtxError(f"truncated PTX: no '{end}' after '{rest}'; compile the kernel again")
         piece, self.at = self.text[self.at : stop], stop + 1
         return piece
 
@@ -40,6 +40,6 @@ class Scanner:
         while depth:
             match = re.compile(r"[^{}]*([{}])").match(self.text, self.at)
             if not match:
-                raise CheckError("truncated PTX: a '{' is never closed; compile the kernel again")
+                raise PtxError("truncated PTX: a '{' is never closed; compile the kernel again")
             depth += 1 if match[1] == "{" else -1
             self.at = match.end()

@@ -18,7 +18,7 @@ from gen.emulator.ptx.operands import (
     typed_bytes,
 )
 from gen.emulator.ptx.scanner import Scanner
-from gen.errors import CheckError
+from gen.errors import PtxError
 
 LINE_DIRECTIVE = re.compile(r"\.(?:version|target|address_size|file|loc)\b[^\n]*")
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*?inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
@@ -49,7 +49,7 @@ class _Lines:
     def resolve(self, directive: str) -> int:
         match = _LOC.match(directive)
         if not match:
-            raise CheckError(f"malformed .loc line in the PTX: '{directive.strip()}'")
+            raise PtxError(f"malformed .loc line in the PTX: '{directive.strip()}'")
         numbers = [int(group or 0) for group in match.groups()]
         place, caller = (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5])
         self.main = self.main or place[0]
@@ -108,7 +108,7 @@ class Body:
                 self.start = len(self.code)
             else:
                 self.statement(" ".join(scanner.until(";").split()))
-        raise CheckError("truncated PTX: a kernel's '}' is missing; compile the kernel again")
+        raise PtxError("truncated PTX: a kernel's '}' is missing; compile the kernel again")
 
     def rename_labels(self, start: int) -> None:
         """Give the labels of the scope that began at `start` names that no other scope has."""
@@ -137,7 +137,7 @@ class Body:
                     name, "local", size * int(match[3] or 1), int(align[1]) if align else size
                 )
             elif not text.startswith((".pragma", ".callprototype")):
-                raise CheckError(f"PTX directive '{text}' is not supported")
+                raise PtxError(f"PTX directive '{text}' is not supported")
         else:
             item = self.instruction(text)
             branch = item.opcode == "brx"
@@ -177,11 +177,11 @@ class Body:
 
     def declare(self, kind: str, names: str) -> None:
         if kind not in TYPE_BYTES:
-            raise CheckError(f"register type '.{kind}' is not supported")
+            raise PtxError(f"register type '.{kind}' is not supported")
         for item in names.split(","):
             match = _REG_NAME.match(item.strip())
             if not match:
-                raise CheckError(f"malformed register declaration '.reg .{kind} {names}'")
+                raise PtxError(f"malformed register declaration '.reg .{kind} {names}'")
             count = match[2]
             for name in [f"{match[1]}{i}" for i in range(int(count))] if count else [match[1]]:
                 alias, copy = name, 1
@@ -203,7 +203,7 @@ class Body:
         if guard := _PREDICATE.match(text):
             predicate, negated = self.register(guard[2]), guard[1] == "!"
             if predicate is None:
-                raise CheckError(f"undeclared predicate in '{text}'")
+                raise PtxError(f"undeclared predicate in '{text}'")
             text = text[guard.end() :]
         name, _, rest = text.partition(" ")
         if self.passed and name.startswith(("ld.param", "st.param", "call")):
@@ -221,7 +221,7 @@ def params_of(text: str) -> Iterator[Param]:
     for match in PARAM.finditer(text):
         kind, name, count = match.groups()
         if kind not in TYPE_BYTES:
-            raise CheckError(f"parameter '{name}' has the unsupported type '.{kind}'")
+            raise PtxError(f"parameter '{name}' has the unsupported type '.{kind}'")
         align = re.search(r"^\.param\s+\.align\s+(\d+)", match[0])
         size = TYPE_BYTES[kind] * int(count or 1)
         step = int(align[1]) if align else TYPE_BYTES[kind]
@@ -234,7 +234,7 @@ def variable_of(text: str) -> Variable:
     """The variable that a declaration makes."""
     match = _VARIABLE.match(text)
     if not match or match["type"] not in TYPE_BYTES:
-        raise CheckError(f"PTX statement not understood: '{' '.join(text.split())[:120]}'")
+        raise PtxError(f"PTX statement not understood: '{' '.join(text.split())[:120]}'")
     item, count = TYPE_BYTES[match["type"]], int(match["lanes"] or 1)
     for size in re.findall(r"\[(\d*)\]", match["dims"]):
         count *= int(size or 0)

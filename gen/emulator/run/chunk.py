@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
-from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.context import LaunchState
 from gen.emulator.run.waiting import Parking, everyone
@@ -61,20 +62,22 @@ class Chunk(Parking):
                 at = block.next
                 continue
             else:
-                self.parked.append((at, mask or everyone()))
-            following = self._next(registers)
+                self.park(at, mask, registers)
+            following = self._next()
             if following is None:
                 break
             at, mask = following
-            alone = not (self.waiting or self.held or self.parked or self.stalled)
+            alone = not (self.waiting or self.held or self.stalled or self.barriers.waiting)
             mask = self.live if alone else mask
             lanes = self.lanes if mask is None else mask.count(self.shape)
         self.copies.finish()
         self.bulk.finish()
+        if self._register_pool:
+            self._register_pool.finish()
         for observer in observers:
             observer.end(self)
 
-    def _next(self, registers: list[Value]) -> tuple[int, Mask] | None:
+    def _next(self) -> tuple[int, Mask] | None:
         """The block to run next and its lanes: the first in order that need not wait."""
         while True:
             while self.waiting:
@@ -90,16 +93,16 @@ class Chunk(Parking):
                     self._hold(at, whole, go)
                     return at, go
                 self.held.add(at, whole)
-            if self.stalled and self._progress(registers):
+            if self.stalled and self._progress():
                 continue
             if self.held:
                 return self.held.pop()
             if self.stalled:
                 self._end_deadlock()
-            elif not self.parked:
+            elif not self.barriers.waiting:
                 return None
-            elif not self.complete_barriers(registers):
-                self.report_barriers(registers)
+            elif not self.complete_barriers():
+                self.report_barriers()
 
     def _hold(self, at: int, whole: Mask, go: Mask) -> None:
         stay = whole.bits & ~go.bits
@@ -109,12 +112,13 @@ class Chunk(Parking):
     def _count(self, instructions: int, item: Instruction | None) -> None:
         launch = self.launch
         launch.instructions += instructions
-        if launch.budget is not None and launch.instructions > launch.budget:
+        late = time.perf_counter() > launch.deadline
+        if late or (launch.budget is not None and launch.instructions > launch.budget):
             line = f" at CUDA line {item.line}" if item and item.line else ""
-            raise BudgetError(
-                f"kernel '{launch.program.kernel.name}' ran more than {launch.budget} "
-                f"thread-instructions{line}; it may not end, or raise instruction_budget"
-            )
+            end = "it may not end, or raise instruction_budget"
+            what = f"ran more than {launch.budget} thread-instructions{line}; {end}"
+            what = f"{launch.late.format(line=line)}" if late else what
+            raise BudgetError(f"kernel '{launch.program.kernel.name}' {what}")
 
     def _wait(self, block: int, mask: Mask | None) -> None:
         """Let lanes wait for a block; those with nothing left to do exit at once.
@@ -144,10 +148,10 @@ class Chunk(Parking):
             self.waiting.add(block, fresh)
 
     # -- mbarriers -----------------------------------------------------------------------------
-    def _progress(self, registers: list[Value]) -> bool:
+    def _progress(self) -> bool:
         """No lane can run: something that stalled lanes may wait for happens, if anything can."""
         if not self.mbarriers.changed:
-            if self.complete_barriers(registers) or self._land():
+            if self.complete_barriers() or self._land():
                 return True
             if not self.mbarriers.moved:
                 return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.barriers import Barriers
+from gen.emulator.run.register_pool import RegisterPool
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import (
     BLOCK_AXES,
@@ -32,7 +34,7 @@ from gen.emulator.warp.masks import (
     narrow,
 )
 from gen.emulator.warp.mma import check_whole_warps, matrices, rows_of
-from gen.emulator.watch.findings import Findings, access_message, plain_name
+from gen.emulator.watch.findings import PLAIN_WORDS, Findings, access_message, plain_name
 
 
 @dataclass
@@ -50,6 +52,8 @@ class LaunchState:
     local_bytes: int = 0  # per thread
     dynamic_bytes: int = 0
     budget: int | None = None  # thread-instructions left
+    deadline: float = math.inf  # in the seconds of time.perf_counter
+    late: str = ""  # what a message says of a launch that is still running then
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
     maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold
@@ -71,6 +75,7 @@ class Context:
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
         self._local: Scratch | None = None
         self.barriers = Barriers(self)
+        self._register_pool: RegisterPool | None = None
         self.mbarriers = MBarriers(self)
         self.copies = Copies(self, self.mbarriers)
         self.bulk = BulkCopies(self, self.mbarriers)
@@ -140,6 +145,13 @@ class Context:
         if self._local is None:
             self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
         return self._local
+
+    @property
+    def register_pool(self) -> RegisterPool:
+        """The blocks' registers, counted from the first setmaxnreg on."""
+        if self._register_pool is None:
+            self._register_pool = RegisterPool(self, self.launch.program.kernel)
+        return self._register_pool
 
     def _of(self, space: str) -> Any:
         """The memory behind a state space."""
@@ -242,6 +254,24 @@ class Context:
         what = "assertion failed" if item.opcode == "call" else "trap executed"
         message = f"{what} in {count} thread{'s' * (count > 1)}"
         self.launch.findings.add("trap", item, message, block, threads)
+
+    def use(self, item: Instruction, origin: Instruction, m: Mask | None, bits: Bits) -> None:
+        """An initcheck finding for lanes that lack what `item` uses.
+
+        origin: the first instruction that has read the register which nothing has written.
+        """
+        if m is not None:
+            bits = bits & m.bits
+        if not bits.any():
+            return
+        block, threads, count = lanes_of(bits, None, self.shape, self.origin)
+        message = f"a variable is used that has no value, by {count} thread{'s' * (count > 1)}"
+        if item is not origin:
+            what = PLAIN_WORDS.get(item.opcode, item.opcode)
+            message += f"; it reaches the {what}" + f" at line {item.line}" * (item.line > 0)
+        self.launch.findings.add(
+            "initcheck", origin, message, block, threads, kind="register", other=item
+        )
 
     def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:
         """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""

@@ -24,7 +24,7 @@ from gen.emulator.run.context import LaunchState
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
 from gen.emulator.watch.findings import Finding, Findings
-from gen.errors import CheckError, MissingError, UsageError
+from gen.errors import BudgetError, MissingError, PtxError, UsageError
 
 MAX_THREADS = 1024  # per block
 MAX_BLOCK = (1024, 1024, 64)
@@ -36,6 +36,7 @@ UNLIMITED_THREADS = 1 << 32  # more than this needs an instruction budget
 CHUNK_THREADS = 1 << 16
 CHUNK_SCRATCH = 1 << 28  # bytes of shared and local memory that a chunk may take
 OBSERVED_SCRATCH = 1 << 24  # the same where checks keep up to 16 bytes for each of these
+MEMORY_LIMIT = 1 << 31  # bytes that a chunk may take, with its registers
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class Emulator:
 
     max_findings: findings kept for each launch. chunk_threads: threads executed together, which
     changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
-    with CheckError (None: no limit).
+    with BudgetError (None: no limit). time_budget: the same in seconds. memory_limit: bytes of
+    shared memory, local memory and registers that threads executed together may have; a launch of
+    which one block needs more is refused.
     """
 
     def __init__(
@@ -61,9 +64,13 @@ class Emulator:
         max_findings: int = 20,
         chunk_threads: int = CHUNK_THREADS,
         instruction_budget: int | None = None,
+        time_budget: float | None = None,
+        memory_limit: int = MEMORY_LIMIT,
     ) -> None:
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
-        self.instruction_budget = instruction_budget
+        self.instruction_budget, self.time_budget = instruction_budget, time_budget
+        self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
+        self.memory_limit = memory_limit
         self.memory = GlobalMemory()
         self._modules: dict[str, PtxModule] = {}
         self._programs: dict[tuple[PtxModule, str], Program] = {}
@@ -179,8 +186,8 @@ class Emulator:
         shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
         findings quote it. observers: checks and counters that watch the run. window: the first
         block and how many blocks along each axis to run of the grid; default all. Raises UsageError
-        for what a GPU would refuse to launch, CheckError for PTX that is not understood or a budget
-        that ran out.
+        for what a GPU would refuse to launch, PtxError for PTX that is not understood, BudgetError
+        for a budget that ran out.
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
@@ -195,6 +202,7 @@ class Emulator:
         _place_variables(launch, module, entry, shared_bytes)
         params = self._params(entry, args, launch)
         start = time.perf_counter()
+        launch.deadline, launch.late = self._end(start)
         try:
             self._globals(launch, module, entry)
             # Freeing one big block makes malloc keep large arrays on its heap from here on;
@@ -204,10 +212,21 @@ class Emulator:
             with np.errstate(all="ignore"):
                 for origin, blocks in self._chunks(launch, *(window or ((0, 0, 0), grid))):
                     Chunk(launch, origin, blocks).run()
+        except BudgetError as error:
+            error.findings = findings.ordered()
+            raise
         finally:
             self.memory.remove(params)
         seconds = time.perf_counter() - start
         return LaunchReport(findings.ordered(), launch.instructions, seconds, findings.suppressed)
+
+    def _end(self, start: float) -> tuple[float, str]:
+        """When a launch that starts now has to end, and what is said if it does not."""
+        own = math.inf if self.time_budget is None else start + self.time_budget
+        if self.deadline is not None and self.deadline < own:
+            return self.deadline, "was still running{line} when the time was up"
+        late = "ran longer than {:g} seconds{{line}}; it may not end, or raise time_budget"
+        return own, late.format(self.time_budget or 0)
 
     def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
         total = math.prod(grid) * math.prod(block)
@@ -267,9 +286,7 @@ class Emulator:
             variable = module.variables.get(name)
             if variable is None or variable.refused:
                 why = variable.refused if variable else "it is not declared"
-                raise CheckError(
-                    f"variable '{name}' of kernel '{kernel.name}': {why}, not supported"
-                )
+                raise PtxError(f"variable '{name}' of kernel '{kernel.name}': {why}, not supported")
             key = (module, name)
             if key not in self._variables:
                 data = aligned_bytes(variable.nbytes)
@@ -286,7 +303,8 @@ class Emulator:
         threads = math.prod(launch.block)
         scratch = launch.shared_bytes + threads * launch.local_bytes
         limit = OBSERVED_SCRATCH if launch.observers else CHUNK_SCRATCH
-        room = max(1, min(self.chunk_threads // threads, limit // max(scratch, 1)))
+        room = min(self.chunk_threads // threads, limit // max(scratch, 1))
+        room = max(1, min(room, self.memory_limit // self._block_bytes(launch)))
         steps = []
         for extent in count:
             pieces = -(-extent // room)
@@ -298,6 +316,19 @@ class Emulator:
         ]
         for (z, dz), (y, dy), (x, dx) in itertools.product(*reversed(axes)):
             yield (first[0] + x, first[1] + y, first[2] + z), (dx, dy, dz)
+
+    def _block_bytes(self, launch: LaunchState) -> int:
+        """Bytes that one block takes: UsageError if that is more than the limit."""
+        threads, program = math.prod(launch.block), launch.program
+        a_thread = launch.local_bytes + program.register_bytes
+        total = launch.shared_bytes + threads * a_thread
+        if total > self.memory_limit:
+            raise UsageError(
+                f"a block of kernel '{program.kernel.name}' takes {total} bytes: {threads} threads "
+                f"with {launch.local_bytes} bytes of local memory each, and their registers; the "
+                f"emulator's memory_limit is {self.memory_limit}, use smaller arrays or raise it"
+            )
+        return max(total, 1)
 
 
 def _bytes_of(arg: DeviceArray | TensorMap | np.generic, launch: LaunchState) -> bytes:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from dataclasses import replace
 
 import numpy as np
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.ptx.operands import Imm, Reg
-from gen.emulator.run.barriers import Counts, uniform
+from gen.emulator.ptx.operands import Imm, Operand, Reg
+from gen.emulator.run.barriers import BARRIERS, CLUSTER_BARRIER, Arrival, Counts
 from gen.emulator.run.context import Context, LaunchState
-from gen.emulator.warp.masks import Bits, Coordinates, Mask, Waiting, lanes_of
-
-CLUSTER_BARRIER = 16  # behind those that a block names
+from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, Waiting, lanes_of, narrow
 
 
 class Parking(Context):
@@ -22,7 +21,6 @@ class Parking(Context):
     def __init__(self, launch: LaunchState, origin: Coordinates, blocks: Coordinates) -> None:
         super().__init__(launch, origin, blocks)
         self.waiting = Waiting()
-        self.parked: list[tuple[int, Mask]] = []  # lanes at a barrier, by block
 
     def exit(self, mask: Mask | None) -> None:
         """The lanes have run to their end."""
@@ -31,161 +29,136 @@ class Parking(Context):
 
     def quick_barrier(self, item: Instruction | None, mask: Mask | None) -> bool:
         """True if all lanes of all live blocks arrive together, which is nearly always so."""
-        if item is None or len(item.operands) > 1:
+        if item is None or len(item.operands) > 1 or self.barriers.arrivals:
+            return False
+        number = item.operands[0] if item.operands else Imm(0, "0")
+        if not isinstance(number, Imm) or number.value not in range(BARRIERS):
             return False
         if mask is not None and not mask.whole_blocks(self.shape):
             return False
         for observer in self.launch.observers:
             observer.barrier(self, None)
+        self.barriers.count_votes(mask)
         return True
 
-    def _barrier(self, at: int, registers: list[Value]) -> tuple[int, int]:
-        """The number of the barrier that ends block `at`, and how many threads it waits for."""
+    def park(self, at: int, mask: Mask | None, registers: list[Value]) -> None:
+        """Let lanes wait at the barrier that ends block `at`."""
         item = self.launch.program.blocks[at].end
         assert item is not None
-        if item.name.startswith("barrier.cluster"):
-            return CLUSTER_BARRIER, self.threads
-        values = []
-        for operand in item.operands or (Imm(0, "0"),):
-            if isinstance(operand, Reg):
-                values.append(uniform(item, registers[self.launch.program.slots[operand.name]]))
-            elif isinstance(operand, Imm):
-                values.append(int(operand.value))
-            else:
-                raise item.error("barrier operand not supported")
-        return values[0], values[1] if len(values) > 1 else self.threads
+        number = np.int64(CLUSTER_BARRIER if "cluster" in item.modifiers else 0)
+        values = [self._operand(item, operand, registers) for operand in item.operands]
+        number, count = (*(values or [number]), None)[:2]
+        self.barriers.arrive(item, number, count, mask, at)
 
-    def _by_number(
-        self, registers: list[Value]
-    ) -> list[tuple[int, int, list[tuple[int, Mask]]]]:  # fmt: skip
-        """The barriers at which lanes wait: number, how many threads they wait for, and who."""
-        groups: dict[int, list[tuple[int, Mask]]] = {}
-        expected: dict[int, int] = {}
-        for at, mask in self.parked:
-            number, expected_now = self._barrier(at, registers)
-            groups.setdefault(number, []).append((at, mask))
-            expected[number] = expected_now
-        return [(number, expected[number], members) for number, members in groups.items()]
+    def _operand(self, item: Instruction, operand: Operand, registers: list[Value]) -> Value:
+        if isinstance(operand, Reg):
+            return registers[self.launch.program.slots[operand.name]]
+        if not isinstance(operand, Imm):
+            raise item.error("barrier operand not supported")
+        return np.int64(operand.value)
 
-    def complete_barriers(self, registers: list[Value]) -> bool:
-        """Let the blocks go whose barriers are complete, if there are any."""
+    def complete_barriers(self) -> bool:
+        """Let the lanes go whose barriers are complete, if there are any."""
         released = False
-        for number, expected, members in self._by_number(registers):
-            early = [(-1, mask) for mask in self.barriers.arrived.get(number, ())]
-            complete = self._arrived([*members, *early]) >= expected
-            if complete.any():
-                self._report_scattered(members, complete)
-                self._release(members, complete, early)
-                self.barriers.forget(number, complete)
-                released = True
+        for members in self.barriers.completed():
+            self._report_scattered(members)
+            self._release(members)
+            released = True
         return released
 
-    def report_barriers(self, registers: list[Value]) -> None:
+    def report_barriers(self) -> None:
         """Findings for barriers that can never complete."""
-        groups = self._by_number(registers)
-        for _, expected, members in groups:
-            self._report_incomplete(members, expected)
-        self._give_up(groups[0][2])
+        arrivals = self.barriers.arrivals
+        numbers = dict.fromkeys(arrival.number for arrival in self.barriers.waiting)
+        groups = [[a for a in arrivals if a.number == number] for number in numbers]
+        alive = (self.live or everyone()).per_block(self.shape)
+        for group in groups:
+            for arrival in (arrival for arrival in group if arrival.at >= 0):
+                self._report(arrival, self._arrived(group), alive)
+        self._give_up(groups[0], alive)
 
-    def _arrived(self, members: list[tuple[int, Mask]]) -> Counts:
-        counts: Counts = np.stack([mask.per_block(self.shape) for _, mask in members]).sum(axis=0)
+    def _arrived(self, members: list[Arrival]) -> Counts:
+        counts: Counts = np.stack([a.mask.per_block(self.shape) for a in members]).sum(axis=0)
         return counts
 
-    def _report_scattered(self, members: list[tuple[int, Mask]], complete: Bits) -> None:
+    def _report_scattered(self, members: list[Arrival]) -> None:
         """Findings for blocks whose threads met at different barriers of the same number.
 
         The GPU only counts arrivals and lets them go. CUDA C++ requires every thread of the block
         to execute the same __syncthreads(); only a barrier with a thread count is meant otherwise.
         """
-        for at, mask in members:
-            item = self.launch.program.blocks[at].end
-            counts = self._arrived([member for member in members if member[0] == at])
-            some = complete & (counts > 0) & (counts < self.threads)
-            if some.any() and item is not None and len(item.operands) < 2:
-                self._report(at, Mask(mask.bits & some), counts, self.threads)
+        for arrival in members:
+            counts = self._arrived([member for member in members if member.at == arrival.at])
+            some = (counts > 0) & (counts < self.threads)
+            if some.any() and not arrival.counted:
+                scattered = narrow(arrival.mask, some)
+                if scattered is not None and scattered is not NOBODY:
+                    self._report(replace(arrival, mask=scattered), counts)
 
-    def _release(
-        self, members: list[tuple[int, Mask]], complete: Bits,
-        early: Sequence[tuple[int, Mask]] = (),
-    ) -> None:  # fmt: skip
-        """Let the parked lanes of the given blocks run on; `early` ones arrived without waiting."""
-        self._tell_observers([*members, *early], complete)
-        for at, mask in members:
-            self.parked = [entry for entry in self.parked if entry[1] is not mask]
-            go, stay = mask.bits & complete, mask.bits & ~complete
-            if go.any():
-                self.waiting.add(self.launch.program.blocks[at].next, Mask(go))
-            if stay.any():
-                self.parked.append((at, Mask(stay)))
+    def _release(self, members: list[Arrival]) -> None:
+        """Let lanes run on that have met."""
+        waiters = [arrival for arrival in members if arrival.at >= 0]
+        if not waiters:
+            return
+        self._tell_observers(members)
+        lanes = Mask(functools.reduce(np.logical_or, (a.mask.bits for a in waiters)))
+        self.barriers.count_votes(lanes)
+        for arrival in waiters:
+            self.waiting.add(self.launch.program.blocks[arrival.at].next, arrival.mask)
 
-    def _tell_observers(self, members: list[tuple[int, Mask]], complete: Bits) -> None:
+    def _tell_observers(self, members: list[Arrival]) -> None:
         if not self.launch.observers:
             return
-        counts = self._arrived(members)
-        whole = complete & (counts == self.threads)
-        part = np.zeros((1,) * 6, np.bool_)
-        for at, mask in members:
-            if at < 0:  # arrived without waiting
-                part = part | mask.bits & complete
-                continue
-            item = self.launch.program.blocks[at].end
+        whole = self._arrived(members) == self.threads
+        met, early = np.zeros((1,) * 6, np.bool_), np.zeros((1,) * 6, np.bool_)
+        for arrival in members:
             # Threads that have exited do not count, but for a barrier that names how many meet.
-            if item is None or len(item.operands) < 2:
-                whole = whole | complete & (mask.per_block(self.shape) > 0)
-            part = part | mask.bits & complete & ~whole
+            if arrival.at < 0:
+                early = early | arrival.mask.bits
+                continue
+            met = met | arrival.mask.bits
+            if not arrival.counted:
+                whole = whole | (arrival.mask.per_block(self.shape) > 0)
+        whole = whole & ~(Mask(early).per_block(self.shape) > 0)
+        met, early = met & ~whole, early & ~whole
         for observer in self.launch.observers:
             if whole.any():
                 observer.barrier(self, whole)
-            if part.any():
-                observer.meet(self, Mask(part))
+            if met.any():
+                observer.meet(self, Mask(met), Mask(early))
 
-    def _report_incomplete(self, members: list[tuple[int, Mask]], expected: int) -> None:
-        """A finding for a barrier that can never complete."""
-        arrived = self._arrived(members)
-        alive = (self.live or everyone()).per_block(self.shape)
-        for at, mask in members:
-            self._report(at, mask, arrived, expected, alive)
-
-    def _report(
-        self,
-        at: int,
-        mask: Mask,
-        arrived: Counts,
-        expected: int,
-        alive: Counts | None = None,
-    ) -> None:
-        """One finding, for the first block of `mask`, about the barrier that ends block `at`."""
-        item = self.launch.program.blocks[at].end
-        assert item is not None
-        block, threads, _ = lanes_of(mask.bits, None, self.shape, self.origin)
+    def _report(self, arrival: Arrival, arrived: Counts, alive: Counts | None = None) -> None:
+        """One finding, for the first block of an arrival, about the barrier where it waits."""
+        block, threads, _ = lanes_of(arrival.mask.bits, None, self.shape, self.origin)
         x, y, z = (b - o for b, o in zip(block, self.origin, strict=True))
         here = (z, 0, y, 0, x, 0)
         count = int(arrived[here])
         gone = alive is not None and int(alive[here]) <= count
         rest = "have exited" if gone else "wait at another barrier"
-        message = f"barrier reached by {count} of {expected} threads of the block"
+        message = f"barrier reached by {count} of {self.threads} threads of the block"
+        if arrival.counted:
+            message = f"barrier {arrival.number} reached by {count} of {arrival.count} threads"
         message += f", the others {rest}"
-        self.launch.findings.add("synccheck", item, message, block, threads)
+        self.launch.findings.add("synccheck", arrival.item, message, block, threads)
 
-    def _give_up(self, members: list[tuple[int, Mask]]) -> None:
+    def _give_up(self, group: list[Arrival], alive: Counts) -> None:
         """Go on after a barrier that can never complete.
 
         Where the missing threads have exited, the rest run on, as on the GPU. Where they wait at
         another barrier the GPU would hang: those blocks end here.
         """
-        arrived = self._arrived(members)
-        alive = (self.live or everyone()).per_block(self.shape)
+        arrived = self._arrived([arrival for arrival in group if arrival.at >= 0])
         hung = (arrived > 0) & (alive > arrived)
-        self._release(members, (arrived > 0) & ~hung)
         if hung.any():
             self.end(hung)
+        go = (arrived > 0) & ~hung
+        if go.any():
+            self._release(self.barriers.forget(go))
 
     def end(self, blocks: Bits) -> None:
         """Stop all lanes of the given blocks."""
-        lanes = np.broadcast_to(blocks, self.shape)
-        left = [(at, Mask(mask.bits & ~lanes)) for at, mask in self.parked]
-        self.parked = [(at, mask) for at, mask in left if mask.bits.any()]
-        self.exit(Mask(lanes))
+        self.barriers.forget(blocks)
+        self.exit(Mask(np.broadcast_to(blocks, self.shape)))
 
 
 def everyone() -> Mask:

@@ -6,19 +6,28 @@ from gen.emulator.isa import instructions
 from gen.emulator.translate import compute, mbarrier, memory
 from gen.emulator.translate.blocks import Block
 from gen.emulator.translate.lines import Lines
+from gen.emulator.translate.undefined import Undefined
 
 
-def translate(block: Block, code: Lines) -> list[tuple[int, str]]:
-    """Writes the body; gives (slot, variable) for each register that outlives the block."""
+def translate(
+    block: Block, code: Lines, undefined: Undefined
+) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Writes the body; gives (slot, variable) for each register that outlives the block.
+
+    Then the same for which lanes lack a value in those that may have none.
+    """
     doomed = _last_uses(block)
     for at, item in enumerate(block.body):
         code.item = item
+        undefined.lines(code, item)
         if not instructions.NO_EFFECT.match(item.name):
             one = mbarrier.translator(item) or memory.translator(item) or compute.translator(item)
             one(code, item)
         dead = sorted(code.variable(name) for name in doomed.get(at, ()) if name in code.known)
         if dead:
             code.lines.append(f"del {', '.join(dead)}")
+    if block.end:
+        undefined.lines(code, block.end)
     if block.kind == "branch" and block.end and block.end.predicate:
         code.item = block.end
         condition = code.local(block.end.predicate)
@@ -26,7 +35,8 @@ def translate(block: Block, code: Lines) -> list[tuple[int, str]]:
     needed = block.live_out | (
         instructions.registers(block.end)[0] if block.end and block.kind == "barrier" else set()
     )
-    return [(code.slots[n], code.variable(n)) for n in sorted(block.writes & needed)]
+    kept = block.writes & needed
+    return [(code.slots[n], code.variable(n)) for n in sorted(kept)], undefined.outputs(kept)
 
 
 def _last_uses(block: Block) -> dict[int, set[str]]:

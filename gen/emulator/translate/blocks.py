@@ -110,9 +110,9 @@ def _take_apart(item: Instruction) -> list[Instruction]:
     target, *where, choice = item.operands
     kind = "popc.u32" if match[2] == "popc" else f"{match[2]}.pred"
     return [
-        replace(item, name="barvote", operands=(where[0], choice)),
+        replace(item, name="barvote", operands=(choice,)),
         replace(item, name=f"{match[1]}.sync", operands=tuple(where)),
-        replace(item, name=f"barresult.{kind}", operands=(target, where[0])),
+        replace(item, name=f"barresult.{kind}", operands=(target,)),
     ]
 
 

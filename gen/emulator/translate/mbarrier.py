@@ -63,11 +63,13 @@ def wait_for_grids(code: Lines, item: Instruction) -> None:
 
 
 def register_count(code: Lines, item: Instruction) -> None:
-    """setmaxnreg, which changes nothing here; all lanes of a warp execute it."""
+    """setmaxnreg; all lanes of a warp execute it."""
     count = item.operands[0]
     if not isinstance(count, Imm) or count.value not in REGISTER_COUNTS:
         raise item.error("setmaxnreg takes a multiple of 8 from 24 to 256")
-    code.lines.append(f"check_whole_warps(E, m, {code.constant(item)})")
+    name = code.constant(item)
+    code.lines.append(f"check_whole_warps(E, m, {name})")
+    code.lines.append(f"E.register_pool.change({name}, {int(count.value)}, m)")
 
 
 # -- mbarriers -----------------------------------------------------------------------------

@@ -33,16 +33,18 @@ def translator(item: Instruction) -> Translator | None:
 
 def barrier(code: Lines, item: Instruction) -> None:
     """What does not wait for the whole block; barriers that do end their basic block."""
-    name, first = code.constant(item), code.read(item.operands[0], "b32")
-    if item.name == "bar.warp.sync" and len(item.operands) == 1:
-        code.lines.append(f"warp_barrier(E, m, {name}, {first})")
-    elif item.opcode == "barvote":
-        choice = code.read(item.operands[1], "pred")
-        code.lines.append(f"E.barriers.vote({name}, {first}, {choice}, m)")
-    elif "arrive" in item.modifiers and len(item.operands) == 2:
-        code.lines.append(f"E.barriers.arrive({name}, {first}, m)")
-    else:
+    if item.opcode == "barvote":
+        code.lines.append(f"E.barriers.vote({code.read(item.operands[0], 'pred')}, m)")
+        return
+    name, operands = code.constant(item), [code.read(part, "b32") for part in item.operands]
+    if item.name == "bar.warp.sync" and len(operands) == 1:
+        code.lines.append(f"warp_barrier(E, m, {name}, {operands[0]})")
+    elif "arrive" not in item.modifiers:
         raise item.error("this kind of barrier is not supported by the emulator")
+    elif len(operands) != 2:
+        raise item.error("bar.arrive takes a barrier and how many threads it waits for")
+    else:
+        code.lines.append(f"E.barriers.arrive({name}, {', '.join(operands)}, m)")
 
 
 def trap(code: Lines, item: Instruction) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.isa import bits, ops, rounding
-from gen.emulator.ptx.module import PtxKernel
+from gen.emulator.ptx.module import TYPE_BYTES, PtxKernel
 from gen.emulator.ptx.values import register_dtype
 from gen.emulator.translate.block import translate
 from gen.emulator.translate.blocks import Block, build_blocks
 from gen.emulator.translate.lines import Lines
-from gen.emulator.warp import mma, shuffles
+from gen.emulator.translate.undefined import Undefined
+from gen.emulator.warp import lacking, mma, shuffles
 from gen.emulator.warp.masks import NOBODY, narrow
 
 BlockFunction = Callable[[list[Any], Any, Any], Any]
@@ -38,8 +39,10 @@ class Program:
     blocks: list[Block]
     plain: list[BlockFunction] = field(default_factory=list)
     blended: list[BlockFunction] = field(default_factory=list)
-    initial: list[Any] = field(default_factory=list)  # registers before the first instruction
+    # Registers before the first instruction; then, of some, which lanes lack a value.
+    initial: list[Any] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)  # register name -> index in `R`
+    register_bytes: int = 0  # of a thread's registers that live across blocks
     symbols: set[str] = field(default_factory=set)  # variables whose address is taken
     reached: set[int] = field(default_factory=set)  # blocks that have run in any launch
     source: str = ""
@@ -51,12 +54,16 @@ class Program:
 
 
 def compile_kernel(kernel: PtxKernel) -> Program:
-    """Generate and compile all blocks; CheckError names the first instruction not understood."""
+    """Generate and compile all blocks; PtxError names the first instruction not understood."""
     program = Program(kernel, build_blocks(kernel))
     program.initial = [np.zeros((), register_dtype(t)) for t in kernel.registers.values()]
     program.slots = {name: at for at, name in enumerate(kernel.registers)}
+    lasting = set[str]().union(*(block.live_out for block in program.blocks))
+    program.register_bytes = sum(TYPE_BYTES[kernel.registers[name]] for name in lasting)
+    undefined = Undefined(program.blocks, len(program.slots))
+    program.initial += [lacking.EVERYONE] * len(undefined.slots)
     namespace: dict[str, Any] = {
-        **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
+        **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma), **vars(lacking),
         "np": np, "NOBODY": NOBODY, "narrow": narrow,
     }  # fmt: skip
     # A register that no lane has written yet takes the new value whole: that keeps constants and
@@ -65,13 +72,15 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     texts = []
     for at, block in enumerate(program.blocks):
         code = Lines(kernel, program.slots, namespace)
-        outputs = translate(block, code)
+        values, lacks = translate(block, code, undefined)
         program.symbols |= code.symbols
-        for name, write in (
-            ("plain", "{v}"),
-            ("blended", "{v} if R[{i}] is UNSET[{i}] else select(m.bits, {v}, R[{i}])"),
-        ):
-            stores = [f"R[{i}] = {write.format(v=v, i=i)}" for i, v in outputs]
+        for name, write, lack in (
+            ("plain", "{v}", "{v}"),
+            ("blended", "{v} if R[{i}] is UNSET[{i}] else select(m.bits, {v}, R[{i}])",
+             "lacking_now(m, {v}, R[{i}])"),
+        ):  # fmt: skip
+            stores = [f"R[{i}] = {write.format(v=v, i=i)}" for i, v in values]
+            stores += [f"R[{i}] = {lack.format(v=v, i=i)}" for i, v in lacks]
             lines = code.lines
             tail = [lines[-1]] if lines and lines[-1].startswith("return") else []
             body = [*lines[: len(lines) - len(tail)], *stores, *tail] or ["pass"]

@@ -40,6 +40,7 @@ class Mask:
         self._views: dict[Shape, Active | None] = {}
         self._per_block: npt.NDArray[np.int64] | None = None
         self._whole: bool | None = None
+        self._beyond: tuple[Bits, Bits | None] | None = None  # the last argument and its result
 
     def per_block(self, shape: Shape) -> npt.NDArray[np.int64]:
         """Running lanes in each block of a chunk of `shape`, as (z, 1, y, 1, x, 1)."""
@@ -66,6 +67,16 @@ class Mask:
             full = None if bits.all() else Active(bits, int(np.broadcast_to(bits, shape).argmax()))
             self._views[shape] = full
         return self._views[shape]
+
+    def beyond(self, bits: Bits) -> Bits | None:
+        """Those of `bits` that do not run (None: none); `bits` itself if none of them run."""
+        if self._beyond is None or self._beyond[0] is not bits:
+            rest: Bits | None = bits
+            if (bits & self.bits).any():
+                left = bits & ~self.bits
+                rest = left if left.any() else None
+            self._beyond = bits, rest
+        return self._beyond[1]
 
     def count(self, shape: Shape) -> int:
         """Running lanes in a chunk of `shape`."""

@@ -10,6 +10,7 @@ from gen.emulator.memory.global_memory import Site
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.masks import Coordinates
 
+PLAIN_WORDS = {"ld": "load", "ldu": "load", "st": "store", "cp": "cp.async", "bra": "branch"}
 _CAUSES = ("trap", "memcheck", "synccheck", "racecheck", "initcheck")
 
 
@@ -107,8 +108,7 @@ def noun(site: Site) -> str:
         return "bulk copy"
     if site.item.opcode == "mbarrier":
         return ".".join(site.item.name.split(".")[:2])
-    names = {"ld": "load", "ldu": "load", "st": "store", "cp": "cp.async"}
-    return names.get(site.item.opcode, site.item.opcode)
+    return PLAIN_WORDS.get(site.item.opcode, site.item.opcode)
 
 
 def plain_name(symbol: str) -> str:

@@ -214,7 +214,7 @@ class GlobalRaces(Observer):
         """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block."""
         self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
 
-    def meet(self, chunk: ObservedChunk, mask: Mask) -> None:
+    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
         """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
         self.epoch = self.epoch + (mask.per_block(chunk.shape) > 0)
 

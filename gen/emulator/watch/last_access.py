@@ -81,11 +81,6 @@ class Last:
             self.codes[slice(None) if rows is None else rows] = NONE
             self.empty = rows is None
 
-    def forget(self, threads: npt.NDArray[np.bool_]) -> None:
-        """Forget what some threads did; `threads` is (rows, code)."""
-        if not self.empty:
-            self.codes[_named(self.codes, threads)] = NONE
-
     def order(self, warps: npt.NDArray[np.bool_]) -> None:
         """The lanes of `warps` (rows, warp) have synchronised with each other."""
         if not self.empty:
@@ -146,17 +141,6 @@ class Several:
             self.low[where], self.high[where] = MOST, NONE
             self.empty = rows is None
 
-    def forget(self, threads: npt.NDArray[np.bool_]) -> None:
-        """Forget what some threads did; `threads` is (rows, code).
-
-        Where the first or the last is one of them, all are forgotten: those between are not known.
-        """
-        if not self.empty:
-            low = _named(np.where(self.high >= 0, self.low, NONE), threads)
-            gone = low | _named(self.high, threads)
-            self.low = np.where(gone, MOST, self.low)
-            self.high = np.where(gone, NONE, self.high)
-
     def order(self, warps: npt.NDArray[np.bool_]) -> None:
         """The lanes of `warps` (rows, warp) have synchronised with each other."""
         if self.empty:
@@ -168,12 +152,6 @@ class Several:
 
 def _rows(codes: Codes) -> Index:
     return np.arange(len(codes))[:, None]
-
-
-def _named(codes: Codes, threads: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    by = np.maximum(codes, 0) >> _SHIFT
-    named: npt.NDArray[np.bool_] = (codes >= 0) & threads[_rows(codes), by]
-    return named
 
 
 def _synced(codes: Codes, warps: npt.NDArray[np.bool_], lane: int, where: Any = True) -> Codes:

@@ -7,7 +7,8 @@ not race with each other. A `cp.async` writes at any time from its issue until i
 for it: even that thread's own accesses race with it.
 
 An mbarrier orders what threads did before they arrived, and copies that it waited for, before what
-those do who have seen its phase complete. Kernels that have any are watched with `vector_clocks`.
+those do who have seen its phase complete. Kernels that have any, or barriers for part of a block,
+are watched with `vector_clocks`.
 
 Without them, every granule of shared memory (see `granules`) keeps its last writer, and the
 first and the last by number of the threads that have read it, since they were synchronised. That is
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa.classes import is_barrier
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
@@ -176,18 +178,11 @@ class AccessRaces(SharedWatch):
         for records in self._records():
             records.clear(rows)
 
-    def meet(self, chunk: ObservedChunk, mask: Mask) -> None:
+    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
         """See Observer."""
-        if self.clocks:
-            self.clocks.meet(self._lanes(mask))
-            return
-        self._widen_for(mask)
-        threads = self._per_thread(mask.bits)
-        # What stands for a whole warp is forgotten with any of its lanes.
-        lanes = threads.reshape(self.rows, -1, PER_WARP)
-        lanes[..., [0, WARP_LANE, PER_WARP - 1]] = lanes.any(axis=-1, keepdims=True)
-        for records in self._records():
-            records.forget(threads)
+        assert self.clocks is not None
+        self._widen_for(early)
+        self.clocks.meet(self._lanes(mask), early=self._lanes(early))
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""
@@ -261,9 +256,13 @@ def _differs(bits: Bits) -> bool:
 
 
 def _clocks(chunk: ObservedChunk) -> Clocks | None:
-    """The clocks of a kernel that needs them."""
-    names = [item.name for block in chunk.launch.program.blocks for item in block.body]
-    copies = any(name.startswith("cp.async.bulk") for name in names)
-    if not copies and not any(name.startswith("mbarrier") for name in names):
+    """The clocks of a kernel that needs them: with mbarriers, or barriers for part of a block."""
+    blocks = chunk.launch.program.blocks
+    items = [item for block in blocks for item in block.body]
+    copies = any(item.name.startswith("cp.async.bulk") for item in items)
+    parts = any(block.kind == "barrier" and len(block.end.operands) > 1 for block in blocks)
+    if not (
+        copies or parts or any(item.opcode == "mbarrier" or is_barrier(item) for item in items)
+    ):
         return None
     return Clocks(chunk.threads, proxies=copies)

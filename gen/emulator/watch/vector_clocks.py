@@ -1,4 +1,4 @@
-"""What happened before what, where mbarriers order threads: a vector clock for each thread.
+"""What happened before what, where only some threads are ordered: a vector clock for each thread.
 
 Time is one count for the whole chunk; it advances whenever something orders. `known[row, a, b]` is
 the time before which everything that `b` did is ordered before what `a` does next. Besides threads
@@ -11,7 +11,8 @@ more, as what the proxy sees of them: a fence brings that up to what its thread 
 there on it spreads like anything that is known. Threads that initialise mbarriers are there a third
 time, as what the proxy sees of these: `fence.mbarrier_init` brings up that and nothing else.
 
-Kernels without mbarriers do without clocks: what a barrier orders, `last_access` just forgets.
+Kernels without mbarriers, and without barriers for part of a block, do without clocks: what a
+barrier orders, `last_access` just forgets.
 """
 
 from __future__ import annotations
@@ -113,9 +114,13 @@ class Clocks:
         whole = np.arange(_WHOLE, self.places, MEMBERS)
         self.known[:, whole, whole] = _ALWAYS
 
-    def meet(self, lanes: Lanes, by_warp: bool = False) -> None:
-        """The lanes have met at a barrier; by_warp: those of each warp among themselves."""
-        self._take(lanes, self._given(lanes, self.warps if by_warp else 1))
+    def meet(self, lanes: Lanes, by_warp: bool = False, early: Lanes | None = None) -> None:
+        """The lanes have met at a barrier; by_warp: those of each warp among themselves.
+
+        early: lanes that had arrived there, which learn nothing from the others.
+        """
+        come = lanes if early is None else lanes | early
+        self._take(lanes, self._given(come, self.warps if by_warp else 1))
         self.now += 1
 
     def show(self, lanes: Lanes, inits_only: bool) -> None:

@@ -192,7 +192,6 @@ asm volatile("{ .reg .pred p; elect.sync %1|p, %2; selp.u32 %0, 1, 0, p; }"
              : "=r"(leader), "=r"(who) : "r"(~0u));
 asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
 asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(at(bar)), "r"(0u));
-asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 asm volatile("fence.mbarrier_init.release.cluster;");
 asm volatile("fence.proxy.async.shared::cta;");
 asm volatile("fence.proxy.async;");

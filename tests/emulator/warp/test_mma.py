@@ -283,7 +283,8 @@ def test_ldmatrix_addresses_are_checked() -> None:
     ],
 )
 def test_part_of_a_warp_is_reported(what: str, setup: str, partial: bool) -> None:
-    code = f".loc 1 3 1\n{setup}.loc 1 4 1\n{what}\nOUT:\n"
+    zeros = "".join(f"mov.f32 %f{i}, 0f00000000; mov.u32 %r{i}, 0; " for i in range(4))
+    code = f".loc 1 3 1\n{zeros}{setup}.loc 1 4 1\n{what}\nOUT:\n"
     _, report = launch(code, 64, np.zeros(1), shared=512)
     if partial:
         (finding,) = report.findings

@@ -1,0 +1,103 @@
+"""setmaxnreg: what the warps of a block give to its pool of registers, and take from there.
+
+A block starts with as many registers for each thread as its kernel declares. Whoever takes more
+waits until others have given them. The order does not matter here: what is asked for in the end
+has to be there. Registers change hands by warpgroups, four warps that all execute the instruction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gen.emulator.ptx.module import Instruction, PtxKernel
+from gen.emulator.warp.chunk import WarpChunk
+from gen.emulator.warp.masks import Bits, Mask, lanes_of
+from gen.emulator.warp.shuffles import WARP, from_warps, to_warps
+
+REGISTERS = 65_536  # of a multiprocessor
+MOST = 256  # of a thread: 255, which take as many as 256
+WARPGROUP = 4
+
+
+def registers_at_start(kernel: PtxKernel) -> int:
+    """Registers that each thread has when the kernel starts; 0 where it does not say that.
+
+    `__launch_bounds__` does with its second argument, of which `ptxas` makes a number.
+    """
+    found = [kernel.max_registers] if kernel.max_registers else []
+    if kernel.max_threads and kernel.min_blocks:
+        threads = int(np.prod(kernel.max_threads)) * kernel.min_blocks
+        found.append(min(MOST, REGISTERS // threads // 8 * 8))
+    return min(found, default=0)
+
+
+class RegisterPool:
+    """The registers of the blocks of one chunk."""
+
+    def __init__(self, chunk: WarpChunk, kernel: PtxKernel) -> None:
+        self.chunk, self.start = chunk, registers_at_start(kernel)
+        self.items: list[Instruction] = []  # that have been executed
+        shape = (chunk.lanes // chunk.threads, -(-chunk.threads // WARP))
+        self.held = np.full(shape, self.start)  # by a thread of each warp of each block
+        self.last = np.full(shape, -1)  # which of `items`
+        self.times = np.zeros(shape, np.int64)  # how often any
+
+    def change(self, item: Instruction, count: int, mask: Mask | None) -> None:
+        """Warps have `count` registers for each thread from now on."""
+        lanes = to_warps(self.chunk, np.True_ if mask is None else mask.bits)
+        here: Bits = np.asarray(lanes.any(axis=-1))
+        if not self.start:
+            rule = "the kernel does not say with how many registers it starts"
+            way = "give __launch_bounds__ a second argument"
+            self._report(item, here, f"{item.name} has no effect: {rule}; {way}")
+            return
+        more = "inc" in item.modifiers
+        wrong = here & (self.held > count if more else self.held < count)
+        if wrong.any():
+            now = f"{int(self.held[wrong][0])} already" if more else int(self.held[wrong][0])
+            message = f"{item.name} to {count} registers, where the threads have {now}"
+            self._report(item, wrong, message)
+        if item not in self.items:
+            self.items.append(item)
+        self.held[here], self.last[here] = count, self.items.index(item)
+        self.times += here
+
+    def finish(self) -> None:
+        """All lanes have exited: findings for what cannot have gone well."""
+        for number, item in enumerate(self.items):
+            self._check_warpgroups(number, item)
+        if self.items:
+            self._check_total()
+
+    def _check_warpgroups(self, number: int, item: Instruction) -> None:
+        """A finding for warps whose last setmaxnreg is this one, but not that of their group."""
+        blocks, warps = self.held.shape
+        groups = -(-warps // WARPGROUP)
+        whole = (blocks, groups * WARPGROUP)
+        codes = np.full(whole, -1)  # of what a warp has executed: which one last, and how many
+        codes[:, :warps] = self.last + len(self.items) * self.times
+        code = codes.reshape(-1, groups, WARPGROUP)
+        mine = (code >= 0) & (code % len(self.items) == number)
+        wrong = mine & (code != code[..., :1]).any(axis=-1, keepdims=True)
+        if wrong.any():
+            count = int(wrong.sum(axis=-1).max())
+            message = f"{item.name} by {count} of the {WARPGROUP} warps of a warpgroup, which all "
+            self._report(item, wrong.reshape(whole)[:, :warps], message + "have to execute it")
+
+    def _check_total(self) -> None:
+        """A finding where blocks would hold more registers than there are."""
+        have = min(self.start * self.held.shape[1] * WARP, REGISTERS)
+        wanted = self.held.sum(axis=1) * WARP
+        bad = (wanted > have)[:, None] & (self.last >= 0)
+        if bad.any():
+            greedy = bad & (self.held == self.held[bad].max())
+            item = self.items[int(self.last[greedy][0])]
+            message = f"deadlock: {item.name} waits for registers that nobody gives"
+            total = f"the block would hold {int(wanted.max())} of {have}"
+            self._report(item, greedy, f"{message}: {total}")
+
+    def _report(self, item: Instruction, warps: Bits, message: str) -> None:
+        chunk = self.chunk
+        lanes = from_warps(chunk, np.broadcast_to(warps[..., None], (*warps.shape, WARP)))
+        block, threads, _ = lanes_of(lanes, None, chunk.shape, chunk.origin)
+        chunk.launch.findings.add("synccheck", item, message, block, threads)

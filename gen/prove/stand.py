@@ -1,0 +1,143 @@
+"""Runs the trials of a kernel under the emulator's checks, in this process or in several."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gen.compile.nvrtc import Module
+from gen.device.choose import FEW
+from gen.device.emulated import EmulatorRunner
+from gen.emulator import Finding, SharedUse
+from gen.errors import BudgetError, CheckError, PtxError, UsageError
+from gen.kernels.formulas import ceil_div
+from gen.prove.trials import Trial
+from gen.prove.verify import CaseResult, run_trial
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Alignment, GemmProblem, GemmShape
+
+_UNALIGNED = Alignment(False, False, False)
+
+
+class Limits(NamedTuple):
+    """How strict the checks are, and where they end.
+
+    strict: report loads of memory that was never written. max_findings, budget: of a launch; no
+    budget is `default_budget`. deadline: of everything, as time.perf_counter gives it; without one,
+    a launch has `default_time`.
+    """
+
+    strict: bool
+    max_findings: int
+    budget: int | None = None
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What launches have left alone: lines of CUDA, and shared memory (see `SharedUse`)."""
+
+    lines_not_run: set[int] | None = None
+    shared: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def joined(self, other: Seen) -> Seen:
+        """What neither has touched."""
+        both = [lines for lines in (self.lines_not_run, other.lines_not_run) if lines is not None]
+        shared = dict(self.shared)
+        for name, (written, given) in other.shared.items():
+            before, size = shared.get(name, (0, 0))
+            shared[name] = max(written, before), max(given, size)
+        return Seen(set.intersection(*both) if both else None, shared)
+
+
+class Outcome(NamedTuple):
+    """What became of a trial. `error` is what ends the check early, `seen` of all trials so far."""
+
+    result: CaseResult | None
+    findings: Sequence[Finding]
+    error: str
+    suppressed: int
+    seen: Seen
+
+
+class Stand:
+    """Where trials of one kernel are run, one after another."""
+
+    def __init__(self, spec: KernelSpec, module: Module, limits: Limits) -> None:
+        self.spec, self.module, self.limits = spec, module, limits
+        self.use = SharedUse()
+        checks = ("race", "init") if limits.strict else ("race",)
+        self.runner = EmulatorRunner(checks, limits.max_findings, [self.use])
+        self.runner.deadline = limits.deadline
+        self.plain = EmulatorRunner()  # for CUTLASS
+
+    def run(self, trial: Trial) -> Outcome:
+        """Runs a trial."""
+        runner, limits = self.runner, self.limits
+        runner.budget = limits.budget or default_budget(self.spec, trial.shape)
+        runner.time_budget = None if limits.deadline else default_time(trial.shape)
+        runner.multiprocessors = trial.multiprocessors or FEW
+        runner.watched = trial.watched
+        reference = self.plain if trial.watched and trial.kind == "integer" else None
+        before, error = runner.suppressed, ""
+        result, findings = None, tuple[Finding, ...]()
+        try:
+            result = run_trial(self.spec, runner, self.module, trial, reference)
+            findings = result.findings
+        except BudgetError as reason:
+            error, findings = advice(reason), tuple(reason.findings)
+        except (PtxError, UsageError) as reason:  # an unknown instruction; what a GPU refuses
+            error = str(reason)
+        seen = Seen(runner.lines_not_run(self.module), dict(self.use.kernels))
+        return Outcome(result, findings, error, runner.suppressed - before, seen)
+
+
+def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
+    """Thread-instructions that no launch of this kind should need: some thirty times too many."""
+    steps = spec.plan(GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
+    threads = max(math.prod(s.grid) * math.prod(s.block) for s in steps.launches)
+    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
+    work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
+    return 1000 * work + 50_000 * threads
+
+
+def default_time(shape: GemmShape) -> float:
+    """Seconds that no launch of this kind should need."""
+    return 600 + shape.m * shape.n * shape.k / 10**6
+
+
+def advice(error: CheckError) -> str:
+    """What an error of the emulator says, with the command's way out."""
+    text = str(error).replace("raise instruction_budget", "use a larger --budget")
+    text = text.replace("raise time_budget", "use a larger --time")
+    return text.replace("when the time was up", "when the time was up; use a larger --time")
+
+
+def outcomes(
+    spec: KernelSpec, module: Module, limits: Limits, trials: Sequence[Trial], jobs: int
+) -> Iterator[Outcome]:
+    """The outcomes of trials in their order.
+
+    On CUDA cores they take less time than to start processes.
+    """
+    if jobs == 1 or not spec.warp:
+        yield from map(Stand(spec, module, limits).run, trials)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, _set_up, (spec, module, limits)) as pool:
+        yield from pool.imap(_run, trials, chunksize=2)
+
+
+_stand: Stand  # of a process that runs trials for another
+
+
+def _set_up(*arguments: Any) -> None:
+    global _stand
+    _stand = Stand(*arguments)
+
+
+def _run(trial: Trial) -> Outcome:
+    return _stand.run(trial)

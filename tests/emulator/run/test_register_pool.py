@@ -1,0 +1,100 @@
+"""setmaxnreg: registers that are given and taken, by whole warpgroups."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from gen.emulator import Emulator
+from tests.emulator.emulator_kernels import compile_cuda
+
+
+def messages(body: str, bounds: str = "384, 1", threads: int = 384) -> list[str]:
+    """Findings of a kernel; lines of `body` count from 2, and `x` is the thread."""
+    source = f'extern "C" __global__ void __launch_bounds__({bounds}) kernel(int* out) {{'
+    source += f"const int x = threadIdx.x;\n{body}\nout[x] = x;\n}}\n"
+    source = re.sub(
+        r"(inc|dec)\((\d+)\);  //",
+        r'asm volatile("setmaxnreg.\1.sync.aligned.u32 \2;");',
+        source,
+    )
+    emulator = Emulator()
+    out = emulator.alloc(np.zeros(threads, np.int32), "out")
+    ptx = compile_cuda(source, "compute_90a")
+    report = emulator.launch(ptx, "kernel", (2, 1, 1), (threads, 1, 1), [out])
+    assert all(finding.check == "synccheck" for finding in report.findings)
+    return [f"{finding.file_line}: {finding.message}" for finding in report.findings]
+
+
+ROLES = "if (x >= 256)\n  dec({});  //\nelse\n  inc({});  //"
+
+
+def test_what_is_given_can_be_taken() -> None:
+    """384 threads start with 168 registers each: 65536 / 384, in units of 8."""
+    assert messages(ROLES.format(24, 240)) == []
+    assert messages(ROLES.format(168, 168)) == []
+    (message,) = messages(ROLES.format(32, 240))
+    assert message == (
+        "5: deadlock: setmaxnreg.inc.sync.aligned.u32 waits for registers that nobody gives: "
+        "the block would hold 65536 of 64512"
+    )
+    (message,) = messages(ROLES.format(80, 224))
+    assert "would hold 67584 of 64512" in message
+
+
+def test_one_after_the_other() -> None:
+    """A warpgroup gives back what it has taken, and the next one takes it."""
+    body = (
+        "if (x >= 256) {\n  dec(24);  //\n}\nif (x < 128) {\n  inc(240);  //\n  dec(24);  //\n}\n"
+    )
+    body += "else if (x < 256) {\n  inc(232);  //\n}"
+    assert messages(body) == []
+
+
+def test_a_kernel_that_does_not_say_how_many() -> None:
+    found = sorted(messages(ROLES.format(24, 240), bounds="384"))
+    assert [message[:1] for message in found] == ["3", "5"]
+    assert "has no effect" in found[0]
+    assert "__launch_bounds__ a second argument" in found[0]
+
+
+def test_the_wrong_way() -> None:
+    assert sorted(messages("if (x >= 256)\n  dec(176);  //\nelse\n  inc(160);  //")) == [
+        "3: setmaxnreg.dec.sync.aligned.u32 to 176 registers, where the threads have 168",
+        "5: setmaxnreg.inc.sync.aligned.u32 to 160 registers, where the threads have 168 already",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("who", "warps"), [("x >= 352", 1), ("x >= 320", 2), ("x < 32 || x >= 256", 1)]
+)
+def test_part_of_a_warpgroup(who: str, warps: int) -> None:
+    (message,) = messages(f"if ({who})\n  dec(24);  //")
+    assert message.startswith("3: ")
+    assert f"by {warps} of the 4 warps of a warpgroup" in message
+
+
+def test_two_values_in_a_warpgroup() -> None:
+    found = messages("if (x >= 320)\n  dec(24);  //\nelse if (x >= 256)\n  dec(32);  //")
+    assert len(found) == 2
+    assert all("by 2 of the 4 warps of a warpgroup" in message for message in found)
+
+
+def test_warps_beyond_the_last_warpgroup() -> None:
+    (message,) = messages("if (x >= 256)\n  dec(24);  //", bounds="288, 1", threads=288)
+    assert "by 1 of the 4 warps" in message
+
+
+def test_more_than_a_multiprocessor_has() -> None:
+    ptx = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.maxnreg {}\n"
+    ptx += "{{ setmaxnreg.dec.sync.aligned.u32 {}; ret; }}\n"
+
+    def run(registers: int, count: int) -> list[str]:
+        report = Emulator().launch(ptx.format(registers, count), "k", (1, 1, 1), (512, 1, 1), [])
+        return [finding.message for finding in report.findings]
+
+    assert run(128, 128) == []
+    (message,) = run(160, 160)
+    assert "would hold 81920 of 65536" in message

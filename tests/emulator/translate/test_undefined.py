@@ -1,0 +1,143 @@
+"""Variables without a value: a finding where one is used, and none where no thread uses one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gen.emulator import Emulator, Finding
+from tests.emulator.emulator_kernels import compile_cuda
+
+HEADER = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+
+
+def findings(
+    body: str, element: str = "int", threads: int = 64, n: int = 5, **options: int
+) -> list[Finding]:
+    """Those of a kernel with `in`, `out` and `n`, whose first line is 2; `x` is the thread."""
+    source = HEADER * ("half" in element or "bf" in element)
+    source += f'extern "C" __global__ void kernel(const {element}* in, {element}* out, int n) {{'
+    source += f"const int x = threadIdx.x;\n{body}\n}}\n"
+    emulator = Emulator(**options)
+    arrays = [emulator.alloc(np.zeros(4 * threads), name) for name in ("in", "out")]
+    args = [*arrays, np.int32(n)]
+    report = emulator.launch(compile_cuda(source), "kernel", (2, 1, 1), (threads, 1, 1), args)
+    return report.findings
+
+
+@pytest.mark.parametrize("element", ["int", "float", "double", "__half", "__nv_bfloat16", "char"])
+def test_a_sum_that_starts_as_nothing(element: str) -> None:
+    body = f"{element} sum;\nfor (int k = 0; k < n; ++k)\n  sum += in[k];\nout[x] = sum;"
+    (finding,) = findings(body, element)[:1]
+    first = 4 + 2 * ("half" in element or "bf" in element)
+    assert (finding.check, finding.kind, finding.file_line) == ("initcheck", "register", first)
+    assert finding.other_line == first + 1
+    assert "a variable is used that has no value, by 128 threads" in finding.message
+    assert f"it reaches the store at line {first + 1}" in finding.message
+    assert findings(body.replace("sum;\nfor", "sum = 0;\nfor"), element) == []
+
+
+def test_sums_in_an_array() -> None:
+    body = "float acc[4]{};\nfor (int k = 0; k < n; ++k)\n  for (int i = 0; i < 4; ++i)\n"
+    body += "    acc[i] += in[4 * k + i];\n"
+    body += "for (int i = 0; i < 4; ++i) out[4 * x + i] = acc[i];"
+    assert findings(body, "float") == []
+    found = findings(body.replace("{}", ""), "float")
+    assert {finding.file_line for finding in found} == {5}
+
+
+def test_only_the_threads_without_a_value() -> None:
+    body = "int v;\nif (x < n)\n  v = in[x];\n__syncthreads();\nif (x < 8)\n  out[x] = 3 * v + 1;"
+    (finding,) = findings(body)
+    assert finding.threads == ((5, 0, 0), (6, 0, 0), (7, 0, 0))
+    assert "by 6 threads" in finding.message
+    assert findings(body, n=8) == []
+    assert findings(body, n=100) == []
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 16])
+def test_branches_of_one_condition(chunk: int) -> None:
+    """What only some threads have computed is computed with, copied and chosen, but not used."""
+    body = """int v, w;
+for (int i = 0; i < n; ++i) {
+  if (x % 3 == 0) { v = in[x + i]; w = v * i; }
+  __syncthreads();
+  int sum = w + v;
+  if (x % 3 == 0 && i % 2) out[x] = sum;
+  if (i > 2) out[x] = x % 3 ? i : sum;
+}
+"""
+    assert findings(body, chunk_threads=chunk) == []
+    wrong = findings(body.replace("x % 3 ? i : sum", "x % 3 == 1 ? i : sum"), chunk_threads=chunk)
+    assert wrong
+    assert all(thread[0] % 3 == 2 for finding in wrong for thread in finding.threads)
+
+
+def test_a_fragment_that_the_loop_loads_ahead() -> None:
+    body = """float next;
+if (n > 0) next = in[x];
+float sum = 0;
+for (int k = 0; k < n; ++k) {
+  float now = next;
+  if (k + 1 < n) next = in[x + k + 1];
+  sum += now;
+}
+out[x] = sum;
+"""
+    for n in (0, 1, 5):
+        assert findings(body, "float", n=n) == []
+    assert findings(body.replace("n > 0", "n > 1"), "float", n=1)
+
+
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        ("if (v & 1) __nanosleep(1); if (v > 3) out[x] = 1;", "branch"),
+        ("out[x] = in[v & 7];", "load"),
+        ("out[v & 7] = 1;", "store"),
+        ("atomicAdd(out, v);", "atom"),
+    ],
+)
+def test_uses(use: str, what: str) -> None:
+    body = "int v;\nfor (int i = 0; i < n; ++i)\n  v = v * 3 + in[i];\n" + use
+    found = findings(body)
+    assert [f.file_line for f in found] == [4] * len(found)
+    assert f"it reaches the {what} at line 5" in found[0].message
+    assert findings(body.replace("int v", "int v = 0")) == []
+
+
+def test_predicated_instructions() -> None:
+    """`@p mov` gives a value to the threads of p, and keeps that of the others."""
+    mov = '"@%p mov.u32 %r, %1;"'
+    body = """int v;
+asm volatile("{ .reg .pred %p; .reg .u32 %r; setp.lt.s32 %p, %2, 8;" MOV
+  "@%p st.global.u32 [%3], %r; mov.u32 %0, %r; }" : "=r"(v) : "r"(n), "r"(x), "l"(out + x));
+if (x < 8) out[x] = v;"""
+    assert findings(body.replace("MOV", mov)) == []
+    (finding,) = findings(body.replace("MOV", mov.replace("@%p", "@!%p")))[:1]
+    assert "by 16 threads" in finding.message
+    assert findings(body.replace("MOV", '""'))
+
+
+def test_half_of_a_pair() -> None:
+    """The other half of a register may have no value, as long as both together have one."""
+    body = """int v; short s = in[x];
+asm volatile("{ .reg .b16 %h; .reg .b32 %r; mov.b32 %r, {%1, %h}; and.b32 %0, %r, 0xFFFF; }"
+  : "=r"(v) : "h"(s));
+out[x] = v;"""
+    assert findings(body) == []
+    assert findings(body.replace("{%1, %h}", "{%h, %h}"))
+
+
+def test_a_tensor_core_uses_its_operands() -> None:
+    mma = '"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%2}, {%0, %1};"'
+    body = f"""double c[2]; double a = in[x];
+for (int i = 0; i < n; ++i)
+  asm volatile({mma}
+    : "+d"(c[0]), "+d"(c[1]) : "d"(a));
+out[x] = c[0]; out[x + 64] = c[1];"""
+    found = findings(body, "double")
+    assert found
+    assert all(finding.check == "initcheck" for finding in found)
+    assert "a variable is used that has no value, by 128 threads" in found[0].message
+    assert findings(body.replace("c[2]", "c[2] = {}"), "double") == []
