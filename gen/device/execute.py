@@ -166,8 +166,7 @@ def run_kernel(
 ) -> np.ndarray:
     """Runs a kernel once and returns D's storage.
 
-    skip: elements between the start of each buffer, which is well aligned, and its matrix. A shape
-    with an empty D is launched as well, with one block, and must not write anything. Raises
+    skip: elements between the start of each buffer, which is well aligned, and its matrix. Raises
     FindingsError with what the device's checks found, CheckError for a write beside D or beside
     the workspace.
     """
