@@ -72,6 +72,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SPEED, "start: if (early) asm volatile("),
     (_SPEED, 'drop: if (kReduceWidth == 8) asm volatile("griddepcontrol.launch_dependents;"'),
     (_SPEED, "start: if (kReduceWidth == 8) asm volatile("),
+    (_SPEED, 'drop: if (kReduceWidth > 8) asm volatile("griddepcontrol.launch_dependents;"'),
     (_BASE, "stages = begin;"),
     (_WRAPS, "-> const int bits = first * 8;"),
     (_CHUNK, "-> if (low + 2 * kChunk <= end"),
