@@ -18,6 +18,7 @@ extern "C" {
 //
 // M, N and K may be 0. Where it returns one of these, D is as it was:
 //   cudaErrorInvalidValue            a negative size, a null matrix, a leading dimension too short
+//   cudaErrorInvalidConfiguration    more blocks than a grid may have
 //   cudaErrorInvalidResourceHandle   a stream of another device
 //   cudaErrorNoKernelImageForDevice  a GPU that the file was not compiled for
 cudaError_t  // cudaSuccess once the kernel is on its way

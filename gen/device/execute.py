@@ -174,8 +174,7 @@ def run_kernel(
 
     skips: elements between the start of each operand's buffer, which is well aligned, and the
     operand. in_place: C is D. blocks: launch no more along the axes where the kernel's blocks
-    stride; 0 for as many as are planned. A shape with an empty D is launched as well, with one
-    block, and must not write anything. Raises FindingsError with what the device's checks found,
+    stride; 0 for as many as are planned. Raises FindingsError with what the device's checks found,
     CheckError for a write beside D or beside the workspace.
     """
     stored = storages(spec, problem, operands)

@@ -65,7 +65,7 @@ MAPS = _parameters(
     "const __grid_constant__ tensor_map_t b_map",
     "const __grid_constant__ tensor_map_t d_map",
 )
-EARLY = _parameters("index_t early")
+EARLY = _parameters("bool early")
 
 PACK = _parameters(
     "index_t a_lines", "index_t a_length", "const input_t* A", "index_t lda",
@@ -87,13 +87,16 @@ def mma(writes_d: bool, has_bias: bool, has_partials: bool) -> tuple[Parameter, 
     return (*restricted(of_d), *(PARTIALS if has_partials else ()))
 
 
-def mma_tma(writes_d: bool, has_bias: bool, has_partials: bool) -> tuple[Parameter, ...]:
+def mma_tma(
+    writes_d: bool, has_bias: bool, has_partials: bool, may_be_early: bool
+) -> tuple[Parameter, ...]:
     """Of the kernel `mma_tma`, whose operands are tensor maps."""
     partials = PARTIALS if has_partials else ()
+    early = EARLY if may_be_early else ()
     if not writes_d:
-        return (*SIZES, *MAPS[:2], *EARLY, *partials)
+        return (*SIZES, *MAPS[:2], *early, *partials)
     bias = BIAS if has_bias else ()
-    return (*SIZES, *ALPHA, *MAPS, *RESULT, *EARLY, *bias, *partials)
+    return (*SIZES, *ALPHA, *MAPS, *RESULT, *early, *bias, *partials)
 
 
 def with_types(parameters: Iterable[Parameter], types: Mapping[str, str]) -> tuple[Parameter, ...]:

@@ -157,7 +157,7 @@ class Variant:
     def plan(
         self, spec: KernelSpec, problem: GemmProblem, alignment: Alignment, multiprocessors: int
     ) -> Plan:
-        """How a kernel of this row runs a problem. An empty D is launched as well, with one block.
+        """How a kernel of this row runs a problem: not at all where D is empty.
 
         Raises SpecError for a problem that the kernel, or a grid, is too small for.
         """
@@ -165,14 +165,14 @@ class Variant:
         for name, size in zip("MNK", (shape.m, shape.n, shape.k), strict=True):
             if size > self.most:
                 raise SpecError(f"{name}={size} is more than {self.name} takes; use {self.most}")
+        if not (shape.m and shape.n):
+            return Plan(())
         if self.planner:
             made = self.planner(spec, problem, alignment, multiprocessors)
         else:
-            grid: Dim3 = (1, 1, 1)
-            if shape.m and shape.n:
-                given = {"M": shape.m, "N": shape.n, "K": shape.k, **g.constants}
-                found = evaluate(g.facts, given)
-                grid = (found["grid_x"], found.get("grid_y", 1), 1)
+            given = {"M": shape.m, "N": shape.n, "K": shape.k, **g.constants}
+            found = evaluate(g.facts, given)
+            grid: Dim3 = (found["grid_x"], found.get("grid_y", 1), 1)
             made = one_launch(spec, problem, grid, g.dynamic_shared)
         for launch in made.launches:
             for axis, size, limit in zip("xyz", launch.grid, _MAX_GRID, strict=True):

@@ -128,8 +128,11 @@ def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
     What it launches before and after itself, to pack operands and to add up slices, counts, too.
 
     Nothing is sampled or extrapolated: every block runs. Raises UsageError for a file that does not
-    say how it is launched, CheckError for a kernel in which the emulator finds a fault.
+    say how it is launched and for an empty D, CheckError for a kernel in which the emulator finds a
+    fault.
     """
+    if not (shape.m and shape.n):
+        raise UsageError(f"shape {shape} has nothing to count; use M and N of 1 or more")
     if source.spec is None:
         raise UsageError(
             f"{source.filename} has no line '// gen-spec: {{...}}' that says how it is launched; "

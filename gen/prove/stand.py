@@ -98,7 +98,7 @@ class Stand:
 def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
     """Thread-instructions that no launch of this kind should need: some thirty times too many."""
     steps = spec.plan(GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
-    threads = max(math.prod(s.grid) * math.prod(s.block) for s in steps.launches)
+    threads = max((math.prod(s.grid) * math.prod(s.block) for s in steps.launches), default=0)
     sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
     work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
     return 1000 * work + 50_000 * threads

@@ -69,12 +69,11 @@ def test_arguments_are_the_kernels_parameters(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_empty_result_is_one_block(variant: str) -> None:
+def test_an_empty_result_needs_no_launch(variant: str) -> None:
     spec = make_spec(variant)
     for m, n, k in ((0, 5, 7), (5, 0, 7), (0, 0, 0)):
         steps = made(spec, m, n, k, Alignment(False, False, False))
-        (launch,) = steps.launches
-        assert (launch.kernel, launch.grid, steps.workspace_bytes) == (spec.name, (1, 1, 1), 0)
+        assert (steps.launches, steps.workspace_bytes) == ((), 0)
 
 
 def test_aligned_operands_are_used_where_they_are() -> None:
@@ -141,6 +140,27 @@ def test_other_sizes_than_2_bytes_are_transposed_by_packing(dtype: str, unit: in
     assert pack.args["b_packed_ld"] == -(-80 // unit) * unit
     (only,) = made(make_spec("mma", dtype=dtype, layout="rcr"), 32, 48, 80).launches
     assert only.kernel != pack.kernel
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "shape", "grid"),
+    [
+        # 8 lines a block and 512 bytes of each, or, transposed, 32 lines and 128 bytes.
+        ("f16", "rcr", (100, 200, 1000), (25, 4, 2)),  # A and B are at odd addresses
+        ("i8", "crr", (100, 200, 1000), (7, 8, 2)),
+        ("tf32", "crr", (100, 200, 1000), (7, 32, 2)),
+        ("tf32", "rrr", (100, 20, 1000), (13, 32, 2)),
+        ("tf32", "rrr", (10, 200, 1000), (7, 32, 2)),
+        ("tf32", "ccr", (100, 20, 9000), (4, 64, 2)),
+        ("i8", "crr", (1, 1, 1), (1, 1, 2)),
+    ],
+)
+def test_packing_has_as_many_blocks_as_have_work(
+    dtype: str, layout: str, shape: tuple[int, int, int], grid: tuple[int, int, int]
+) -> None:
+    spec = make_spec("mma", dtype=dtype, layout=layout)
+    steps = made(spec, *shape, Alignment(False, False, False))
+    assert steps.launch(f"{spec.name}_pack").grid == grid
 
 
 def test_a_column_major_result_is_its_transpose() -> None:
@@ -221,9 +241,8 @@ def test_boxes_have_no_more_lines_than_the_matrix() -> None:
 
 def test_tensor_maps_of_nothing_are_empty() -> None:
     spec = make_spec("mma_tma")
-    for shape in ((5, 7, 0), (0, 7, 5), (5, 0, 7)):
-        args = main(made(spec, *shape), spec)
-        assert args["a_map"].dims == args["b_map"].dims == (0, 0)
+    args = main(made(spec, 5, 7, 0), spec)
+    assert args["a_map"].dims == args["b_map"].dims == (0, 0)
 
 
 def test_blocks_that_stay_are_no_more_than_multiprocessors() -> None:
@@ -237,8 +256,9 @@ def test_the_next_kernel_starts_early_after_one_tile_a_block_without_packing() -
     spec = make_spec("mma_tma", split_k=2)
     for size, early in (((128, 256, 640), 1), ((1280, 2560, 640), 0), ((128, 256, 641), 0)):
         assert main(made(spec, *size), spec)["early"] == early
-    for empty in ((0, 256, 640), (128, 0, 640)):  # there are no maps to prefetch by
-        assert main(made(spec, *empty), spec)["early"] == 0
+    always_packs = make_spec("mma_tma", dtype="i8", layout="rrr")
+    assert "early" not in main(made(always_packs, 128, 256, 640), always_packs)
+    assert "prefetch_box" not in render(always_packs).text
 
 
 @pytest.mark.parametrize(
@@ -297,6 +317,8 @@ def test_what_is_too_large_is_refused() -> None:
         made(make_spec("mma"), 2**31 - 1, 2**31 - 1, 1)
     with pytest.raises(SpecError, match="blocks along x"):
         made(make_spec("naive"), 1, 2**40, 1)
+    with pytest.raises(SpecError, match="work tiles, more than 2147483647"):
+        made(make_spec("mma_tma"), 2**31 - 1, 2**31 - 1, 1)
 
 
 @given(

@@ -70,8 +70,9 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SPEED, 'drop: asm volatile("griddepcontrol.launch_dependents;"'),
     (_SPEED, 'drop: if (early) asm volatile("griddepcontrol.launch_dependents;"'),
     (_SPEED, "start: if (early) asm volatile("),
-    (_SPEED, 'drop: if (slices > 64) asm volatile("griddepcontrol.launch_dependents;"'),
-    (_SPEED, "start: if (slices > 64) asm volatile("),
+    (_SPEED, 'drop: if (kReduceWidth == 8) asm volatile("griddepcontrol.launch_dependents;"'),
+    (_SPEED, "start: if (kReduceWidth == 8) asm volatile("),
+    (_SPEED, 'drop: if (kReduceWidth > 8) asm volatile("griddepcontrol.launch_dependents;"'),
     (_BASE, "stages = begin;"),
     (_WRAPS, "-> const int bits = first * 8;"),
     (_CHUNK, "-> if (low + 2 * kChunk <= end"),
@@ -90,12 +91,12 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         )
     ),
     (_TURNS, "-> turn = 1 - turn;"),
-    (_UNUSED, "-> take<0, kBlocksM>(tile);"),
+    (_UNUSED, "-> take<0, kFragmentsM>(tile);"),
     *(
         (_OUTSIDE, f"{kernel}: start: {_TILES} -> {_TILES.replace('kTileN - 1', 'kTileN')}")
         for kernel in _TMA[:-1]
     ),
-    (_STEP, "-> const int all_steps = int((K + kTileK) / kTileK);"),
+    (_STEP, "-> const int steps = int((K + kTileK) / kTileK);"),
     (_STEP, "-> const int steps = (depth + kTileK) / kTileK;"),
     (_STEP, "-> steps_of(blockIdx.y, int(slices), (depth + kTileK) / kTileK, "),
     (_ALONG_K, "mma_tma f32: packing: is_a ? a_lines : b_lines, is_a ? a_length : b_length, "),

@@ -130,7 +130,7 @@ FENCES = {
     "sums where the next tile is to come": (
         '    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  //',
         r"bulk copy of 16 bytes at .* may come before the store .* a fence\.proxy\.async is",
-        "] = {sum[0], sum[1], ",
+        "] = {acc[0], acc[1], ",
     ),
     "barriers": (
         '    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  //',

@@ -50,6 +50,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma", {"dtype": "bf16", "layout": "ccr", "stages": 1, "epilogue": "linear_bias"}),
     ("mma", {"dtype": "tf32", "layout": "crr", "stages": 2}),
     ("mma", {"dtype": "tf32"}),
+    ("mma", {"dtype": "f16_f32", "threadblock": "64x64x32", "warp": "16x64", "stages": 2}),
     ("mma", {"dtype": "i8", "layout": "crr", "threadblock": "64x64x128", "warp": "16x64"}),
     ("mma", {"layout": "rcc", "epilogue": "linear_bias_gelu", "arch": "sm_75"}),
     ("mma", {"layout": "crc", "split_k": 70, "arch": "sm_90"}),

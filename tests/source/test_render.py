@@ -6,11 +6,13 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gen.compile.nvrtc import compile_cuda
 from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.source import render as module
@@ -19,7 +21,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL
 from gen.spec.problem import ALL_LAYOUTS
 from tests.spec.test_spec import specs
-from tests.support.programs import assert_formatted, assert_no_warnings
+from tests.support.programs import assert_formatted, assert_no_warnings, need, run
 
 
 def test_every_template_is_a_variants() -> None:
@@ -204,3 +206,51 @@ def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
     text = render(make_spec(variant)).text
     assert not re.findall(r"(?<!index_t\()(?:blockIdx|gridDim)\.[xyz]\)? \*", text)
     assert "using index_t = long long;" in text
+
+
+@pytest.mark.parametrize(
+    ("variant", "options"),
+    [
+        ("rec_tiles", {"dtype": "f64", "coarsen": 3}),
+        ("mma", {}),
+        ("mma", {"stages": 2, "split_k": 3}),
+        ("mma", {"stages": 1, "dtype": "f16_f32", "threadblock": "64x64x32", "warp": "16x64"}),
+        ("mma_tma", {}),
+        ("mma_tma", {"split_k": 3}),
+        ("mma_tma", {"layout": "rcr", "threadblock": "96x96x64", "warp": "32x48", "stages": 7,
+                     "sliced_k": 2}),
+    ],
+)  # fmt: skip
+def test_shared_memory_is_what_plans_say(variant: str, options: dict[str, Any]) -> None:
+    """The file has it as an expression of its constants."""
+    spec = make_spec(variant, **options)
+    wanted = spec.geometry.dynamic_shared
+    text = render(spec).text
+    assert re.search(rf"constexpr int kSharedBytes = .*\bk\w+.*;  // {wanted}\b", text)
+    compile_cuda(f"{text}static_assert({spec.name}_ns::kSharedBytes == {wanted});", arch=spec.arch)
+
+
+def test_every_work_tile_comes_once(tmp_path: Path) -> None:
+    """Also where the tiles of a whole group would be more than 32 bits can count."""
+    need("g++")
+    text = render(make_spec("mma", swizzle=1024, threadblock="64x64x32", warp="32x32")).text
+    function = re.search(r"__device__ (inline void tile_at\(.*?\n}\n)", text, re.S)
+    assert function
+    (tmp_path / "main.cpp").write_text(
+        "#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <vector>\n"
+        f"constexpr int kTileM = 1, kTileN = 1, kGroup = 1024;\n{function[1]}"
+        "int main(int, char** x) {\n"
+        "  const int m = atoi(x[1]), n = atoi(x[2]);\n"
+        "  std::vector<bool> seen(size_t(m) * n);\n"
+        "  for (int t = 0; t < m * n; ++t) {\n"
+        "    int row = 0, col = 0;\n"
+        "    tile_at(t, m, n, row, col);\n"
+        "    if (row < 0 || row >= m || col < 0 || col >= n) return 1;\n"
+        "    if (seen[size_t(row) * n + col]) return 2;\n"
+        "    seen[size_t(row) * n + col] = true;\n"
+        "  }\n"
+        "}\n"
+    )
+    run("g++", "-std=c++17", "-O2", "main.cpp", "-o", "main", cwd=tmp_path)
+    for m, n in ((1, 2**22), (3, 2**22), (1025, 3), (1024, 5), (2500, 7)):
+        run("./main", m, n, cwd=tmp_path)

@@ -2,8 +2,8 @@
 //
 // Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
 // along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 64 x 64 of
-// it: it reads 16 x 16 blocks into registers, and multiplies them with mma.sync. Bytes outside of the
-// matrices are zeros in shared memory.
+// it: it loads fragments of A and B into registers, and multiplies them with mma.sync. Bytes outside of
+// the matrices are zeros in shared memory.
 // Copies overlap with multiplications: they go from global to shared memory without passing through
 // registers (cp.async), 2 steps ahead of what is multiplied.
 //
@@ -12,8 +12,8 @@
 //   C  M x N, row-major, __half; not read when beta is 0
 //   D  M x N, row-major, __half; may be C, must not overlap A or B
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are float, alpha and beta
-// float. Needs a GPU of compute capability 8.0 or newer and C++17.
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Accumulators are float, alpha and
+// beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout rcr --arch sm_80 --threadblock 128x128x64 --warp 64x64 --instruction m16n8k16 --stages 3 --split-k 1 --epilogue linear --swizzle 12 --name mnist_input_gradient_large
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c mnist_input_gradient_large.cu, or by NVRTC as it is
@@ -31,14 +31,13 @@ using uint32_t = unsigned int;
 constexpr int kTileM = 128, kTileN = 128, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 128;  // 4 warps
 constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
-constexpr int kSharedBytes = 98304;
 
 constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
-constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
-constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 4, 4
-constexpr int kSteps = 4;  // of 32 bytes along K: 64 / 16
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 4, 4
+constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
 
 constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 128 lines of 128 bytes along K
 constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 128 lines of 128 bytes along K
@@ -48,9 +47,9 @@ constexpr int kStageBytes = kBytesA + kBytesB;  // 32768
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-__device__ inline void ldmatrix(uint32_t (&block)[4], uint32_t address) {
+__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
                : "r"(address));
 }
 // Starts to copy 16 bytes; those behind the first `bytes` become zeros.
@@ -61,23 +60,23 @@ __device__ inline void cp_async(uint32_t shared, const void* global, int bytes) 
 }
 
 // ------------------------------------------------------------------------ what a warp computes
-// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// A fragment is 16 rows of A, or 16 columns of B, by 32 bytes along K. Of it, lane 4g + t (g = 0..7,
 // t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
 //
-//   of            A, first half  A, second half     B, first half  B, second half
-//   line g        block[0]       block[2]           block[0]       block[1]
-//   line g + 8    block[1]       block[3]           block[2]       block[3]
+//   of                   A, first half  A, second half     B, first half  B, second half
+//   row or column g      fragment[0]    fragment[2]        fragment[0]    fragment[1]
+//   row or column g + 8  fragment[1]    fragment[3]        fragment[2]    fragment[3]
 //
-// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
-// sums the lane holds columns 2t and 2t + 1 of row g in sum[0..1], of row g + 8 in sum[2..3].
-// sum += a * b; `column` is the half of B's 16 lines.
+// One instruction multiplies 16 rows of A by 8 columns of B, over both halves along K. Of its 16 x 8
+// accumulators the lane holds columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns.
 __device__ inline void mma(
-    float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
+    float (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
 }
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
@@ -86,77 +85,78 @@ __device__ constexpr int swizzle_128b(int line, int chunk) {
   return line * 128 + (chunk ^ line % 8) * 16;
 }
 
-// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
-// is multiplied.
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
 struct WarpTile {
-  float sum[kBlocksM][2 * kBlocksN][4];  // (4, 8) instructions
-  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
-  uint32_t a_at[kSteps], b_at[kSteps];  // where they come from: made before the step that loads
+  float acc[kFragmentsM][2 * kFragmentsN][4];  // accumulators of (4, 8) instructions
+  uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  uint32_t a_at[kKBlocks], b_at[kKBlocks];  // where they come from: made before the step that loads
 
   __device__ void clear() {
-    for (auto& x : reinterpret_cast<float (&)[128]>(sum)) x = 0;
+    for (auto& x : reinterpret_cast<float (&)[128]>(acc)) x = 0;
   }
-  // The next loads read the stage at this address in shared memory,
+  // Lets loads read the stage at this address in shared memory.
   __device__ void read_from(uint32_t stage, int warp, int lane) {
     const int row = warp % kWarpsM * kWarpM + lane % 16;
-    for (int s = 0; s < kSteps; ++s) {
-      a_at[s] = stage + swizzle_128b(row, 2 * s + lane / 16);
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      a_at[kb] = stage + swizzle_128b(row, 2 * kb + lane / 16);
     }
     const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
-    for (int s = 0; s < kSteps; ++s) {
-      b_at[s] = stage + kBytesA + swizzle_128b(col, 2 * s + lane / 8 % 2);
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      b_at[kb] = stage + kBytesA + swizzle_128b(col, 2 * kb + lane / 8 % 2);
     }
   }
-  // or another one, so many bytes further on.
+  // Lets loads read another stage, so many bytes further on.
   __device__ void move(int bytes) {
     for (auto& address : a_at) address += bytes;
     for (auto& address : b_at) address += bytes;
   }
-  __device__ void load(int step) {
+  __device__ void load(int kb) {
 #pragma unroll
-    for (int i = 0; i < kBlocksM; ++i) ldmatrix(a[step % 2][i], a_at[step] + i * 16 * 128);
+    for (int i = 0; i < kFragmentsM; ++i) ldmatrix(a[kb % 2][i], a_at[kb] + i * 16 * 128);
 #pragma unroll
-    for (int i = 0; i < kBlocksN; ++i) ldmatrix(b[step % 2][i], b_at[step] + i * 16 * 128);
+    for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 128);
   }
-  __device__ void multiply(int step) {
+  __device__ void multiply(int kb) {
 #pragma unroll
-    for (int i = 0; i < kBlocksM; ++i) {
+    for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
-      for (int n = 0; n < 2 * kBlocksN; ++n) {
-        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
-        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
+      for (int n = 0; n < 2 * kFragmentsN; ++n) {
+        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
       }
     }
   }
   // Registers have no variable index: a loop takes the first rows, and moves the others up.
   __device__ void move_up() {
 #pragma unroll
-    for (int i = 0; i + 1 < kBlocksM; ++i) {
+    for (int i = 0; i + 1 < kFragmentsM; ++i) {
 #pragma unroll
-      for (int j = 0; j < 2 * kBlocksN; ++j) {
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
 #pragma unroll
-        for (int s = 0; s < 4; ++s) sum[i][j][s] = sum[i + 1][j][s];
+        for (int r = 0; r < 4; ++r) acc[i][j][r] = acc[i + 1][j][r];
       }
     }
   }
-  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
   __device__ float2 pair(int i, int h, int j) const {
-    return {sum[i][j][2 * h], sum[i][j][2 * h + 1]};
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
   }
 };
 
-// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
-// what runs at the same time shares operands in the L2 cache.
-__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
-  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
-  const int first = t / group * kGroup;
-  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+// Work tiles in the order in which they are computed: kGroup below each other, then the next column, so
+// that what runs at the same time shares operands in the L2 cache. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
   row0 = (first + t % group % height) * kTileM;
   col0 = t % group / height * kTileN;
 }
 
 // ------------------------------------------------------------------------ D
-struct Output {  // what elements of D are made from, besides their sums, and where they go
+struct Output {  // what D is made from, besides accumulators, and where it goes
   int rows, cols;
   scalar_t alpha, beta;
   const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
@@ -179,10 +179,10 @@ struct Staging {
   __device__ output_t& at(int row, int col) {
     return elements[row][col];
   }
-  // A lane's pairs of 16 x 16 elements, as an instruction's sums are: q = 0, 1 in rows g, g + 8 of
+  // A lane's pairs of 16 columns, where the lane has its accumulators: q = 0, 1 in rows g, g + 8 of
   // the left half, 2, 3 in those of the right one.
-  __device__ __half2& pair(int row, int col, int q, int lane) {
-    const int r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+  __device__ __half2& pair(int col, int q, int lane) {
+    const int r = q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
     return reinterpret_cast<__half2&>(at(r, c));
   }
 };
@@ -212,18 +212,17 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D of block i of a warp's sums and, if C is read, of those of C in `staging` from
-// `row` on, whose place they take.
+// Makes D of the warp's first 16 rows of accumulators and, if C is read, of the rows of C in
+// `staging`, whose place it takes.
 __device__ inline void finish_rows(
-    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
-    int lane) {
+    Staging& staging, const WarpTile& tile, const Output& out, bool reads_c, int lane) {
 #pragma unroll
-  for (int j = 0; j < kBlocksN; ++j) {
+  for (int j = 0; j < kFragmentsN; ++j) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      __half2& d = staging.pair(row, 16 * j, q, lane);
-      const float2 sum = tile.pair(i, q % 2, 2 * j + q / 2);
-      scalar_t x = out.alpha * sum.x, y = out.alpha * sum.y;
+      __half2& d = staging.pair(16 * j, q, lane);
+      const float2 acc = tile.pair(0, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
       if (reads_c) {
         x += out.beta * scalar_t(d.x);
         y += out.beta * scalar_t(d.y);
@@ -257,7 +256,7 @@ __device__ inline void write_rows(
   }
 }
 
-// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
+// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
 __device__ inline void store(
     WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
   const bool aligned = is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
@@ -267,7 +266,7 @@ __device__ inline void store(
       read_rows(staging, out, row, col0, lane);
       __syncwarp();
     }
-    finish_rows(staging, 0, tile, 0, out, out.beta != 0, lane);
+    finish_rows(staging, tile, out, out.beta != 0, lane);
     __syncwarp();
     write_rows(staging, out, row, col0, aligned, lane);
     __syncwarp();  // all have been read
@@ -277,7 +276,7 @@ __device__ inline void store(
 
 // ------------------------------------------------------------------------ packing
 // An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
-// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
@@ -332,6 +331,9 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
+constexpr int kSharedBytes = kStages * kStageBytes;  // 98304; rows of D take their place
+static_assert(kThreads / 32 * sizeof(Staging) <= kSharedBytes);
+
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     mnist_input_gradient_large(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
@@ -343,7 +345,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
 
   const int rows = int(M), cols = int(N), depth = int(K);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  if (int(blockIdx.x) >= tiles_m * tiles_n) return;  // D is empty
   int row0, col0;
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
 
@@ -395,25 +396,25 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     tile.load(0);
   }
 
-  // Main loop. While step s of a tile is multiplied, step s + 1 moves from shared memory to
-  // registers, and the tile kStages - 1 further on from global to shared memory.
+  // Main loop. While K block kb of step n is multiplied, the next one moves from shared memory to
+  // registers, and the tiles of step n + kStages - 1 from global to shared memory.
   int reading = 0, writing = kStages - 1;  // stages
   for (int n = 0; n < steps; ++n) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      if (s == kSteps - 1) {
-        // After the last tile, load again what is there: it is not used, and costs less than a
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      if (kb == kKBlocks - 1) {
+        // After the last step, load again what is there: it is not used, and costs less than a
         // branch.
         const int next = n + 1 == steps ? reading : reading + 1 < kStages ? reading + 1 : 0;
         tile.move((next - reading) * kStageBytes);
         reading = next;
-        // To wait once more after the last tile does no harm, and without a branch the compiler
+        // To wait once more after the last step does no harm, and without a branch the compiler
         // places the multiplications better.
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         __syncthreads();  // the next tiles are there; nobody reads these any more
       }
-      tile.load((s + 1) % kSteps);
-      if (s == 0) {
+      tile.load((kb + 1) % kKBlocks);
+      if (kb == 0) {
         const int k = (n + kStages - 1) * kTileK;
         if (n + kStages - 1 < steps) {
           copy_a(stages + writing * kStageBytes, k);
@@ -422,7 +423,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         asm volatile("cp.async.commit_group;" ::: "memory");
         writing = writing + 1 < kStages ? writing + 1 : 0;
       }
-      tile.multiply(s);
+      tile.multiply(kb);
     }
   }
 
@@ -431,6 +432,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   __syncthreads();  // nobody reads the tiles any more: their memory is free
   store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
 }
+
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 // Tells the current device. The runtime launches on the stream's device, whichever is current, where it
 // would run into matrices that it cannot reach: a stream of another device is refused.
@@ -462,11 +464,11 @@ struct Plan {
   size_t A, B;  // addresses
   index_t lda, ldb;
 
-  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
   index_t a_lines = packs_a ? M : 0;  // to pack
   index_t a_length = packs_a ? K : 0;
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
   index_t b_lines = packs_b ? N : 0;  // to pack
   index_t b_length = packs_b ? K : 0;
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
@@ -474,13 +476,12 @@ struct Plan {
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_length = a_length > b_length ? a_length : b_length;
-  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
-  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
-// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
-// leading dimension is no multiple of 16 bytes.
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 mnist_input_gradient_large_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
@@ -497,15 +498,15 @@ mnist_input_gradient_large_workspace(  // for a launch with these arguments
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
 // or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// cudaErrorInvalidConfiguration for 2^31 work tiles or more; cudaErrorInvalidResourceHandle for a
+// stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 mnist_input_gradient_large_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  constexpr index_t kMost = 2147483647;
-  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
-  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
   if (K > 0 && (B == nullptr || ldb < K)) return cudaErrorInvalidValue;
@@ -516,7 +517,7 @@ mnist_input_gradient_large_launch(  // D = alpha * A * B + beta * C
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
-  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
   const auto space = static_cast<unsigned char*>(workspace);
@@ -524,19 +525,16 @@ mnist_input_gradient_large_launch(  // D = alpha * A * B + beta * C
   if (plan.packs_a || plan.packs_b) {
     const auto a_packed = reinterpret_cast<input_t*>(space);
     const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    const auto pack =  // both operands at once
-        mnist_input_gradient_large_pack;
-    error = launch(
-        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
-        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
-        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    error = launch(  // a kernel that packs both
+        mnist_input_gradient_large_pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, b,
+        ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
     if (plan.packs_a) a = a_packed;
     if (plan.packs_b) b = b_packed;
   }
 
-  const auto kernel =  // may have more shared memory than the usual 48 KiB
-      mnist_input_gradient_large;
+  const auto kernel = mnist_input_gradient_large;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   const dim3 grid(plan.tiles);

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gen.errors import SpecError
 from gen.kernels import signature
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.launches import (
@@ -34,8 +35,9 @@ UNIT = 16  # bytes: what is copied at a time, and what addresses are multiples o
 PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 SECTION = 256  # bytes: what the parts of the workspace start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
-PACK_LINES, PACK_UNITS, MOST_PACKING = 8, 32, 64
+MOST_PACKING = 64  # blocks that share a line
 KSTRIDED_LINE = 128  # bytes of a line that does not run along K: 64 elements of 2
+MOST_WORK = 2**31 - 1  # work tiles of all slices: kernels count them as int
 STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
 
 
@@ -46,7 +48,7 @@ class Operand:
     letter: "a" or "b". matrix, ld: what the caller calls it. size: bytes of an element.
     given_along_k: whether it is contiguous along K where it is given. transposed: whether packing
     makes it so, since ldmatrix transposes elements of 2 bytes and no others. line: bytes of a line
-    in shared memory. blocks: of 16 lines of it that a warp multiplies.
+    in shared memory. fragments: of it, 16 rows of A or columns of B each, that a warp multiplies.
     """
 
     letter: str
@@ -55,7 +57,7 @@ class Operand:
     size: int
     given_along_k: bool
     line: int
-    blocks: int
+    fragments: int
 
     @property
     def transposed(self) -> bool:
@@ -67,6 +69,17 @@ class Operand:
         """Whether the kernel reads it in lines along K."""
         return self.given_along_k or self.transposed
 
+    @property
+    def packed_by_block(self) -> tuple[int, int]:
+        """Lines, and elements of each, that a block of the packing kernel copies at a time.
+
+        A warp has a line, its lanes neighbouring chunks; to transpose, a lane has a line, and the
+        warps have neighbouring chunks.
+        """
+        warps, lanes = HELPER_THREADS // 32, 32
+        lines, chunks = (lanes, warps) if self.transposed else (warps, lanes)
+        return lines, chunks * UNIT // self.size
+
     def facts(self) -> list[Fact]:
         """Whether it is packed; its lines and their distance, as the kernel reads them."""
         x, address = self.letter, self.letter.upper()
@@ -75,8 +88,8 @@ class Operand:
         if self.transposed:
             packs = Fact(f"packs_{x}", "K > 0", "its lines do not run along K", "bool")
         else:
-            units = f"{address} % {UNIT} == 0 && ld{x} % {UNIT // self.size} == 0"
-            packs = Fact(f"packs_{x}", f"K > 0 && !({units})", "lines not in units", "bool")
+            odd = f"{address} % {UNIT} != 0 || ld{x} % {UNIT // self.size} != 0"
+            packs = Fact(f"packs_{x}", f"K > 0 && ({odd})", "its lines are not aligned", "bool")
         ld = f"packs_{x} ? {_rounded(f'{x}_length', PACKED_LINE // self.size)} : ld{x}"
         return [
             packs,
@@ -101,6 +114,16 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
     return operand("a", *given[0], spec.warp.m), operand("b", *given[1], spec.warp.n)
 
 
+def transposed(spec: KernelSpec) -> list[str]:
+    """The operands that are always packed, as the caller calls them: "A", "B"."""
+    return sorted(x.matrix for x in operands(spec) if x.transposed)
+
+
+def may_be_early(spec: KernelSpec) -> bool:
+    """Whether the next kernel may start before this one ends; not after packing."""
+    return not transposed(spec)
+
+
 def bias_of(spec: KernelSpec) -> str:
     """What there is a bias for in the row-major product: "column", "row", or nothing."""
     return "" if not spec.has_bias else "column" if spec.layouts.c else "row"
@@ -123,11 +146,11 @@ def facts(spec: KernelSpec) -> list[Fact]:
     """
     a, b = operands(spec)
     size = spec.dtypes.input.size
-    packed = f"b_offset + {_rounded(f'b_lines * b_ld * {size}', SECTION)}"
+    packed = f"b_offset + {_rounded(_bytes('b_lines * b_ld', size), SECTION)}"
     lines = [
         *a.facts(),
         *b.facts(),
-        Fact("b_offset", _rounded(f"a_lines * a_ld * {size}", SECTION), "bytes"),
+        Fact("b_offset", _rounded(_bytes("a_lines * a_ld", size), SECTION), "bytes"),
         Fact("tiles", "(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN)", "of D"),
     ]
     if spec.split_k == 1:
@@ -136,7 +159,7 @@ def facts(spec: KernelSpec) -> list[Fact]:
         lines += [*_slices(spec), *_partials(spec, packed)]
     if spec.row.persistent:
         lines += _persistent(spec, a, b)
-    return [*lines, *_packing(a.size)]
+    return [*lines, *_packing(a, b)]
 
 
 def _slices(spec: KernelSpec) -> list[Fact]:
@@ -147,8 +170,8 @@ def _slices(spec: KernelSpec) -> list[Fact]:
     return [
         steps,
         Fact("most", f"{most} > 1 ? {most} : 1", f"slices of at least {STEPS_A_SLICE} steps"),
-        Fact("fit", "multiprocessors / tiles", "slices of each tile for which there is room"),
-        Fact("wanted", "fit < 2 ? 1 : fit < most ? fit : most"),
+        Fact("fit", "multiprocessors / tiles", "slices of each tile that run at the same time"),
+        Fact("wanted", "fit < 2 ? 1 : fit < most ? fit : most", "slices"),
         Fact("each", "(steps + wanted - 1) / wanted", "steps of a slice"),
         Fact("slices", "(steps + each - 1) / each", "as few as have no more steps"),
     ]
@@ -168,6 +191,10 @@ def _partials(spec: KernelSpec, offset: str) -> list[Fact]:
 
 def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     work = "tiles" if spec.split_k == 1 else "work"
+    # After packing, the next launch is likely to pack as well, which is slower among this kernel's
+    # blocks.
+    alone = f"{work} == blocks && !packs_a && !packs_b"
+    early = Fact("early", alone, "the next kernel may start", "bool")
     # TMA takes long for lines that a matrix does not have.
     boxes = [
         Fact(f"{x.letter}_box", f"{rows} < {tile} ? {rows} : {tile}", "lines of it", "int")
@@ -177,27 +204,52 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     return [
         *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
         Fact("blocks", f"{work} < multiprocessors ? {work} : multiprocessors"),
-        # After packing, the next launch is likely to pack as well, which is slower among this
-        # kernel's blocks.
-        Fact("early", f"{work} == blocks && !packs_a && !packs_b", "the next kernel may start"),
+        *([early] if may_be_early(spec) else []),
         *boxes,
     ]
 
 
-def _packing(size: int) -> list[Fact]:
-    line, block = PACKED_LINE // size, UNIT // size * PACK_UNITS  # elements
-    whole = f"({_rounded('pack_length', line)}) / {block}"
-    lines = f"((a_lines > b_lines ? a_lines : b_lines) + {PACK_LINES - 1}) / {PACK_LINES}"
-    return [
-        Fact("pack_x", lines, "blocks that pack"),
-        Fact("pack_length", "a_length > b_length ? a_length : b_length"),
-        # What is left of a line after whole blocks, the first blocks pack, too.
-        Fact("pack_whole", whole),
-        Fact(
-            "pack_y",
-            f"pack_whole < 1 ? 1 : pack_whole < {MOST_PACKING} ? pack_whole : {MOST_PACKING}",
-        ),
-    ]
+def _packing(a: Operand, b: Operand) -> list[Fact]:
+    """The packing kernel's grid: along x, blocks have lines of both operands; along y, parts.
+
+    What is left of a line after whole parts, the first blocks pack, too.
+    """
+
+    def blocks(x: Operand, lines: str, length: str) -> tuple[str, str]:
+        count, part = x.packed_by_block
+        line = PACKED_LINE // x.size
+        parts = f" / {part // line}" if part > line else ""
+        return f"({lines} + {count - 1}) / {count}", f"({length} + {line - 1}) / {line}{parts}"
+
+    if a.transposed == b.transposed:
+        longest = (f"({_larger(f'a_{name}', f'b_{name}')})" for name in ("lines", "length"))
+        x, parts = blocks(a, *longest)
+        along = [
+            Fact("pack_x", x, "blocks that pack"),
+            Fact("pack_parts", parts, "of a line"),
+        ]
+    else:
+        (a_x, a_parts), (b_x, b_parts) = (
+            blocks(x, f"{x.letter}_lines", f"{x.letter}_length") for x in (a, b)
+        )
+        along = [
+            Fact("a_blocks", a_x, "that pack it"),
+            Fact("b_blocks", b_x, "that pack it"),
+            Fact("pack_x", _larger("a_blocks", "b_blocks"), "blocks that pack"),
+            Fact("a_parts", a_parts, "of its lines"),
+            Fact("b_parts", b_parts, "of its lines"),
+            Fact("pack_parts", _larger("a_parts", "b_parts")),
+        ]
+    most = f"pack_parts < {MOST_PACKING} ? pack_parts : {MOST_PACKING}"
+    return [*along, Fact("pack_y", f"pack_parts < 1 ? 1 : {most}")]
+
+
+def _larger(a: str, b: str) -> str:
+    return f"{a} > {b} ? {a} : {b}"
+
+
+def _bytes(elements: str, size: int) -> str:
+    return f"{elements} * {size}" if size > 1 else elements
 
 
 def _rounded(text: str, multiple: int) -> str:
@@ -206,8 +258,10 @@ def _rounded(text: str, multiple: int) -> str:
 
 def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
     """Those of the kernel that multiplies."""
-    kernel = signature.mma_tma if spec.row.persistent else signature.mma
-    return kernel(writes_d(spec.tunables), spec.has_bias, spec.split_k != 1)
+    wanted = writes_d(spec.tunables), spec.has_bias, spec.split_k != 1
+    if spec.row.persistent:
+        return signature.mma_tma(*wanted, may_be_early(spec))
+    return signature.mma(*wanted)
 
 
 def _evaluate(
@@ -222,17 +276,19 @@ def _evaluate(
         "M": m, "N": n, "K": s.k, "A": a, "lda": lda, "B": b, "ldb": ldb,
         "multiprocessors": multiprocessors, "kTileM": tile.m, "kTileN": tile.n, "kTileK": tile.k,
     }  # fmt: skip
-    if m and n:
-        return evaluate(facts(spec), given)
-    # Launchers leave out an empty D. Here one block runs, which has to write nothing.
-    one = evaluate(facts(spec), {**given, "M": 1, "N": 1, "K": 0})
-    return {**one, "M": m, "N": n, "slices": 1, "bytes": 0, "early": 0}
+    return evaluate(facts(spec), given)
 
 
 def _null() -> Argument:
     import numpy as np
 
     return np.uint64(0)
+
+
+def _flag(value: int) -> Argument:
+    import numpy as np
+
+    return np.bool_(value)
 
 
 def plan(
@@ -257,8 +313,13 @@ def plan(
     }  # fmt: skip
     grid = (found["tiles"], found.get("slices", 1), 1)
     if spec.row.persistent:
+        if (work := found.get("work", found["tiles"])) > MOST_WORK:
+            raise SpecError(
+                f"{problem.shape} needs {work} work tiles, more than {MOST_WORK}; "
+                "use a smaller problem or larger tiles"
+            )
         grid = (found["blocks"], 1, 1)
-        values["early"] = i64(found["early"])
+        values["early"] = _flag(found.get("early", 0))
         values |= {f"{x.letter}_map": _map(spec, x, read[x.letter], found) for x in sides}
         values["d_map"] = _map_of_d(spec, problem, found, alignment.d)
     main = Launch(
@@ -322,7 +383,7 @@ def _map(spec: KernelSpec, x: Operand, at: Pointer, found: Mapping[str, int]) ->
     return TensorMap(
         at,
         spec.dtypes.input.name,
-        (0, 0) if 0 in (found["M"], found["N"], k) else dims,
+        dims if k else (0, 0),
         found[f"{x.letter}_ld"] * x.size,
         box,
         box[0] * x.size,

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gen.kernels import signature
-from gen.kernels.tensor_cores.plan import bias_of, facts, operands, parameters, reduce_width
+from gen.kernels.tensor_cores.plan import (
+    bias_of,
+    facts,
+    may_be_early,
+    operands,
+    parameters,
+    reduce_width,
+    transposed,
+)
 from gen.kernels.tensor_cores.tiles import writes_d
 
 if TYPE_CHECKING:
@@ -31,20 +39,21 @@ def _common(spec: KernelSpec) -> dict[str, Any]:
     return {
         "a": a,
         "b": b,
+        "transposed": transposed(spec),
         "swapped": not spec.layouts.c,
         "bias": bias_of(spec),
         "writes_d": writes_d(spec.tunables),
-        "half_sums": d.accumulator.size == 2,
-        "sum_type": "uint32_t" if d.accumulator.size == 2 else d.accumulator.cuda,
+        "half_accumulators": d.accumulator.size == 2,
+        "accumulator_type": "uint32_t" if d.accumulator.size == 2 else d.accumulator.cuda,
         "two_scalars": PAIRS[d.scalar.name],
         "four_scalars": "float4" if d.scalar.is_float else "int4",
         "two_outputs": PAIRS[d.output.name],
         "halves": 32 // (spec.instruction.k * d.input.size),
-        "steps": tile.k * d.input.size // 32,
+        "k_blocks": tile.k * d.input.size // 32,
         "stage_bytes": (tile.m + tile.n) * tile.k * d.input.size,
         "shared_bytes": spec.geometry.dynamic_shared,
-        # Whether D may be the sums as they are: they have its type, and need nothing done to them.
-        "copies_sums": writes_d(spec.tunables)
+        # Whether D may be the accumulators as they are: of its type, with nothing done to them.
+        "copies_accumulators": writes_d(spec.tunables)
         and d.accumulator.size == 2
         and spec.epilogue == "linear",
         "multiprocessors": spec.row.persistent or split_k == 0,
@@ -56,6 +65,9 @@ def _common(spec: KernelSpec) -> dict[str, Any]:
             "workspace": signature.workspace(),
             "kernel": kernel,
             "kernel_arguments": [_ARGUMENTS.get(p.name, p.name) for p in kernel],
+            "reduce_arguments": [
+                _ARGUMENTS.get(p.name, p.name) for p in signature.reduce(spec.has_bias)
+            ],
         },
     }
 
@@ -81,9 +93,9 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
     # Two copies of the code, one for sums with C and a longer one without, pay for 2-byte results
     # of 4-byte sums alone.
     long = spec.epilogue.endswith("gelu")
-    one_way = values["half_sums"] or long or spec.dtypes.output.size == 4
-    together = 2 if one_way and values["half_sums"] and blocks % 2 == 0 else 1
-    if values["copies_sums"]:
+    one_way = values["half_accumulators"] or long or spec.dtypes.output.size == 4
+    together = 2 if one_way and values["half_accumulators"] and blocks % 2 == 0 else 1
+    if values["copies_accumulators"]:
         together = 1
     whole = g["slots"] == 1 and g["staged_rows"] == spec.warp.m and spec.sliced_k == 1
     moves = spec.warp.m > 16 * together and not (whole and not one_way)
@@ -98,6 +110,7 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "has_maps": True,
         "several_stores": g["slots"] > 1,
         "map_lines": sorted(lines | ({g["staging_line"]} if writes else set())),
-        "stages_c_in_blocks": writes and spec.dtypes.output.size == 2,
+        "stages_c_in_matrices": writes and spec.dtypes.output.size == 2,
+        "may_be_early": may_be_early(spec),
         "early_steps": 1 if values["stage_bytes"] > _EARLY_BYTES else 2,
     }

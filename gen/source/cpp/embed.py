@@ -69,6 +69,8 @@ def render_embedded(specs: Sequence[KernelSpec]) -> tuple[str, str]:
         dtypes=spec.dtypes,
         layouts=spec.layouts,
         has_bias=spec.has_bias,
+        transposed=spec.row.printed(spec).get("transposed", []),
+        split_k=spec.split_k,
         **values,
     )
     return source, header

@@ -20,6 +20,7 @@ def opaque_types(dtypes: Iterable[DTypes]) -> list[ElementType]:
 
 def render_header(spec: KernelSpec) -> str:
     """The C header that declares what the emitted file of a specification defines."""
+    printed = spec.row.printed(spec)
     return render_template(
         TEMPLATE,
         version=__version__,
@@ -28,5 +29,8 @@ def render_header(spec: KernelSpec) -> str:
         layouts=spec.layouts,
         has_bias=spec.has_bias,
         has_workspace=spec.row.takes_workspace,
+        has_maps=printed.get("has_maps", False),
+        transposed=printed.get("transposed", []),
+        split_k=spec.split_k,
         opaque=opaque_types([spec.dtypes]),
     )

@@ -88,8 +88,9 @@ cudaError_t one_workspace(  // cudaSuccess once *bytes is set
 //
 // Returns cudaErrorNotSupported where no kernel is for the problem; cudaErrorInvalidValue for a
 // negative size, a null matrix, a leading dimension that is too short, a workspace that is too
-// small; cudaErrorInvalidResourceHandle for a stream of another device;
-// cudaErrorNoKernelImageForDevice on a GPU that the file was not compiled for.
+// small; cudaErrorInvalidConfiguration for more blocks or work tiles than a grid may have;
+// cudaErrorInvalidResourceHandle for a stream of another device; cudaErrorNoKernelImageForDevice on a
+// GPU that the file was not compiled for.
 cudaError_t one_launch(
     const one_problem* problem,  // read before the function returns
     void* workspace, size_t workspace_bytes, cudaStream_t stream);

@@ -2,8 +2,8 @@
 //
 // Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
 // along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 64 x 64 of
-// it: it reads 16 x 16 blocks into registers, and multiplies them with mma.sync. Bytes outside of the
-// matrices are zeros in shared memory.
+// it: it loads fragments of A and B into registers, and multiplies them with mma.sync. Bytes outside of
+// the matrices are zeros in shared memory.
 // Copies overlap with multiplications: they go from global to shared memory without passing through
 // registers (cp.async), 3 steps ahead of what is multiplied.
 //
@@ -13,8 +13,8 @@
 //   D  M x N, row-major, float; may be C, must not overlap A or B
 //   bias  N elements, float: one for each column of D
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are float, alpha and beta
-// float. Needs a GPU of compute capability 8.0 or newer and C++17.
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Accumulators are float, alpha and
+// beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16_f32 --layout rcr --arch sm_80 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 4 --epilogue linear_bias_relu --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_f16_f32_rcr_sk4_linear_bias_relu.cu, or by NVRTC as it is
@@ -32,15 +32,14 @@ using uint32_t = unsigned int;
 constexpr int kTileM = 128, kTileN = 256, kTileK = 32;  // of a block: work tile, step along K
 constexpr int kThreads = 256;  // 8 warps
 constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
-constexpr int kSharedBytes = 98304;
 
 constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 4;  // tiles of A and B in shared memory
-constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
 constexpr int kWarps = kThreads / 32;  // 8
-constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 4, 4
-constexpr int kSteps = 2;  // of 32 bytes along K: 32 / 16
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 4, 4
+constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 32 / 16
 
 constexpr int kBytesA = kTileM * 64;  // (kTileM, kTileK): 128 lines of 64 bytes along K
 constexpr int kBytesB = kTileN * 64;  // (kTileN, kTileK): 256 lines of 64 bytes along K
@@ -50,9 +49,9 @@ constexpr int kStageBytes = kBytesA + kBytesB;  // 24576
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-__device__ inline void ldmatrix(uint32_t (&block)[4], uint32_t address) {
+__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
                : "r"(address));
 }
 // Starts to copy 16 bytes; those behind the first `bytes` become zeros.
@@ -63,23 +62,23 @@ __device__ inline void cp_async(uint32_t shared, const void* global, int bytes) 
 }
 
 // ------------------------------------------------------------------------ what a warp computes
-// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// A fragment is 16 rows of A, or 16 columns of B, by 32 bytes along K. Of it, lane 4g + t (g = 0..7,
 // t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
 //
-//   of            A, first half  A, second half     B, first half  B, second half
-//   line g        block[0]       block[2]           block[0]       block[1]
-//   line g + 8    block[1]       block[3]           block[2]       block[3]
+//   of                   A, first half  A, second half     B, first half  B, second half
+//   row or column g      fragment[0]    fragment[2]        fragment[0]    fragment[1]
+//   row or column g + 8  fragment[1]    fragment[3]        fragment[2]    fragment[3]
 //
-// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
-// sums the lane holds columns 2t and 2t + 1 of row g in sum[0..1], of row g + 8 in sum[2..3].
-// sum += a * b; `column` is the half of B's 16 lines.
+// One instruction multiplies 16 rows of A by 8 columns of B, over both halves along K. Of its 16 x 8
+// accumulators the lane holds columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns.
 __device__ inline void mma(
-    float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
+    float (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
 }
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
@@ -88,60 +87,61 @@ __device__ constexpr int swizzle_64b(int line, int chunk) {
   return line * 64 + (chunk ^ line / 2 % 4) * 16;
 }
 
-// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
-// is multiplied.
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
 struct WarpTile {
-  float sum[kBlocksM][2 * kBlocksN][4];  // (4, 8) instructions
-  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
-  uint32_t a_at[kSteps], b_at[kSteps];  // where they come from: made before the step that loads
+  float acc[kFragmentsM][2 * kFragmentsN][4];  // accumulators of (4, 8) instructions
+  uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  uint32_t a_at[kKBlocks], b_at[kKBlocks];  // where they come from: made before the step that loads
 
   __device__ void clear() {
-    for (auto& x : reinterpret_cast<float (&)[128]>(sum)) x = 0;
+    for (auto& x : reinterpret_cast<float (&)[128]>(acc)) x = 0;
   }
-  // The next loads read the stage at this address in shared memory,
+  // Lets loads read the stage at this address in shared memory.
   __device__ void read_from(uint32_t stage, int warp, int lane) {
     const int row = warp % kWarpsM * kWarpM + lane % 16;
-    for (int s = 0; s < kSteps; ++s) {
-      a_at[s] = stage + swizzle_64b(row, 2 * s + lane / 16);
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      a_at[kb] = stage + swizzle_64b(row, 2 * kb + lane / 16);
     }
     const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
-    for (int s = 0; s < kSteps; ++s) {
-      b_at[s] = stage + kBytesA + swizzle_64b(col, 2 * s + lane / 8 % 2);
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      b_at[kb] = stage + kBytesA + swizzle_64b(col, 2 * kb + lane / 8 % 2);
     }
   }
-  // or another one, so many bytes further on.
+  // Lets loads read another stage, so many bytes further on.
   __device__ void move(int bytes) {
     for (auto& address : a_at) address += bytes;
     for (auto& address : b_at) address += bytes;
   }
-  __device__ void load(int step) {
+  __device__ void load(int kb) {
 #pragma unroll
-    for (int i = 0; i < kBlocksM; ++i) ldmatrix(a[step % 2][i], a_at[step] + i * 16 * 64);
+    for (int i = 0; i < kFragmentsM; ++i) ldmatrix(a[kb % 2][i], a_at[kb] + i * 16 * 64);
 #pragma unroll
-    for (int i = 0; i < kBlocksN; ++i) ldmatrix(b[step % 2][i], b_at[step] + i * 16 * 64);
+    for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 64);
   }
-  __device__ void multiply(int step) {
+  __device__ void multiply(int kb) {
 #pragma unroll
-    for (int i = 0; i < kBlocksM; ++i) {
+    for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
-      for (int n = 0; n < 2 * kBlocksN; ++n) {
-        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
-        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
+      for (int n = 0; n < 2 * kFragmentsN; ++n) {
+        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
       }
     }
   }
-  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
   __device__ float2 pair(int i, int h, int j) const {
-    return {sum[i][j][2 * h], sum[i][j][2 * h + 1]};
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
   }
 };
 
-// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
-// what runs at the same time shares operands in the L2 cache.
-__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
-  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
-  const int first = t / group * kGroup;
-  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+// Work tiles in the order in which they are computed: kGroup below each other, then the next column, so
+// that what runs at the same time shares operands in the L2 cache. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
   row0 = (first + t % group % height) * kTileM;
   col0 = t % group / height * kTileN;
 }
@@ -152,41 +152,40 @@ __device__ inline scalar_t relu(scalar_t x) {
 }
 
 // ------------------------------------------------------------------------ split-K
-// Where D has too few tiles to occupy the GPU, several blocks share a tile: each sums over a slice of
+// Where D has too few work tiles to occupy the GPU, several blocks share one: each adds up a slice of
 // K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
 // order, so that the result is the same in every run.
 
 // A slice's steps along K: from `first` to before `last`. The first slices may have one more.
-__device__ inline void steps_of(
-    int slice, uint32_t slices, uint32_t all_steps, int& first, int& last) {
-  const int each = all_steps / slices, more = all_steps % slices;
+__device__ inline void steps_of(int slice, uint32_t slices, uint32_t steps, int& first, int& last) {
+  const int each = steps / slices, more = steps % slices;
   first = slice * each + (slice < more ? slice : more);
   last = first + each + (slice < more ? 1 : 0);
 }
 
-// Writes a warp's partial sums: four of a lane at a time, those of its neighbours next to them.
-// `piece` counts the tiles of all slices.
+// Writes a warp's accumulators as partial sums: four of a lane at a time, those of its neighbours next
+// to them. `piece` counts the work tiles of all slices.
 __device__ inline void store_partial(
     const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
-  constexpr int kFours = kBlocksM * 2 * kBlocksN;  // of a lane
+  constexpr int kFours = kFragmentsM * 2 * kFragmentsN;  // of a lane
   const auto all = reinterpret_cast<float4*>(partials);
   const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
 #pragma unroll
-  for (int i = 0; i < kBlocksM; ++i) {
+  for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
-    for (int j = 0; j < 2 * kBlocksN; ++j) {
+    for (int j = 0; j < 2 * kFragmentsN; ++j) {
       const float2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
-      to[(i * 2 * kBlocksN + j) * 32] = {above.x, above.y, below.x, below.y};
+      to[(i * 2 * kFragmentsN + j) * 32] = {above.x, above.y, below.x, below.y};
     }
   }
 }
 
-constexpr int kReduceWidth = 32;  // groups of four sums that a block adds up; threads share slices
+constexpr int kReduceWidth = 32;  // groups of four elements that a block adds up over all slices
 
 __device__ inline void reduce(
     int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, const output_t* bias, int slices, const scalar_t* partials) {
-  constexpr int kFours = kTileM * kTileN / 4;  // of a tile
+  constexpr int kFours = kTileM * kTileN / 4;  // of a work tile
   constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
   constexpr int kAtOnce = 1;  // loads of a thread that are on their way together
   __shared__ float4 sums[kGroups][kReduceWidth];
@@ -196,8 +195,7 @@ __device__ inline void reduce(
   // In the end, a thread has one element. Where it is takes divisions: they come first.
   int row = 0, col = 0;
   if (threadIdx.x < 4 * kReduceWidth) {
-    // store_partial's lane has had four elements: two neighbours in one row, and two in the eighth
-    // row below.
+    // store_partial wrote four elements of a lane: two neighbours in a row, and two 8 rows below.
     const index_t at = begin + threadIdx.x / 4;
     const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
     const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
@@ -249,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 
 // ------------------------------------------------------------------------ packing
 // An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
-// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
@@ -304,6 +302,8 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
+constexpr int kSharedBytes = kStages * kStageBytes;  // 98304
+
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     gemm_mma_f16_f32_rcr_sk4_linear_bias_relu(  // partial sums of A * B
         index_t M, index_t N, index_t K, const input_t* __restrict__ A, index_t lda,
@@ -314,7 +314,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
 
   const int rows = int(M), cols = int(N), depth = int(K);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  if (int(blockIdx.x) >= tiles_m * tiles_n) return;  // D is empty
   int row0, col0;
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
 
@@ -368,14 +367,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     tile.load(0);
   }
 
-  // Main loop. While step s of a tile is multiplied, step s + 1 moves from shared memory to
-  // registers, and the tile kStages - 1 further on from global to shared memory.
+  // Main loop. While K block kb of step n is multiplied, the next one moves from shared memory to
+  // registers, and the tiles of step n + kStages - 1 from global to shared memory.
   int reading = 0, writing = kStages - 1;  // stages
   for (int n = 0; n < steps; ++n) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      if (s == kSteps - 1) {
-        // After the last tile, load again what is there: it is not used, and costs less than a
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      if (kb == kKBlocks - 1) {
+        // After the last step, load again what is there: it is not used, and costs less than a
         // branch.
         const int next = n + 1 == steps ? reading : reading + 1 < kStages ? reading + 1 : 0;
         tile.move((next - reading) * kStageBytes);
@@ -385,8 +384,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
           __syncthreads();  // the next tiles are there; nobody reads these any more
         }
       }
-      tile.load((s + 1) % kSteps);
-      if (s == 0) {
+      tile.load((kb + 1) % kKBlocks);
+      if (kb == 0) {
         const int k = first + (n + kStages - 1) * kTileK;
         if (n + kStages - 1 < steps) {
           copy_a(stages + writing * kStageBytes, k);
@@ -395,12 +394,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         asm volatile("cp.async.commit_group;" ::: "memory");
         writing = writing + 1 < kStages ? writing + 1 : 0;
       }
-      tile.multiply(s);
+      tile.multiply(kb);
     }
   }
 
   store_partial(tile, partials, index_t(blockIdx.y) * gridDim.x + blockIdx.x, warp, lane);
 }
+
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 // Tells the current device. The runtime launches on the stream's device, whichever is current, where it
 // would run into matrices that it cannot reach: a stream of another device is refused.
@@ -432,11 +432,11 @@ struct Plan {
   size_t A, B;  // addresses
   index_t lda, ldb;
 
-  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
   index_t a_lines = packs_a ? M : 0;  // to pack
   index_t a_length = packs_a ? K : 0;
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
   index_t b_lines = packs_b ? N : 0;  // to pack
   index_t b_length = packs_b ? K : 0;
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
@@ -448,13 +448,13 @@ struct Plan {
   index_t bytes = partials_offset + slices * tiles * kTileM * kTileN * 4;
   index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 32;
   index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_length = a_length > b_length ? a_length : b_length;
-  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
-  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
-// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
-// leading dimension is no multiple of 16 bytes, and keeps partial sums.
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
+// and partial sums.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
@@ -471,16 +471,16 @@ gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_workspace(  // for a launch with these
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
 // or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// cudaErrorInvalidConfiguration for 2^31 work tiles or more; cudaErrorInvalidResourceHandle for a
+// stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, const output_t* bias, void* workspace, size_t workspace_bytes,
     cudaStream_t stream) {
-  constexpr index_t kMost = 2147483647;
-  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
-  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
   if (K > 0 && (B == nullptr || ldb < K)) return cudaErrorInvalidValue;
@@ -492,7 +492,7 @@ gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_launch(  // D = alpha * A * B + beta *
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
-  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
   const auto space = static_cast<unsigned char*>(workspace);
@@ -500,20 +500,17 @@ gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_launch(  // D = alpha * A * B + beta *
   if (plan.packs_a || plan.packs_b) {
     const auto a_packed = reinterpret_cast<input_t*>(space);
     const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    const auto pack =  // both operands at once
-        gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_pack;
-    error = launch(
-        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
-        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
-        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    error = launch(  // a kernel that packs both
+        gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0,
+        stream, plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld, plan.b_lines,
+        plan.b_length, b, ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
     if (plan.packs_a) a = a_packed;
     if (plan.packs_b) b = b_packed;
   }
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
-  const auto kernel =  // may have more shared memory than the usual 48 KiB
-      gemm_mma_f16_f32_rcr_sk4_linear_bias_relu;
+  const auto kernel = gemm_mma_f16_f32_rcr_sk4_linear_bias_relu;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   const dim3 grid(plan.tiles, plan.slices);
@@ -522,10 +519,8 @@ gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_launch(  // D = alpha * A * B + beta *
       plan.M, plan.N, K, a, plan.a_ld, b, plan.b_ld, plan.slices, partials);
   if (error != cudaSuccess) return error;
 
-  const auto reduce =  // adds up the partial sums
-      gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_reduce;
-  return launch(
-      reduce, dim3(plan.reduce_blocks), 256, 0, stream,  // and its parameters:
+  return launch(  // a kernel that adds up the partial sums
+      gemm_mma_f16_f32_rcr_sk4_linear_bias_relu_reduce, dim3(plan.reduce_blocks), 256, 0, stream,
       plan.M, plan.N, alpha, beta, C, ldc, D, ldd, bias, plan.slices, partials);
 }
 

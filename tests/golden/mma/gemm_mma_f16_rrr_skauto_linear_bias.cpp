@@ -169,10 +169,10 @@ CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
       kernels.kernel,  // by the name that it has in the machine code
       "gemm_mma_f16_rrr_skauto_linear_bias");
   find(
-      kernels.pack,  //
+      kernels.pack,  // packs operands
       "gemm_mma_f16_rrr_skauto_linear_bias_pack");
   find(
-      kernels.reduce,  //
+      kernels.reduce,  // adds up partial sums
       "gemm_mma_f16_rrr_skauto_linear_bias_reduce");
   if (error != CUDA_SUCCESS) driver.cuLibraryUnload(library);
   return error;
@@ -257,11 +257,11 @@ struct Plan {
   size_t A, B;  // addresses
   index_t lda, ldb, multiprocessors;
 
-  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
   index_t a_lines = packs_a ? M : 0;  // to pack
   index_t a_length = packs_a ? K : 0;
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
   index_t b_lines = packs_b ? K : 0;  // to pack
   index_t b_length = packs_b ? N : 0;
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
@@ -269,17 +269,16 @@ struct Plan {
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
   index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  index_t fit = multiprocessors / tiles;  // slices of each tile for which there is room
-  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;
+  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
   index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
   index_t slices = (steps + each - 1) / each;  // as few as have no more steps
   index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
   index_t bytes = partials_offset + (slices > 1 ? slices * tiles * kTileM * kTileN * 4 : 0);
   index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
   index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_length = a_length > b_length ? a_length : b_length;
-  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
-  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
 }  // namespace
@@ -310,9 +309,8 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, const void* bias,
     void* workspace, size_t workspace_bytes, CUstream stream) {
-  constexpr index_t kMost = 2147483647;
-  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (M > kMost || N > kMost || K > kMost) return CUDA_ERROR_INVALID_VALUE;
+  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return CUDA_ERROR_INVALID_VALUE;
   if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
   if (K > 0 && (A == nullptr || lda < K)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (B == nullptr || ldb < N)) return CUDA_ERROR_INVALID_VALUE;
@@ -327,7 +325,7 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
   error = count_multiprocessors(multiprocessors);
   if (error != CUDA_SUCCESS) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (plan.tiles > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto space = static_cast<unsigned char*>(workspace);
@@ -335,20 +333,17 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
   if (plan.packs_a || plan.packs_b) {
     const auto a_packed = reinterpret_cast<input_t*>(space);
     const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    const auto pack =  // both operands at once
-        kernels.pack;
-    error = launch(
-        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
-        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
-        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, a, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, b, ldb, b_packed,
+        plan.b_ld);
     if (error != CUDA_SUCCESS) return error;
     if (plan.packs_a) a = a_packed;
     if (plan.packs_b) b = b_packed;
   }
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
-  const auto kernel =  // may have more shared memory than the usual 48 KiB
-      kernels.kernel;
+  const auto kernel = kernels.kernel;
 
   const dim3 grid(plan.tiles, plan.slices);
   error = launch(
@@ -357,9 +352,7 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
       partials);
   if (error != CUDA_SUCCESS || plan.slices == 1) return error;
 
-  const auto reduce =  // adds up the partial sums
-      kernels.reduce;
-  return launch(
-      reduce, dim3(plan.reduce_blocks), 256, 0, stream,  // and its parameters:
-      plan.M, plan.N, alpha, beta, C, ldc, D, ldd, bias, plan.slices, partials);
+  return launch(  // a kernel that adds up the partial sums
+      kernels.reduce, dim3(plan.reduce_blocks), 256, 0, stream, plan.M, plan.N, alpha, beta, C, ldc,
+      D, ldd, bias, plan.slices, partials);
 }

@@ -22,13 +22,14 @@ int  // CUDA_SUCCESS, that is 0
 gemm_mma_f16_rrr_skauto_linear_bias_load(void);
 
 // Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
-// current context's device. It depends on whether A and B start, and their lines follow each other,
-// at multiples of 16 bytes: those that do need none to be copied to. Returns what a launch does.
+// current context's device. Returns what a launch does.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
+// and partial sums.
 int  // 0 once *bytes is set
 gemm_mma_f16_rrr_skauto_linear_bias_workspace(
     long long M, long long N, long long K,  // sizes, as for the launch
     const void* A, long long lda,  // the pointer's value counts, not what it points to
-    const void* B, long long ldb,  //
+    const void* B, long long ldb,  // as A's
     size_t* bytes);
 
 // Puts the kernels on a stream of the current context, and returns without waiting. Never prints,
@@ -36,8 +37,8 @@ gemm_mma_f16_rrr_skauto_linear_bias_workspace(
 // contexts, for several devices.
 //
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult. Besides those of cuLaunchKernel:
-//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short
-//        a size of 2^31 or more, too small a workspace
+//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short,
+//        a size of 2^31 or more, a workspace too small, 2^31 work tiles or more
 //   201  CUDA_ERROR_INVALID_CONTEXT, or 3, CUDA_ERROR_NOT_INITIALIZED: there is no current context
 //   209  CUDA_ERROR_NO_BINARY_FOR_GPU: the file has no machine code for this device
 //   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12

@@ -13,8 +13,8 @@
 //   D  M x N, column-major, __nv_bfloat16; may be C, must not overlap A or B
 //   bias  N elements, __nv_bfloat16: one for each column of D
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Sums are float, alpha and beta
-// float. Needs a GPU of compute capability 9.0 and C++17.
+// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Accumulators are float, alpha and
+// beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype bf16 --layout rcc --arch sm_90a --threadblock 96x96x64 --warp 48x48 --instruction m16n8k16 --stages 4 --sliced-k 1 --split-k 1 --epilogue linear_bias_relu --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu.cu, or by NVRTC as it is
@@ -35,15 +35,14 @@ using uint32_t = unsigned int;
 constexpr int kTileM = 96, kTileN = 96, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
 constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
-constexpr int kSharedBytes = 117824;
 
 constexpr int kWarpM = 48, kWarpN = 48;  // what each warp computes of the work tile
 constexpr int kStages = 4;  // tiles of A and B in shared memory
-constexpr int kGroup = 12;  // tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 96 / 48 = 2
 constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 2 * (96 / 48) = 4
-constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 16;  // of 16 lines: 3, 3
-constexpr int kSteps = 4;  // of 32 bytes along K: 64 / 16
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 3, 3
+constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
 constexpr int kSlots = 3;  // parts of each warp's rows that are on their way to D at once
 
 constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 96 lines of 128 bytes along K
@@ -54,14 +53,14 @@ constexpr int kStageBytes = kBytesA + kBytesB;  // 24576
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-__device__ inline void ldmatrix(uint32_t (&block)[4], uint32_t address) {
+__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
                : "r"(address));
 }
-__device__ inline void stmatrix(uint32_t address, const uint32_t (&block)[4]) {
+__device__ inline void stmatrix(uint32_t address, const uint32_t (&fragment)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-               "r"(block[0]), "r"(block[1]), "r"(block[2]), "r"(block[3])
+               "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
                : "memory");
 }
 // Starts to copy 16 bytes; those behind the first `bytes` become zeros.
@@ -117,7 +116,7 @@ __device__ inline void copy_box(
       "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
       : "memory");
 }
-// Brings a box to the L2 cache, which what other kernels still write reaches, too.
+// Brings a box to the L2 cache. Other kernels may still write to it: they write to L2, too.
 __device__ inline void prefetch_box(const tensor_map_t& map, int inner, int outer) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(inner),
                "r"(outer)
@@ -137,23 +136,23 @@ __device__ inline void wait_for_stores() {
 }
 
 // ------------------------------------------------------------------------ what a warp computes
-// Of a block of 16 lines x 32 bytes (a line is a row of A, or a column of B), lane 4g + t (g = 0..7,
+// A fragment is 16 rows of A, or 16 columns of B, by 32 bytes along K. Of it, lane 4g + t (g = 0..7,
 // t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
 //
-//   of            A, first half  A, second half     B, first half  B, second half
-//   line g        block[0]       block[2]           block[0]       block[1]
-//   line g + 8    block[1]       block[3]           block[2]       block[3]
+//   of                   A, first half  A, second half     B, first half  B, second half
+//   row or column g      fragment[0]    fragment[2]        fragment[0]    fragment[1]
+//   row or column g + 8  fragment[1]    fragment[3]        fragment[2]    fragment[3]
 //
-// One instruction multiplies 16 lines of A by 8 lines of B, over both halves along K. Of the 16 x 8
-// sums the lane holds columns 2t and 2t + 1 of row g in sum[0..1], of row g + 8 in sum[2..3].
-// sum += a * b; `column` is the half of B's 16 lines.
+// One instruction multiplies 16 rows of A by 8 columns of B, over both halves along K. Of its 16 x 8
+// accumulators the lane holds columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns.
 __device__ inline void mma(
-    float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int column) {
+    float (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * column]), "r"(b[2 * column + 1]));
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
 }
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
@@ -165,77 +164,78 @@ __device__ constexpr int swizzle_128b(int line, int chunk) {
   return line * 128 + (chunk ^ line % 8) * 16;
 }
 
-// A warp's part of the work tile, with fragments for two steps along K: one is loaded while the other
-// is multiplied.
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
 struct WarpTile {
-  float sum[kBlocksM][2 * kBlocksN][4];  // (3, 6) instructions
-  uint32_t a[2][kBlocksM][4], b[2][kBlocksN][4];  // fragments
-  uint32_t a_at[kSteps], b_at[kSteps];  // where they come from: made before the step that loads
+  float acc[kFragmentsM][2 * kFragmentsN][4];  // accumulators of (3, 6) instructions
+  uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  uint32_t a_at[kKBlocks], b_at[kKBlocks];  // where they come from: made before the step that loads
 
   __device__ void clear() {
-    for (auto& x : reinterpret_cast<float (&)[72]>(sum)) x = 0;
+    for (auto& x : reinterpret_cast<float (&)[72]>(acc)) x = 0;
   }
-  // The next loads read the stage at this address in shared memory,
+  // Lets loads read the stage at this address in shared memory.
   __device__ void read_from(uint32_t stage, int warp, int lane) {
     const int row = warp % kWarpsM * kWarpM + lane % 16;
-    for (int s = 0; s < kSteps; ++s) {
-      a_at[s] = stage + swizzle_128b(row, 2 * s + lane / 16);
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      a_at[kb] = stage + swizzle_128b(row, 2 * kb + lane / 16);
     }
     const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
-    for (int s = 0; s < kSteps; ++s) {
-      b_at[s] = stage + kBytesA + swizzle_128b(col, 2 * s + lane / 8 % 2);
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      b_at[kb] = stage + kBytesA + swizzle_128b(col, 2 * kb + lane / 8 % 2);
     }
   }
-  // or another one, so many bytes further on.
+  // Lets loads read another stage, so many bytes further on.
   __device__ void move(int bytes) {
     for (auto& address : a_at) address += bytes;
     for (auto& address : b_at) address += bytes;
   }
-  __device__ void load(int step) {
+  __device__ void load(int kb) {
 #pragma unroll
-    for (int i = 0; i < kBlocksM; ++i) ldmatrix(a[step % 2][i], a_at[step] + i * 16 * 128);
+    for (int i = 0; i < kFragmentsM; ++i) ldmatrix(a[kb % 2][i], a_at[kb] + i * 16 * 128);
 #pragma unroll
-    for (int i = 0; i < kBlocksN; ++i) ldmatrix(b[step % 2][i], b_at[step] + i * 16 * 128);
+    for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 128);
   }
-  __device__ void multiply(int step) {
+  __device__ void multiply(int kb) {
 #pragma unroll
-    for (int i = 0; i < kBlocksM; ++i) {
+    for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
-      for (int n = 0; n < 2 * kBlocksN; ++n) {
-        const int j = i % 2 ? 2 * kBlocksN - 1 - n : n;  // there and back: one operand stays
-        mma(sum[i][j], a[step % 2][i], b[step % 2][j / 2], j % 2);
+      for (int n = 0; n < 2 * kFragmentsN; ++n) {
+        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
       }
     }
   }
   // Registers have no variable index: a loop takes the first rows, and moves the others up.
   __device__ void move_up() {
 #pragma unroll
-    for (int i = 0; i + 1 < kBlocksM; ++i) {
+    for (int i = 0; i + 1 < kFragmentsM; ++i) {
 #pragma unroll
-      for (int j = 0; j < 2 * kBlocksN; ++j) {
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
 #pragma unroll
-        for (int s = 0; s < 4; ++s) sum[i][j][s] = sum[i + 1][j][s];
+        for (int r = 0; r < 4; ++r) acc[i][j][r] = acc[i + 1][j][r];
       }
     }
   }
-  // Two sums of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
   __device__ float2 pair(int i, int h, int j) const {
-    return {sum[i][j][2 * h], sum[i][j][2 * h + 1]};
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
   }
 };
 
-// Tiles in the order in which they are computed: kGroup below each other, then the next column, so that
-// what runs at the same time shares operands in the L2 cache.
-__device__ inline void tile_at(uint32_t t, int tiles_m, int tiles_n, int& row0, int& col0) {
-  const uint32_t group = kGroup * tiles_n;  // unsigned numbers are divided faster
-  const int first = t / group * kGroup;
-  const uint32_t height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+// Work tiles in the order in which they are computed: kGroup below each other, then the next column, so
+// that what runs at the same time shares operands in the L2 cache. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
   row0 = (first + t % group % height) * kTileM;
   col0 = t % group / height * kTileN;
 }
 
 // ------------------------------------------------------------------------ D
-struct Output {  // what elements of D are made from, besides their sums, and where they go
+struct Output {  // what D is made from, besides accumulators, and where it goes
   int rows, cols;
   scalar_t alpha, beta;
   const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
@@ -299,8 +299,8 @@ __device__ inline void read_rows(
   }
 }
 
-// Makes 16 rows of D of block i of a warp's sums and, if C is read, of those of C in `staging` from
-// `row` on, whose place they take. The first one is row0 of D.
+// Makes 16 rows of D of the accumulators of fragment i and, if C is read, of the rows of C in `staging`
+// from `row` on, whose place they take. The first one is row0 of D.
 __device__ inline void finish_rows(
     Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
     int row0, int lane) {
@@ -311,15 +311,15 @@ __device__ inline void finish_rows(
     bias[h] = at < out.rows ? scalar_t(out.bias[at]) : 0;
   }
 #pragma unroll
-  for (int j = 0; j < kBlocksN; ++j) {
+  for (int j = 0; j < kFragmentsN; ++j) {
     __nv_bfloat162 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
     auto& registers = reinterpret_cast<uint32_t (&)[4]>(d);
     const uint32_t at = staging.chunk(row, 16 * j, lane);
     if (reads_c) ldmatrix(registers, at);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const float2 sum = tile.pair(i, q % 2, 2 * j + q / 2);
-      scalar_t x = out.alpha * sum.x, y = out.alpha * sum.y;
+      const float2 acc = tile.pair(i, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
       if (reads_c) {
         x += out.beta * scalar_t(d[q].x);
         y += out.beta * scalar_t(d[q].y);
@@ -346,7 +346,7 @@ __device__ inline void write_rows(
   }
 }
 
-// Writes the first rows of a warp's sums, as many as a slot has, to D from (row0, col0) on.
+// Writes a warp's first rows, as many as a slot has, to D from (row0, col0) on.
 __device__ inline void store_rows(
     WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
     int col0, int lane) {
@@ -387,12 +387,12 @@ __device__ inline void store_rows(
   if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Writes a warp's part of D, whose first element is at (row0, col0). The sums are used up.
+// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
 __device__ inline void store(
     WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0, int col0,
     int lane) {
 #pragma unroll 1
-  for (int i = 0; i < kBlocksM; i += Staging::kRows / 16) {
+  for (int i = 0; i < kFragmentsM; i += Staging::kRows / 16) {
     Staging& staging = slots[i / (Staging::kRows / 16) % kSlots];
     store_rows(tile, out, map, staging, row0 + 16 * i, col0, lane);
   }
@@ -400,7 +400,7 @@ __device__ inline void store(
 
 // ------------------------------------------------------------------------ packing
 // An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
-// with lines that do; blockIdx.z is 0 for A, 1 for B. One that is in order has no lines here.
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
@@ -457,18 +457,22 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
+constexpr int kStagingBytes = kWarps * kSlots * sizeof(Staging);  // 18432
+// Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 117824
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
-        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, index_t early,
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
         const output_t* bias) {
   extern __shared__ __align__(128) unsigned char shared[];
   // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; staging; barriers.
   const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
-  unsigned char* const tiles = shared + (stages - begin);
-  const auto staging = reinterpret_cast<Staging*>(tiles + kStages * kStageBytes);
-  const uint32_t barriers = stages + kStages * kStageBytes + 12 * int(sizeof(Staging));
+  unsigned char* const stage0 = shared + (stages - begin);
+  const auto staging = reinterpret_cast<Staging*>(stage0 + kStages * kStageBytes);
+  const uint32_t barriers = stages + kStages * kStageBytes + kStagingBytes;
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
@@ -481,13 +485,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
       if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
       for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(tiles + stage * kStageBytes + at) = uint4{};
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
   }
 
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  const int all_steps = int((K + kTileK - 1) / kTileK);
+  const int steps = int((K + kTileK - 1) / kTileK);
   const int work = tiles_m * tiles_n;
   int row0, col0;
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
@@ -501,11 +505,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
-    // A little comes to L2 while the kernels before still run. (An empty D is not early: no maps.)
-    if (early && all_steps > 0) {
-      const int k = 0;
-      prefetch_box(a_map, k, row0);
-      prefetch_box(b_map, k, col0);
+    // A little comes to L2 while the kernels before still run.
+    if (early && steps > 0) {
+      prefetch_box(a_map, 0, row0);
+      prefetch_box(b_map, 0, col0);
     }
   }
   __syncthreads();
@@ -525,7 +528,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
-      for (int n = 0; n < all_steps; ++n) {
+      for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), a_bytes + b_bytes);
         const int k = n * kTileK;
@@ -541,32 +544,32 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   for (int w = blockIdx.x; w < work; next(w)) {
     WarpTile tile;
     tile.clear();
-    if (all_steps > 0) {
+    if (steps > 0) {
       barrier_wait(full(stage), phase);
-      int thread;  // read anew: kept while sums need all registers, it would be spilled
+      int thread;  // read anew: kept while accumulators need all registers, it is spilled
       asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
       tile.read_from(stages + stage * kStageBytes, thread / 32, thread % 32);
       tile.load(0);
     }
 #pragma unroll 1
-    for (int n = 0; n < all_steps; ++n) {
-      // While step s is multiplied, the next one moves from shared memory to registers.
+    for (int n = 0; n < steps; ++n) {
+      // While K block kb is multiplied, the next one moves from shared memory to registers.
 #pragma unroll
-      for (int s = 0; s < kSteps - 2; ++s) {
-        tile.load(s + 1);
-        tile.multiply(s);
+      for (int kb = 0; kb < kKBlocks - 2; ++kb) {
+        tile.load(kb + 1);
+        tile.multiply(kb);
       }
       const int finished = stage;
       advance();
-      const bool more = n + 1 < all_steps;
-      tile.load(kSteps - 1);
+      const bool more = n + 1 < steps;
+      tile.load(kKBlocks - 1);
       const bool ready = barrier_test(full(stage), phase);  // asked this early, it costs no time
-      tile.multiply(kSteps - 2);
-      // After the last tile, load again what is there: that costs less than a branch.
+      tile.multiply(kKBlocks - 2);
+      // After the last step, load again what is there: that costs less than a branch.
       tile.move(more ? (stage - finished) * kStageBytes : 0);
       if (more && !ready) barrier_wait(full(stage), phase);
       tile.load(0);
-      tile.multiply(kSteps - 1);
+      tile.multiply(kKBlocks - 1);
       __syncwarp();  // all lanes have read all of the stage
       if (threadIdx.x % 32 == 0) barrier_arrive(empty(finished));
     }
@@ -580,6 +583,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   }
   if (threadIdx.x % 32 == 0) wait_for_stores<0>();  // shared memory lasts as long as the block
 }
+
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 // Tells the current device. The runtime launches on the stream's device, whichever is current, where it
 // would run into matrices that it cannot reach: a stream of another device is refused.
@@ -615,11 +619,11 @@ struct Plan {
   size_t A, B;  // addresses
   index_t lda, ldb, multiprocessors;
 
-  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
   index_t a_lines = packs_a ? M : 0;  // to pack
   index_t a_length = packs_a ? K : 0;
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
   index_t b_lines = packs_b ? N : 0;  // to pack
   index_t b_length = packs_b ? K : 0;
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
@@ -627,13 +631,12 @@ struct Plan {
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
-  index_t early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   int a_box = M < kTileM ? M : kTileM;  // lines of it
   int b_box = N < kTileN ? N : kTileN;  // lines of it
   index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_length = a_length > b_length ? a_length : b_length;
-  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
-  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
 // Describes a matrix to the TMA. The driver's function is found by name: only the runtime is linked.
@@ -665,8 +668,8 @@ inline cudaError_t make_map(
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Bytes of device memory that the launcher needs: often none. It packs operands whose pointer or
-// leading dimension is no multiple of 16 bytes.
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
@@ -683,16 +686,16 @@ gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_workspace(  // for a
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
 // or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// cudaErrorInvalidConfiguration for 2^31 work tiles or more; cudaErrorInvalidResourceHandle for a
+// stream of another device; cudaErrorNotSupported where the driver does not know the TMA.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, const output_t* bias, void* workspace, size_t workspace_bytes,
     cudaStream_t stream) {
-  constexpr index_t kMost = 2147483647;
-  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
-  if (M > kMost || N > kMost || K > kMost) return cudaErrorInvalidValue;
+  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
   if (K > 0 && (B == nullptr || ldb < K)) return cudaErrorInvalidValue;
@@ -706,7 +709,7 @@ gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_launch(  // D = alph
   error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
   const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
-  if (plan.tiles > kMost) return cudaErrorInvalidConfiguration;
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
   const auto space = static_cast<unsigned char*>(workspace);
@@ -714,12 +717,10 @@ gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_launch(  // D = alph
   if (plan.packs_a || plan.packs_b) {
     const auto a_packed = reinterpret_cast<input_t*>(space);
     const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    const auto pack =  // both operands at once
-        gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_pack;
-    error = launch(
-        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
-        plan.a_lines, plan.a_length, a, ldb, a_packed, plan.a_ld,  //
-        plan.b_lines, plan.b_length, b, lda, b_packed, plan.b_ld);
+    error = launch(  // a kernel that packs both
+        gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_pack,
+        dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream, plan.a_lines, plan.a_length, a, ldb,
+        a_packed, plan.a_ld, plan.b_lines, plan.b_length, b, lda, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
     if (plan.packs_a) a = a_packed;
     if (plan.packs_b) b = b_packed;
@@ -737,8 +738,7 @@ gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu_launch(  // D = alph
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel =  // may have more shared memory than the usual 48 KiB
-      gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu;
+  const auto kernel = gemm_mma_tma_bf16_rcc_tb96x96x64_w48x48_s4_linear_bias_relu;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   return launch(

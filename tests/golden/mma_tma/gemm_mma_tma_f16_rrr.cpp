@@ -194,7 +194,7 @@ CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
       kernels.kernel,  // by the name that it has in the machine code
       "gemm_mma_tma_f16_rrr");
   find(
-      kernels.pack,  //
+      kernels.pack,  // packs operands
       "gemm_mma_tma_f16_rrr_pack");
   if (error != CUDA_SUCCESS) driver.cuLibraryUnload(library);
   return error;
@@ -279,11 +279,11 @@ struct Plan {
   size_t A, B;  // addresses
   index_t lda, ldb, multiprocessors;
 
-  bool packs_a = K > 0 && !(A % 16 == 0 && lda % 8 == 0);  // lines not in units
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
   index_t a_lines = packs_a ? M : 0;  // to pack
   index_t a_length = packs_a ? K : 0;
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && !(B % 16 == 0 && ldb % 8 == 0);  // lines not in units
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
   index_t b_lines = packs_b ? K : 0;  // to pack
   index_t b_length = packs_b ? N : 0;
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
@@ -291,12 +291,11 @@ struct Plan {
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
-  index_t early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   int a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_length = a_length > b_length ? a_length : b_length;
-  index_t pack_whole = ((pack_length + 63) / 64 * 64) / 256;
-  index_t pack_y = pack_whole < 1 ? 1 : pack_whole < 64 ? pack_whole : 64;
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
 // Describes a matrix to the TMA.
@@ -341,9 +340,8 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
     size_t workspace_bytes, CUstream stream) {
-  constexpr index_t kMost = 2147483647;
-  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (M > kMost || N > kMost || K > kMost) return CUDA_ERROR_INVALID_VALUE;
+  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return CUDA_ERROR_INVALID_VALUE;
   if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
   if (K > 0 && (A == nullptr || lda < K)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (B == nullptr || ldb < N)) return CUDA_ERROR_INVALID_VALUE;
@@ -357,7 +355,7 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
   error = count_multiprocessors(multiprocessors);
   if (error != CUDA_SUCCESS) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (plan.tiles > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto space = static_cast<unsigned char*>(workspace);
@@ -365,12 +363,10 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
   if (plan.packs_a || plan.packs_b) {
     const auto a_packed = reinterpret_cast<input_t*>(space);
     const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    const auto pack =  // both operands at once
-        kernels.pack;
-    error = launch(
-        pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,  // and its parameters:
-        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld,  //
-        plan.b_lines, plan.b_length, b, ldb, b_packed, plan.b_ld);
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, a, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, b, ldb, b_packed,
+        plan.b_ld);
     if (error != CUDA_SUCCESS) return error;
     if (plan.packs_a) a = a_packed;
     if (plan.packs_b) b = b_packed;
@@ -388,8 +384,7 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
   }
   if (error != CUDA_SUCCESS) return error;
 
-  const auto kernel =  // may have more shared memory than the usual 48 KiB
-      kernels.kernel;
+  const auto kernel = kernels.kernel;
 
   return launch(
       kernel, dim3(plan.blocks), kThreads, kSharedBytes, stream,  // and its parameters:

@@ -11,7 +11,7 @@
 //   D  M x N, column-major, __nv_bfloat16; may be C, must not overlap A or B
 //   bias  N elements, __nv_bfloat16: one for each column of D
 //
-// Any M, N, K >= 0. Sums, alpha and beta are float. Leading dimensions count elements.
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant naive --dtype bf16 --layout ccc --arch sm_80 --threads 256 --epilogue linear_bias
@@ -104,8 +104,9 @@ inline cudaError_t launch(
 }
 
 // Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short,
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short;
+// cudaErrorInvalidConfiguration for more blocks than a grid may have; cudaErrorInvalidResourceHandle
+// for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_naive_bf16_ccc_linear_bias_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
@@ -126,8 +127,7 @@ gemm_naive_bf16_ccc_linear_bias_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel =  // puts one block on the GPU after another
-      gemm_naive_bf16_ccc_linear_bias;
+  const auto kernel = gemm_naive_bf16_ccc_linear_bias;
   const dim3 grid(grid_x, grid_y), block(kThreadsX, kThreadsY);
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:

@@ -11,7 +11,7 @@
 //   D  M x N, row-major, int; may be C, must not overlap A or B
 //   bias  N elements, int: one for each column of D
 //
-// Any M, N, K >= 0. Sums, alpha and beta are int. Leading dimensions count elements.
+// Any M, N, K >= 0. Accumulators, alpha and beta are int. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant rec_tiles --dtype i32 --layout rrr --arch sm_80 --tile 32 --coarsen 2 --threads 1024 --epilogue linear_bias_relu
@@ -32,7 +32,7 @@ constexpr int kThreadRows = 32;  // the block's threads: kTile along x, this man
 constexpr int kRowsPerThread = kTile / kThreadRows;  // rows of D that one thread computes
 constexpr int kThreads = kTile * kThreadRows;
 constexpr int kWidth = kTile * kCoarsen;  // columns of D per block
-constexpr int kSharedBytes = 12288;  // (1 + kCoarsen) * kTile * kTile sums' operands
+constexpr int kSharedBytes = (1 + kCoarsen) * kTile * kTile * sizeof(accumulator_t);  // 12288
 
 static_assert(kTile % kThreadRows == 0, "every thread has the same number of rows");
 static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
@@ -147,8 +147,9 @@ inline cudaError_t launch(
 }
 
 // Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short,
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short;
+// cudaErrorInvalidConfiguration for more blocks than a grid may have; cudaErrorInvalidResourceHandle
+// for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_rec_tiles_i32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
@@ -169,8 +170,7 @@ gemm_rec_tiles_i32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel =  // puts one block on the GPU after another
-      gemm_rec_tiles_i32_rrr_linear_bias_relu;
+  const auto kernel = gemm_rec_tiles_i32_rrr_linear_bias_relu;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   const dim3 grid(grid_x, grid_y), block(kTile, kThreadRows);

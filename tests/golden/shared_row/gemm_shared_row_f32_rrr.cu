@@ -9,7 +9,7 @@
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; may be C, must not overlap A or B
 //
-// Any M, N, K >= 0. Sums, alpha and beta are float. Leading dimensions count elements.
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant shared_row --dtype f32 --layout rrr --arch sm_80 --threads 256 --chunk 1024 --grid 0 --epilogue linear
@@ -112,8 +112,9 @@ inline cudaError_t launch(
 }
 
 // Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short,
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short;
+// cudaErrorInvalidConfiguration for more blocks than a grid may have; cudaErrorInvalidResourceHandle
+// for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_shared_row_f32_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
@@ -131,8 +132,7 @@ gemm_shared_row_f32_rrr_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel =  // puts one block on the GPU after another
-      gemm_shared_row_f32_rrr;
+  const auto kernel = gemm_shared_row_f32_rrr;
   const dim3 grid(grid_x), block(kThreads);
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:

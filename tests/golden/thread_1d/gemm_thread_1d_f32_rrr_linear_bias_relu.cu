@@ -9,7 +9,7 @@
 //   D  M x N, row-major, float; may be C, must not overlap A or B
 //   bias  N elements, float: one for each column of D
 //
-// Any M, N, K >= 0. Sums, alpha and beta are float. Leading dimensions count elements.
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant thread_1d --dtype f32 --layout rrr --arch sm_80 --threads 256 --epilogue linear_bias_relu
@@ -104,8 +104,9 @@ inline cudaError_t launch(
 }
 
 // Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short,
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short;
+// cudaErrorInvalidConfiguration for more blocks than a grid may have; cudaErrorInvalidResourceHandle
+// for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_thread_1d_f32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
@@ -125,8 +126,7 @@ gemm_thread_1d_f32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel =  // puts one block on the GPU after another
-      gemm_thread_1d_f32_rrr_linear_bias_relu;
+  const auto kernel = gemm_thread_1d_f32_rrr_linear_bias_relu;
   const dim3 grid(grid_x), block(kThreads);
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:

@@ -255,8 +255,7 @@ gemm_tiles_f64_ccc_launch(  // D = alpha * A * B + beta * C
   Kernels kernels;
   CUresult error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
-  const auto kernel =  // puts one block on the GPU after another
-      kernels.kernel;
+  const auto kernel = kernels.kernel;
   const dim3 grid(grid_x, grid_y), block(kTile, kThreadRows);
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:

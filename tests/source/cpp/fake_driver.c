@@ -92,7 +92,7 @@ int cuTensorMapEncodeTiled(
 
 static void print_argument(char type, const void* argument) {
   uint64_t words[8] = {0};
-  memcpy(words, argument, type == 'm' ? 64 : type == 'l' ? 8 : 4);
+  memcpy(words, argument, type == 'm' ? 64 : type == 'l' ? 8 : type == 'c' ? 1 : 4);
   printf(" %llx", (unsigned long long)words[0]);
   for (int i = 1; type == 'm' && i < 8; ++i) printf(",%llx", (unsigned long long)words[i]);
 }

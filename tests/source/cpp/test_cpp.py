@@ -100,7 +100,7 @@ def test_a_rule_escapes_what_make_would_read_otherwise() -> None:
 def test_a_template_depends_on_those_it_extends_and_imports() -> None:
     folder = template_dir()
     names = {path.relative_to(folder).as_posix() for path in template_files("kernels/tiles.cu.j2")}
-    frames = {f"frame/{name}.cu.j2" for name in ("cuda_core", "file", "host", "words")}
+    frames = {f"frame/{name}.cu.j2" for name in ("cuda_core", "file", "launcher", "words")}
     assert names == {"kernels/tiles.cu.j2", "parts/epilogue.cu.j2", *frames}
     more = {path.name for path in template_files("kernels/mma.cu.j2")}
     assert {"fragments.cu.j2", "packing.cu.j2", "ptx.cu.j2", "file.cu.j2"} <= more
@@ -402,3 +402,15 @@ def test_an_installed_wheel_has_what_cmake_finds(tmp_path: Path) -> None:
     command = ("cmake", "-S", project, "-B", tmp_path / "build")
     run_alone(*command, f"-DCMAKE_PREFIX_PATH={folder}", cwd=tmp_path, path=site)
     assert f"{site}/bin/gen" in (tmp_path / "build" / "CMakeCache.txt").read_text()
+
+
+@pytest.mark.parametrize("variant", ["rec_tiles", "mma", "mma_tma"])
+def test_headers_and_pages_name_every_error(variant: str) -> None:
+    spec = make_spec(variant)
+    _, _, host = render(spec).text.partition("#ifndef __CUDACC_RTC__  // the host")
+    code = re.sub(r"//.*", "", host)
+    returned = {f"cudaError{x}" for x in re.findall(r"return cudaError(\w+)", code)}
+    assert {"cudaErrorInvalidValue", "cudaErrorInvalidConfiguration"} <= returned
+    page = (ROOT / "docs" / "cpp.md").read_text()
+    for text in (render_header(spec), page, "".join(re.findall(r"//.*", host))):
+        assert returned <= set(re.findall(r"cudaError\w+", text))

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
-import numpy as np
 import pytest
 from cuda.bindings.driver import CUtensorMapDataType, CUtensorMapSwizzle
 from hypothesis import given, settings
@@ -87,7 +86,7 @@ def letter(argument: Argument) -> str:
     """An argument's type, as the fake driver wants to be told."""
     if isinstance(argument, TensorMap):
         return "m"
-    return "f" if isinstance(argument, np.generic) and argument.nbytes == 4 else "l"
+    return {1: "c", 4: "f"}.get(getattr(argument, "nbytes", 8), "l")
 
 
 def words(argument: Argument, call: Call) -> str:
@@ -96,7 +95,7 @@ def words(argument: Argument, call: Call) -> str:
         return f"{call.addresses[argument.buffer] + argument.offset:x}"
     if isinstance(argument, TensorMap):
         return ",".join(f"{word:x}" for word in encoded(argument, call))
-    bits = argument.view(np.uint32 if argument.nbytes == 4 else np.uint64)
+    bits = argument.view(f"u{argument.nbytes}")
     return f"{int(bits):x}"
 
 
