@@ -78,7 +78,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     for (index_t k0 = 0; k0 < K; k0 += kTile) {
       // Threads whose elements of D do not exist load too: the others need what they bring, and
       // every thread of the block has to arrive at the barriers.
-      for (int y = threadIdx.y; y < kTile; y += kThreadRows) {
+      for (int i = 0; i < kRowsPerThread; ++i) {
+        const int y = threadIdx.y + i * kThreadRows;
         const index_t row = row0 + y;
         const bool in_a = row < M && k0 + x < K;
         tile_a[y][x] =
