@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.context import LaunchState
+from gen.emulator.run.spinning import Spinning
 from gen.emulator.run.waiting import Parking, everyone
 from gen.emulator.translate.blocks import Block
 from gen.emulator.warp.masks import NOBODY, Coordinates, Mask, Waiting, narrow, split
@@ -21,16 +24,21 @@ class Chunk(Parking):
         super().__init__(launch, origin, blocks)
         self.held = Waiting()  # lanes at a warp instruction, whose warps are not complete
         self.stalled = Waiting()  # lanes that an mbarrier's wait has turned away
+        self.spinning = Spinning(self)
+        self.registers = list(launch.program.initial)
+        self._kept: list[Any] | None = None  # what observers keep while other chunks run
 
     # -- control flow --------------------------------------------------------------------------
-    def run(self) -> None:
-        """Execute until every lane has exited."""
+    def run(self) -> bool:
+        """Execute until every lane has exited, or until it waits for other blocks (False)."""
         program, blocks = self.launch.program, self.launch.program.blocks
-        registers = list(program.initial)
+        registers, observers = self.registers, self.launch.observers
         at, mask, alone, lanes = 0, self.live, True, self.lanes
-        observers = self.launch.observers
-        for observer in observers:
-            observer.begin(self)
+        if self._kept is None:
+            for observer in observers:
+                observer.begin(self)
+        else:
+            at, mask, alone, lanes = self._running(*self._resume(self._kept))
         while True:
             block = blocks[at]
             for observer in observers:
@@ -64,14 +72,55 @@ class Chunk(Parking):
             following = self._next(registers)
             if following is None:
                 break
-            at, mask = following
-            alone = not (self.waiting or self.held or self.parked or self.stalled)
-            mask = self.live if alone else mask
-            lanes = self.lanes if mask is None else mask.count(self.shape)
+            at, mask, alone, lanes = self._running(*following)
+        if self.spinning.waiting:
+            self._kept = [observer.pause(self) for observer in observers]
+            return False
+        self._finish()
+        return True
+
+    def _finish(self) -> None:
         self.copies.finish()
         self.bulk.finish()
-        for observer in observers:
+        for observer in self.launch.observers:
             observer.end(self)
+
+    def _running(self, at: int, mask: Mask | None) -> tuple[int, Mask | None, bool, int]:
+        """A block and its lanes, whether no others are left, and how many they are."""
+        queues = (self.waiting, self.held, self.parked, self.stalled, self.spinning.waiting)
+        alone = not any(queues)
+        mask = self.live if alone else mask
+        return at, mask, alone, self.lanes if mask is None else mask.count(self.shape)
+
+    def _resume(self, kept: list[Any]) -> tuple[int, Mask]:
+        """Other chunks have run: what to run next.
+
+        Where nothing has changed, lanes at a warp instruction run without those that spin.
+        """
+        for observer, mine in zip(self.launch.observers, kept, strict=True):
+            observer.resume(self, mine)
+        spinning = self.spinning
+        if self.held and spinning.stuck and spinning.seen == self.memory.changes:
+            return self.held.pop()
+        spinning.resume()
+        self.waiting, spinning.waiting = spinning.waiting, self.waiting
+        following = self._next(self.registers)
+        assert following is not None
+        return following
+
+    def live_blocks(self) -> int:
+        """Blocks that have not ended."""
+        return int(((self.live or everyone()).per_block(self.shape) > 0).sum())
+
+    def abandon(self, why: str) -> None:
+        """End all lanes, which wait for what never happens."""
+        for observer, kept in zip(self.launch.observers, self._kept or (), strict=True):
+            observer.resume(self, kept)
+        self.spinning.report(why)
+        if self.stalled:
+            self._end_deadlock()
+        self.bulk.abandon(everyone().bits)
+        self._finish()
 
     def _next(self, registers: list[Value]) -> tuple[int, Mask] | None:
         """The block to run next and its lanes: the first in order that need not wait."""
@@ -91,6 +140,13 @@ class Chunk(Parking):
                 self.held.add(at, whole)
             if self.stalled and self._progress(registers):
                 continue
+            if self.spinning.waiting:
+                if self.complete_barriers(registers):
+                    continue
+                if not self.spinning.another_round(registers, self._positions()):
+                    return None
+                self.waiting, self.spinning.waiting = self.spinning.waiting, self.waiting
+                continue
             if self.held:
                 return self.held.pop()
             if self.stalled:
@@ -99,6 +155,14 @@ class Chunk(Parking):
                 return None
             elif not self.complete_barriers(registers):
                 self.report_barriers(registers)
+
+    def _positions(self) -> list[tuple[str, int, Mask]]:
+        """Where lanes wait for anything but their turn."""
+        return [
+            *(("held", at, mask) for at, mask in self.held.items()),
+            *(("stalled", at, mask) for at, mask in self.stalled.items()),
+            *(("parked", at, mask) for at, mask in self.parked),
+        ]
 
     def _hold(self, at: int, whole: Mask, go: Mask) -> None:
         stay = whole.bits & ~go.bits
@@ -131,7 +195,10 @@ class Chunk(Parking):
             self._queue(block, target, mask or everyone())
 
     def _queue(self, block: int, target: Block, mask: Mask) -> None:
-        """Let lanes wait for a block, or stall where they have looked at an mbarrier in vain."""
+        """Let lanes wait for a block, or stall where they have looked at memory in vain."""
+        if target.looks and self.spinning.turns_away(block):
+            self.spinning.waiting.add(block, mask)
+            return
         poll = self.mbarriers.polls.get(id(target.body[0])) if target.poll else None
         again = narrow(mask, poll.lanes) if poll else NOBODY
         if again is None or again is NOBODY:

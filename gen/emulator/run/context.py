@@ -54,6 +54,11 @@ class LaunchState:
     observers: Sequence[Observer] = ()
     maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold
 
+    @property
+    def spins(self) -> bool:
+        """Whether lanes may wait for memory to change."""
+        return any(block.looks for block in self.program.blocks)
+
 
 class Context:
     """A box of `blocks` (x, y, z) blocks whose first is `origin`, as generated code sees it."""
@@ -75,6 +80,10 @@ class Context:
         self.copies = Copies(self, self.mbarriers)
         self.bulk = BulkCopies(self, self.mbarriers)
         self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps
+        self.looks: dict[Site, tuple[Value, Mask | None]] = {}  # where lanes that spin last looked
+        self.spins = launch.spins
+        if self.spins:
+            self.shared.changes = 0
 
     # -- what generated code calls -------------------------------------------------------------
     def special(self, name: str) -> Value:
@@ -139,7 +148,13 @@ class Context:
         """Every thread's stack, made when it is first used."""
         if self._local is None:
             self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
+            self._local.changes = self.shared.changes and 0
         return self._local
+
+    @property
+    def local_changes(self) -> int:
+        """How often the contents of local memory have changed."""
+        return self._local.changes or 0 if self._local else 0
 
     def _of(self, space: str) -> Any:
         """The memory behind a state space."""
@@ -147,6 +162,8 @@ class Context:
 
     def load(self, site: Site, address: Value, m: Mask | None) -> Any:
         """What a load instruction reads: one value, or a list of them for a vector."""
+        if self.spins:
+            self.looks[site] = address, m
         if site.space == "generic":
             values = self._load_generic(site, address, m)
         else:
@@ -214,15 +231,19 @@ class Context:
         self, site: Site, rule: str, address: Value, values: list[Value], m: Mask | None
     ) -> Value:
         """Apply `rule` lane by lane, in the order of blocks and threads; the old values."""
+        if self.spins:
+            self.looks[site] = address, m
         address = np.broadcast_to(address, self.shape)
         values = [np.broadcast_to(value, self.shape) for value in values]
         old = np.zeros(self.shape, site.dtype)
         for space, local, lanes in self.spaces(site, address, m):
             for observer in self.launch.observers:
                 observer.atomic(self, site, space, local, lanes)
-            for cells, here, index in self._of(space).cells(site, local, lanes, self.report):
+            memory = self._of(space)
+            for cells, here, index in memory.cells(site, local, lanes, self.report):
                 if index.size:
                     old[here] = update(cells, index, rule, [value[here] for value in values])
+                    memory.changed(self.spins and cells[index].tobytes() != old[here].tobytes())
         return old
 
     def warp_sync(self, m: Mask | None) -> None:
@@ -247,14 +268,19 @@ class Context:
         """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
         block, threads, count = lanes_of(bad, mask, self.shape, self.origin)
         first = int(np.asarray(address)[np.broadcast_to(bad, address.shape)][0])
-        space = site.space
-        if space == "generic":
-            space = {1: "shared", 2: "local"}.get(first >> 56, "global")
-        text = {"global": self.memory.describe, "shared": self.describe_shared}.get(
-            space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
-        )(first)
+        text = self.describe(site, first)
         message = access_message(site, what, text, count)
         self.launch.findings.add("memcheck", site.item, message, block, threads, text)
+
+    def describe(self, site: Site, address: int) -> str:
+        """A byte that `site` accesses, as a buffer or a space and the offset in it."""
+        space = site.space
+        if space == "generic":
+            space = {1: "shared", 2: "local"}.get(address >> 56, "global")
+            address &= (1 << 56) - 1
+        return {"global": self.memory.describe, "shared": self.describe_shared}.get(
+            space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
+        )(address)
 
     def describe_shared(self, address: int) -> str:
         """ "shared+128 of 4096 (tile)": a byte of a block's shared memory, and its variable."""

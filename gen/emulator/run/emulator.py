@@ -18,8 +18,8 @@ from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
-from gen.emulator.run.chunk import Chunk
 from gen.emulator.run.context import LaunchState
+from gen.emulator.run.turns import Turns, resident_blocks
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
 from gen.emulator.watch.findings import Finding, Findings
@@ -51,7 +51,8 @@ class Emulator:
 
     max_findings: findings kept for each launch. chunk_threads: threads executed together, which
     changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
-    with CheckError (None: no limit).
+    with CheckError (None: no limit). resident_blocks: blocks that run at the same time, of kernels
+    whose blocks wait for each other; others start when these end (None: what an H200 holds).
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class Emulator:
         max_findings: int = 20,
         chunk_threads: int = CHUNK_THREADS,
         instruction_budget: int | None = None,
+        resident_blocks: int | None = None,
     ) -> None:
+        self.resident_blocks = resident_blocks
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
         self.instruction_budget = instruction_budget
         self.memory = GlobalMemory()
@@ -170,14 +173,16 @@ class Emulator:
         start = time.perf_counter()
         try:
             self._globals(launch, module, entry)
+            self.memory.changes = 0 if launch.spins else None
             # Freeing one big block makes malloc keep large arrays on its heap from here on;
             # otherwise it maps and unmaps fresh pages for each, which takes ten times as long.
             del_after_use = np.empty(1 << 24, np.uint8)
             del del_after_use
             with np.errstate(all="ignore"):
-                for origin, blocks in self._chunks(launch, *(window or ((0, 0, 0), grid))):
-                    Chunk(launch, origin, blocks).run()
+                boxes = self._chunks(launch, *(window or ((0, 0, 0), grid)))
+                Turns(launch, boxes, self._room(launch)).run()
         finally:
+            self.memory.changes = None
             self.memory.remove(params)
         seconds = time.perf_counter() - start
         return LaunchReport(findings.ordered(), launch.instructions, seconds, findings.suppressed)
@@ -251,6 +256,11 @@ class Emulator:
                 self._variables[key] = self.memory.add(name, data)
                 self._variables[key].constant = variable.space == "const"
             launch.addresses[name] = self._variables[key].base
+
+    def _room(self, launch: LaunchState) -> int:
+        """Blocks that run at the same time."""
+        most = resident_blocks(math.prod(launch.block), launch.shared_bytes)
+        return most if self.resident_blocks is None else self.resident_blocks
 
     def _chunks(
         self, launch: LaunchState, first: Coordinates, count: Coordinates
