@@ -58,7 +58,7 @@ def is_assertion(item: Instruction) -> bool:
 def needs_warp(item: Instruction) -> bool:
     """True for instructions that every live lane of a warp executes together."""
     row = TABLE.get(item.name)
-    return item.opcode in ("ldmatrix", "stmatrix") or (row is not None and row.warp)
+    return item.opcode in ("ldmatrix", "stmatrix", "wmma") or (row is not None and row.warp)
 
 
 def polls(item: Instruction) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from gen.emulator.warp.masks import (
     narrow,
 )
 from gen.emulator.warp.mma import check_whole_warps, matrices, rows_of
+from gen.emulator.warp.wmma import Fragment
 from gen.emulator.watch.findings import Findings, access_message, plain_name
 
 
@@ -226,6 +227,56 @@ class Context:
             observer.store(self, site, site.space, address, lanes)
         rows = rows_of(self, values, transposed)
         self.shared.store(site, address, rows, lanes, self.report)
+
+    def load_fragment(
+        self, site: Site, form: Fragment, sums: bool, along: bool, address: Value, stride: Value,
+        m: Mask | None,
+    ) -> list[Value]:  # fmt: skip
+        """wmma.load: the registers of a fragment; `along`: their elements are contiguous."""
+        check_whole_warps(self, m, site.item)
+        found: dict[Any, Value] = {}
+        for part, place, offsets in self._fragment(site, form, sums, along, stride):
+            if place not in found:
+                size, shift = part.size, np.int32(8 * part.size)
+                loaded = [self.load(part, address + offset, m) for offset in offsets]
+                found[place] = loaded[0]
+                for at, value in enumerate(loaded if size < site.size else ()):
+                    bits = value.view(np.dtype(f"u{size}")).astype(np.int32) << shift * np.int32(at)
+                    found[place] = bits if at == 0 else found[place] | bits
+        return [found[place] for _, place, _ in self._fragment(site, form, sums, along, stride)]
+
+    def store_fragment(
+        self, site: Site, form: Fragment, sums: bool, along: bool, address: Value, stride: Value,
+        values: Sequence[Value], m: Mask | None,
+    ) -> None:  # fmt: skip
+        """wmma.store."""
+        check_whole_warps(self, m, site.item)
+        pieces = self._fragment(site, form, sums, along, stride)
+        for (part, _, offsets), value in zip(pieces, values, strict=True):
+            for at, offset in enumerate(offsets):
+                bits = value >> np.int32(8 * part.size * at) if part.size < site.size else value
+                self.store(part, address + offset, bits.astype(part.dtype), m)
+
+    def _fragment(
+        self, site: Site, form: Fragment, sums: bool, along: bool, stride: Value
+    ) -> Iterator[tuple[Site, Any, list[Value]]]:
+        """For each register: how it is accessed, its place, and the bytes to its parts."""
+        lane = self.special("%laneid").astype(np.int64)
+        g, t = lane >> np.int64(2), lane & np.int64(3)
+        single = sums and not (form.elements == 2 and site.kind == "b32")
+        bits = 8 * site.size // (1 if single else form.elements)
+        split = not (along or single)
+        size = bits // 8 if split else site.size
+        kind = np.dtype(f"i{size}") if split else site.dtype
+        part = replace(site, size=size, shift=size.bit_length() - 1, dtype=kind, whole=kind)
+        for at, (line, inner) in enumerate(form.starts):
+            outer, first = g + np.int64(line), t * np.int64(form.elements) + np.int64(inner)
+            if single:
+                first = first + np.int64(at % 2)
+            each = [first + np.int64(i) for i in range(form.elements if split else 1)]
+            places = [outer * stride + i if along else i * stride + outer for i in each]
+            place = (line, inner, at % 2 if single else 0)
+            yield part, place, [p * np.int64(bits) >> np.int64(3) for p in places]
 
     def atomic(
         self, site: Site, rule: str, address: Value, values: list[Value], m: Mask | None

@@ -35,7 +35,7 @@ def compute(code: Lines, item: Instruction) -> None:
         "MODE": repr(next((m for m in item.modifiers if _MODES.match(m)), "rn")),
         "T": f"np.{DTYPES.get(item.modifiers[-1])}",
         "D": f"np.{DTYPES[row.types[0]]}",
-        "S": f"np.{DTYPES[row.types[1]]}",
+        "S": f"np.{DTYPES[row.types[:2][-1]]}",
         "U": f"np.uint{TYPE_BYTES.get(item.modifiers[-1], 0) * 8}",
         **dict(zip(("BYTE_A", "BYTE_B"), (f"np.{'u' * (m[0] == 'u')}int8"
                    for m in item.modifiers[-2:]), strict=False)),

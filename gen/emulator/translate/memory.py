@@ -11,6 +11,7 @@ from gen.emulator.memory.atomics import RULES
 from gen.emulator.memory.global_memory import Site, make_site
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.ptx.operands import Address, Imm, Operand, Reg, Vector
+from gen.emulator.translate import wmma
 from gen.emulator.translate.lines import Lines, Translator
 
 _MATRICES = re.compile(
@@ -24,6 +25,8 @@ def translator(item: Instruction) -> Translator | None:
     """What translates an instruction, if it is one of these."""
     if instructions.is_assertion(item):
         return trap
+    if item.opcode == "wmma":
+        return None if item.modifiers[0] == "mma" else wmma.access
     return {
         "ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic,
         "ldmatrix": matrices, "stmatrix": matrices, "cp": copy,

@@ -20,7 +20,7 @@ from gen.emulator.ptx.values import register_dtype
 from gen.emulator.translate.block import translate
 from gen.emulator.translate.blocks import Block, build_blocks
 from gen.emulator.translate.lines import Lines
-from gen.emulator.warp import mma, shuffles
+from gen.emulator.warp import mma, shuffles, wmma
 from gen.emulator.warp.masks import NOBODY, narrow
 
 BlockFunction = Callable[[list[Any], Any, Any], Any]
@@ -51,6 +51,7 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     program.slots = {name: at for at, name in enumerate(kernel.registers)}
     namespace: dict[str, Any] = {
         **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
+        **vars(wmma),
         "np": np, "NOBODY": NOBODY, "narrow": narrow,
     }  # fmt: skip
     # A register that no lane has written yet takes the new value whole: that keeps constants and
