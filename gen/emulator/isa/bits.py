@@ -149,6 +149,28 @@ def dp4a(a: Value, b: Value, c: Value, a_type: Any, b_type: Any) -> Value:
     return c
 
 
+def bit_mask(position: Value, width: Value, wrap: bool) -> Value:
+    """bmsk: so many ones from a position; a width of 0 (wrapped: or of 32) gives none."""
+    at, count = (x.astype(np.uint64) for x in (position, width))
+    if wrap:
+        at, count = at & np.uint64(31), count & np.uint64(31)
+    at, count = np.minimum(at, np.uint64(32)), np.minimum(count, np.uint64(32))
+    ones = ((np.uint64(1) << count) - np.uint64(1)) << at
+    return ones.astype(np.uint32).view(np.int32)
+
+
+def extend(a: Value, width: Value, wrap: bool) -> Value:
+    """szext: the lower bits of `a`, sign-extended for signed types."""
+    count = (width & np.uint32(31) if wrap else np.minimum(width, np.uint32(32))).astype(np.int64)
+    up = np.int64(64) - count
+    field = a.astype(np.int64) << np.minimum(up, 63)
+    if a.dtype.kind == "u":
+        field = (field.view(np.uint64) >> np.minimum(up, 63).view(np.uint64)).view(np.int64)
+    else:
+        field = field >> np.minimum(up, 63)
+    return np.where(count == 0, 0, field).astype(a.dtype)[()]
+
+
 def dp2a(a: Value, b: Value, c: Value, name: str, a_type: Any, b_type: Any) -> Value:
     """c plus the dot product of the two halves of `a` and two bytes of `b`."""
     halves = np.int16 if np.dtype(a_type).kind == "i" else np.uint16

@@ -52,6 +52,12 @@ op("szext.{clamp,wrap}.{s32,u32}", "extend(a, b, 'wrap' in NAME)", "T T u32")
 op("isspacep.{global,shared,local}", "in_space(a, NAME)", "pred s64")
 op("isspacep.shared::cta", "in_space(a, NAME)", "pred s64")
 
+# A policy of the cache changes nothing here.
+LEVEL = "L2::evict_{last,normal,first,unchanged}"
+for second in ("", ".L2::evict_unchanged", ".L2::evict_first"):
+    op(f"createpolicy.{{fractional,range,range.global}}.{LEVEL}{second}.b64", "np.int64(0)", "b64")
+op("createpolicy.cvt.L2.b64", "a", "b64 b64")
+
 # -- carries: the condition code is a predicate, which `ptx.lower` makes an operand -----------
 WORDS = "{s32,u32,s64,u64}"
 for word in ("add", "sub"):

@@ -34,8 +34,8 @@ SPACES = {
 }
 _SCOPES = ("", "cta", "entry", "cluster")  # a cluster has one block here
 _HINTS = re.compile(
-    r"(volatile|relaxed|acquire|release|weak|nc|cta|gpu|sys|cluster|noftz|c[agsv]|lu|w[bt]"
-    r"|L1::(evict_\w+|no_allocate)|L2::(64|128|256)B)$"
+    r"(volatile|relaxed|acquire|release|acq_rel|weak|mmio|nc|cta|gpu|sys|cluster|noftz|c[agsv]|lu"
+    r"|w[bt]|L1::(evict_\w+|no_allocate)|L2::((64|128|256)B|cache_hint|evict_\w+))$"
 )
 
 
@@ -157,6 +157,7 @@ class GlobalMemory(Counted):
     def __init__(self) -> None:
         self.bases: list[int] = []
         self.buffers: list[Buffer] = []
+        self.heap: dict[int, Buffer] = {}  # what kernels have got from malloc, by address
         self._next = FIRST_ADDRESS
 
     def reserve(self, nbytes: int) -> int:

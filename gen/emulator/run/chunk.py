@@ -10,6 +10,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.context import LaunchState
 from gen.emulator.run.spinning import Spinning
+from gen.emulator.run.system_calls import SystemCalls
 from gen.emulator.run.waiting import Parking, everyone
 from gen.emulator.translate.blocks import Block
 from gen.emulator.warp.masks import NOBODY, Coordinates, Mask, Waiting, narrow, split
@@ -25,6 +26,7 @@ class Chunk(Parking):
         self.held = Waiting()  # lanes at a warp instruction, whose warps are not complete
         self.stalled = Waiting()  # lanes that an mbarrier's wait has turned away
         self.spinning = Spinning(self)
+        self.calls = SystemCalls(self)
         self.registers = list(launch.program.initial)
         self._kept: list[Any] | None = None  # what observers keep while other chunks run
 

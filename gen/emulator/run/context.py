@@ -14,7 +14,7 @@ from gen.emulator.memory.atomics import update
 from gen.emulator.memory.block_memory import ALL_AXES, Scratch
 from gen.emulator.memory.bulk import BulkCopies
 from gen.emulator.memory.cp_async import Copies
-from gen.emulator.memory.global_memory import WINDOWS, GlobalMemory, Site
+from gen.emulator.memory.global_memory import WINDOWS, Buffer, GlobalMemory, Site
 from gen.emulator.memory.mbarrier import MBarriers
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
@@ -54,6 +54,8 @@ class LaunchState:
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
     maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold
+    printed: list[Any] = field(default_factory=list)  # by printf
+    workspace: Buffer | None = None  # of a cooperative launch
 
     @property
     def spins(self) -> bool:
@@ -129,6 +131,13 @@ class Context:
             _, tz, _, ty, _, tx = self.shape
             linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
             return linear % np.int32(32) if word == "laneid" else linear // np.int32(32)
+        if word in ("gridid", "current_graph_exec"):
+            return np.int64(word == "gridid")
+        if word.startswith("envreg"):  # the workspace of a cooperative launch, and zeros
+            address = launch.workspace.base if launch.workspace else 0
+            return np.int64({1: address >> 32, 2: address}.get(int(word[6:]), 0)).astype(np.int32)
+        if word.startswith("reserved"):  # in front of a kernel's shared memory: none
+            return np.int32(0)
         return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
 
     def _cluster_special(self, word: str, axis: str) -> Value:
@@ -308,11 +317,10 @@ class Context:
             observer.wait_for_grids(self, m)
 
     def trap(self, item: Instruction, m: Mask | None) -> None:
-        """A finding for lanes that stop the kernel: a failed assertion, or `__trap()`."""
+        """A finding for lanes that stop the kernel."""
         bits = np.ones((1,) * 6, np.bool_) if m is None else m.bits
         block, threads, count = lanes_of(bits, None, self.shape, self.origin)
-        what = "assertion failed" if item.opcode == "call" else "trap executed"
-        message = f"{what} in {count} thread{'s' * (count > 1)}"
+        message = f"{item.opcode} executed in {count} thread{'s' * (count > 1)}"
         self.launch.findings.add("trap", item, message, block, threads)
 
     def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:

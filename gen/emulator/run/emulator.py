@@ -19,6 +19,7 @@ from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.context import LaunchState
+from gen.emulator.run.system_calls import Printed
 from gen.emulator.run.turns import Turns, resident_blocks
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
@@ -44,6 +45,7 @@ class LaunchReport:
     instructions: int
     seconds: float
     suppressed: int = 0  # findings that were like others, or beyond the limit
+    printed: tuple[Printed, ...] = ()  # what printf has printed, in the order in which it ran
 
 
 class Emulator:
@@ -129,6 +131,10 @@ class Emulator:
         self._check_mapped(buf)
         self.memory.remove(buf.buffer)
 
+    def leaks(self) -> list[str]:
+        """What kernels have got from malloc and not freed: who, where, and how many bytes."""
+        return [f"{b.name}: {b.nbytes} bytes" for b in self.memory.heap.values()]
+
     def _check_mapped(self, buf: DeviceArray) -> None:
         if buf.buffer not in self.memory.buffers:
             raise UsageError(
@@ -169,6 +175,17 @@ class Emulator:
         )
         launch.observers = [watch for watch in observers if watch.concerns(program)]
         _place_variables(launch, module, entry, shared_bytes)
+        room = self._room(launch)
+        if "%envreg" in program.source:  # as if by cudaLaunchCooperativeKernel
+            if math.prod(grid) > room:
+                raise UsageError(
+                    f"kernel '{kernel}' has a barrier for the whole grid, but of its "
+                    f"{math.prod(grid)} blocks only {room} are resident at the same time; "
+                    "use a smaller grid, or set resident_blocks"
+                )
+            empty = aligned_bytes(16)
+            empty.fill(0)
+            launch.workspace = self.memory.add("the grid's barrier", empty)
         params = self._params(entry, args, launch)
         start = time.perf_counter()
         try:
@@ -180,12 +197,17 @@ class Emulator:
             del del_after_use
             with np.errstate(all="ignore"):
                 boxes = self._chunks(launch, *(window or ((0, 0, 0), grid)))
-                Turns(launch, boxes, self._room(launch)).run()
+                Turns(launch, boxes, room).run()
         finally:
             self.memory.changes = None
+            if launch.workspace:
+                self.memory.remove(launch.workspace)
             self.memory.remove(params)
         seconds = time.perf_counter() - start
-        return LaunchReport(findings.ordered(), launch.instructions, seconds, findings.suppressed)
+        return LaunchReport(
+            findings.ordered(), launch.instructions, seconds, findings.suppressed,
+            tuple(launch.printed),
+        )  # fmt: skip
 
     def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
         total = math.prod(grid) * math.prod(block)
