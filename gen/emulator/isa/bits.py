@@ -207,12 +207,13 @@ def add_carry(a: Value, b: Value, carry: Value = np.False_) -> tuple[Value, Valu
     return total.view(a.dtype), (partial < x) | (total < partial)
 
 
-def sub_carry(a: Value, b: Value, borrow: Value = np.False_) -> tuple[Value, Value]:
-    """a - b - borrow, and whether it borrows."""
-    x, y = _unsigned(a, b)
-    partial = x - y
-    total = partial - borrow.astype(x.dtype)
-    return total.view(a.dtype), (x < y) | (partial < total)
+def sub_carry(a: Value, b: Value, carry: Value = np.True_) -> tuple[Value, Value]:
+    """a + ~b + carry, and whether it carries out: the flag of a subtraction means no borrow.
+
+    The manual speaks of a borrow, but code that NVRTC emits for 128-bit quotients reads the flag of
+    `sub.cc` with `addc`, and relies on this.
+    """
+    return add_carry(a, ~b, carry)
 
 
 def low24(a: Value) -> Value:

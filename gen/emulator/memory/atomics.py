@@ -26,6 +26,13 @@ def _bf16_add(old: Value, b: Value) -> Value:
     return bf16(from_bf16(old) + from_bf16(b))
 
 
+def _same(a: Array, b: Array) -> npt.NDArray[np.bool_]:
+    """Whether 128 bits are the same."""
+    x, y = (np.ascontiguousarray(value).view(np.int64).reshape(-1, 2) for value in (a, b))
+    same: npt.NDArray[np.bool_] = (x == y).all(axis=1)
+    return same
+
+
 def _widened(choose: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
     return lambda old, b: bf16(choose(from_bf16(old), from_bf16(b)))
 
@@ -49,6 +56,8 @@ RULES: dict[str, Callable[..., Value]] = {
     "cas": lambda old, b, c: np.where(old == b, c, old),
     "inc": _count_up,
     "dec": _count_down,
+    "exch.b128": lambda old, b: b,
+    "cas.b128": lambda old, b, c: np.where(_same(old, b), c, old),
     "add.f16": lambda old, b: old + b,
     "add.bf16": _bf16_add,
     "add.f16x2": _in_halves(lambda old, b: old + b, np.float16),

@@ -87,6 +87,11 @@ def move(code: Lines, item: Instruction) -> None:
     elif isinstance(target, Vector):
         width = TYPE_BYTES[kind] * 8 // len(target.items)
         code.lines.append(f"whole = {code.read(source, kind)}")
+        if kind == "b128":
+            code.lines.append("whole = unpack128(whole)")
+            for at, part in enumerate(target.items):
+                code.write(part, f"whole[{at}]", "b64")
+            return
         for at, part in enumerate(target.items):
             move = f" >> np.int{TYPE_BYTES[kind] * 8}({width * at})" if at else ""
             code.write(part if isinstance(part, Reg) else None,

@@ -90,8 +90,9 @@ def atomic(code: Lines, item: Instruction) -> None:
     if not isinstance(address, Address) or len(rules) != 1:
         raise item.error("this atomic operation is not supported by the emulator")
     site = make_site(item, address.offset)
-    rule = f"{rules[0]}.{site.kind}" if "f16" in site.kind else rules[0]
-    if len(sources) != 1 + (rule == "cas") or rule not in RULES:
+    special = "f16" in site.kind or site.kind == "b128"
+    rule = f"{rules[0]}.{site.kind}" if special else rules[0]
+    if len(sources) != 1 + (rules[0] == "cas") or rule not in RULES:
         raise item.error("this atomic operation is not supported by the emulator")
     size = site.dtype.itemsize
     for at in range(site.lanes):  # a vector is atomic element by element

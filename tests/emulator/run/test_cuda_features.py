@@ -314,6 +314,25 @@ extern "C" __global__ void k(half2* a, __nv_bfloat162* b, half* c, float4* e, fl
     assert g.view(np.uint16).tolist() == [0x3C00 + 63, 0] * 2
 
 
+def test_atomics_of_128_bits() -> None:
+    source = """
+struct alignas(16) Pair { long long a, b; };
+extern "C" __global__ void k(Pair* x, Pair* last) {
+  Pair old = *x, seen;
+  do {
+    seen = old;
+    old = atomicCAS(x, seen, Pair{seen.a + 1, seen.b - threadIdx.x});
+  } while (old.a != seen.a || old.b != seen.b);
+  const Pair before = atomicExch(last, Pair{threadIdx.x, -1});
+  if (before.b != -(threadIdx.x > 0)) last[1].a = 1;
+}
+"""
+    start = np.array([-5, 0x7FF8000000000001], np.int64)  # bits of a NaN
+    x, last = clean(source, start, np.zeros(4, np.int64), arch="sm_90", races=False)
+    assert x.tolist() == [59, 0x7FF8000000000001 - 63 * 32]
+    assert last.tolist() == [63, -1, 0, 0]
+
+
 def test_hints_to_caches_change_nothing() -> None:
     source = """
 extern "C" __global__ void k(int* x, int* y) {
