@@ -74,7 +74,7 @@ class Context:
         self.lanes = bx * by * bz * self.threads
         self.live: Mask | None = None  # None: no lane has exited
         self._specials: dict[str, Value] = {}
-        self._reads = 0  # of a clock
+        self.ticks = 0  # of the clocks
         self.memory = launch.memory
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
         self._local: Scratch | None = None
@@ -98,9 +98,9 @@ class Context:
         return self._specials[name]
 
     def _time(self, name: str) -> Value:
-        """A clock that only depends on how often it was read: by then 256 ticks each."""
-        self._reads += 1
-        time = np.int64(256 * self._reads)
+        """A clock: 256 ticks for each time that one was read, and some while lanes spin."""
+        self.ticks += 256
+        time = np.int64(self.ticks)
         if name in WIDE_SPECIALS:
             return time
         return np.int32(time >> 32 if name.endswith("_hi") else time & 0x7FFFFFFF)

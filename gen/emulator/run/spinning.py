@@ -22,7 +22,11 @@ from gen.emulator.warp.masks import Bits, Mask, Waiting, lanes_of, narrow
 PATIENCE = 64  # times that lanes may come around a loop before others run, whatever they change
 IDLE = 16  # rounds without a change of global memory before other chunks run
 
+ROUND = 1 << 16  # ticks that a round takes, where lanes look at a clock
+
 Position = tuple[str, int, Mask]  # of lanes that wait: where, at which block, and which
+# Changes of memory, ticks of the clock, where lanes are, and the registers that they will read.
+State = tuple[int, int, list[Position], dict[int, Value]]
 
 
 class Spinning:
@@ -35,7 +39,7 @@ class Spinning:
         self.seen = -1  # changes of global memory when the chunk stopped
         self._came: dict[int, int] = {}  # changes of memory when lanes last came around, by block
         self._patience = PATIENCE
-        self._before: tuple[int, list[Position], dict[int, Value]] | None = None
+        self._before: State | None = None
         self._idle = 0
 
     def turns_away(self, block: int) -> bool:
@@ -57,9 +61,12 @@ class Spinning:
         slots = self.chunk.launch.program.slots
         names = set().union(*(blocks[at].live_in for at, _ in self.waiting.items()))
         values = {slots[name]: registers[slots[name]] for name in names if name in slots}
-        now = (self._changes(), positions, values)
+        ticks = self.chunk.ticks
+        now = (self._changes(), ticks, positions, values)
         self.stuck = self._before is not None and _same(self._before, now)
-        self._before = now
+        if self._before is not None and self._before[1] < ticks:  # lanes that look at a clock
+            self.chunk.ticks += ROUND
+        self._before = (now[0], self.chunk.ticks, positions, values)
         memory = self.chunk.memory.changes or 0
         self._idle = self._idle + 1 if memory == self.seen else 0
         self.seen = memory
@@ -109,15 +116,15 @@ class Spinning:
         chunk.launch.findings.add("synccheck", item, message, block, threads, where)
 
 
-def _same(before: tuple[int, list[Position], dict[int, Value]],
-          now: tuple[int, list[Position], dict[int, Value]]) -> bool:  # fmt: skip
-    """Whether a round has changed nothing: memory, where lanes are, and what they will read."""
-    if before[0] != now[0] or len(before[1]) != len(now[1]) or before[2].keys() != now[2].keys():
+def _same(before: State, now: State) -> bool:
+    """Whether a round has changed nothing."""
+    (*times, positions, values), (*later, places, read) = before, now
+    if times != later or len(positions) != len(places) or values.keys() != read.keys():
         return False
-    places = zip(before[1], now[1], strict=True)
-    if any(a[:2] != b[:2] or not _equal(a[2].bits, b[2].bits) for a, b in places):
+    pairs = zip(positions, places, strict=True)
+    if any(a[:2] != b[:2] or not _equal(a[2].bits, b[2].bits) for a, b in pairs):
         return False
-    return all(_equal(value, now[2][slot]) for slot, value in before[2].items())
+    return all(_equal(value, read[slot]) for slot, value in values.items())
 
 
 def _equal(a: Value, b: Value) -> bool:

@@ -186,6 +186,19 @@ extern "C" __global__ void k(volatile int* flag, int* out) {
     assert (out[:3] == 3000).all()
 
 
+def test_a_wait_for_a_clock_ends() -> None:
+    source = """
+extern "C" __global__ void k(volatile int* flag, long long* ticks) {
+  const long long start = clock64();
+  while (flag[0] == 0 && clock64() - start < 2000000000);
+  ticks[0] = clock64() - start;
+}
+"""
+    (_, ticks), report = run(source, 1, 1, zeros(), np.zeros(1, np.int64), emulator=Emulator())
+    assert not report.findings
+    assert ticks[0] >= 2_000_000_000
+
+
 # The single-pass scan of Merrill and Garland: a block adds up what those before it have published.
 LOOK_BACK = """
 struct alignas(8) Tile { int state, value; };
