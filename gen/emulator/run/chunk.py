@@ -146,7 +146,9 @@ class Chunk(Parking):
                 if self.complete_barriers(registers):
                     continue
                 if not self.spinning.another_round(registers, self._positions()):
-                    return None
+                    if not self._land():
+                        return None
+                    self.spinning.resume()
                 self.waiting, self.spinning.waiting = self.spinning.waiting, self.waiting
                 continue
             if self.held:

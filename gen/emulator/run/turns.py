@@ -6,7 +6,6 @@ blocks do stops, and others run.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from gen.emulator.run.chunk import Chunk
@@ -35,12 +34,14 @@ class Turns:
 
     def __init__(self, launch: LaunchState, boxes: Iterable[Box], room: int) -> None:
         self.launch, self.room = launch, room
-        self.boxes = deque(boxes)
+        self._boxes = iter(boxes)  # a grid may have billions
+        self._cut: list[Box] = []  # what is left of those that did not fit, the next one last
+        self.following = next(self._boxes, None)
         self.stopped: list[Chunk] = []  # chunks that wait for memory to change, the oldest first
 
     def run(self) -> None:
         """Run all of them, or until no block can."""
-        while self.boxes or self.stopped:
+        while self.following or self.stopped:
             if not (
                 self._resume(lambda chunk: chunk.spinning.seen != self.launch.memory.changes)
                 or self._start()
@@ -53,11 +54,11 @@ class Turns:
     def _start(self) -> bool:
         """Start the next blocks, if there is room for them."""
         room = self.room - sum(chunk.live_blocks() for chunk in self.stopped)
-        if not self.boxes or (self.stopped and room < 1):
+        if not self.following or (self.stopped and room < 1):
             return False
-        box = self.boxes.popleft()
-        first, *rest = cut(box, room) if self.launch.spins else [box]
-        self.boxes.extendleft(reversed(rest))
+        first, *rest = cut(self.following, room) if self.launch.spins else [self.following]
+        self._cut += reversed(rest)
+        self.following = self._cut.pop() if self._cut else next(self._boxes, None)
         self._go(Chunk(self.launch, *first))
         return True
 
@@ -77,9 +78,9 @@ class Turns:
     def _deadlock(self) -> None:
         """Report who waits for what, and end the launch."""
         why = "and no block that runs changes them"
-        if self.boxes:
+        if self.following:
             resident = sum(chunk.live_blocks() for chunk in self.stopped)
-            block = ",".join(map(str, self.boxes[0][0]))
+            block = ",".join(map(str, self.following[0]))
             why += (
                 f"; block ({block}) cannot start before one of the {resident} resident blocks has "
                 "ended (resident_blocks)"

@@ -96,6 +96,7 @@ def access_message(site: Site, what: str, address: str, lanes: int) -> str:
     verb = {
         "ld": "load", "ldu": "load", "st": "store", "ldmatrix": "matrix load",
         "stmatrix": "matrix store", "cp": "asynchronous copy", "mbarrier": "mbarrier operation",
+        "wmma": "matrix access",
     }.get(site.item.opcode, "atomic access")  # fmt: skip
     threads = "1 thread" if lanes == 1 else f"{lanes} threads"
     return f"{site.space} {verb} of {site.size} bytes at {address} is {what}, by {threads}"
@@ -105,7 +106,7 @@ def noun(site: Site) -> str:
     """What a race calls an access: "load", "bulk copy", "mbarrier.init"."""
     if "bulk" in site.item.modifiers:
         return "bulk copy"
-    if site.item.opcode == "mbarrier":
+    if site.item.opcode in ("mbarrier", "wmma"):
         return ".".join(site.item.name.split(".")[:2])
     names = {"ld": "load", "ldu": "load", "st": "store", "cp": "cp.async"}
     return names.get(site.item.opcode, site.item.opcode)

@@ -199,6 +199,38 @@ extern "C" __global__ void k(volatile int* flag, long long* ticks) {
     assert ticks[0] >= 2_000_000_000
 
 
+def test_copies_land_for_lanes_that_look_at_an_mbarrier_and_at_memory() -> None:
+    source = """
+#include <cuda/barrier>
+using barrier = cuda::barrier<cuda::thread_scope_block>;
+namespace ex = cuda::device::experimental;
+extern "C" __global__ void k(int* x, volatile int* cancelled, int* out) {
+  __shared__ alignas(16) int tile[32];
+  __shared__ barrier bar;
+  if (threadIdx.x == 0) {
+    init(&bar, 1);
+    ex::fence_proxy_async_shared_cta();
+    ex::cp_async_bulk_global_to_shared(tile, x, sizeof(tile), bar);
+    auto token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(tile));
+  }
+  __syncthreads();
+  const unsigned at = __cvta_generic_to_shared(cuda::device::barrier_native_handle(bar));
+  int done = 0;
+  while (!done && !cancelled[0]) {
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], 0;"
+                 "selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(at) : "memory");
+  }
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+"""
+    values = np.arange(32, dtype=np.int32)
+    (_, _, out), report = run(
+        source, 1, 32, values, zeros(), zeros(32), checks=(), arch="sm_90"
+    )  # fmt: skip
+    assert not report.findings
+    assert (out == values).all()
+
+
 # The single-pass scan of Merrill and Garland: a block adds up what those before it have published.
 LOOK_BACK = """
 struct alignas(8) Tile { int state, value; };
