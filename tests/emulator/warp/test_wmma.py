@@ -44,7 +44,7 @@ def laid_out(matrix: np.ndarray, layout: str, pitch: int) -> np.ndarray:
     return padded
 
 
-@pytest.mark.parametrize("layouts", itertools.product(("row", "col"), repeat=3), ids="-".join)
+@pytest.mark.parametrize("layouts", list(itertools.product(("row", "col"), repeat=3)), ids="-".join)
 @pytest.mark.parametrize(("size", "kind", "sums"), CASES)
 def test_wmma_multiplies(
     size: tuple[int, int, int], kind: str, sums: str, layouts: tuple[str, str, str]
@@ -250,8 +250,8 @@ def test_mma_shapes(m: int, k: int, types: str, each: int, how: object) -> None:
         assert got[lane].tolist() == [exact[at] + 1 for at in places]
 
 
-@pytest.mark.parametrize("sums", itertools.product(("f16", "f32"), repeat=2), ids="-".join)
-@pytest.mark.parametrize("layouts", itertools.product(("row", "col"), repeat=2), ids="-".join)
+@pytest.mark.parametrize("sums", list(itertools.product(("f16", "f32"), repeat=2)), ids="-".join)
+@pytest.mark.parametrize("layouts", list(itertools.product(("row", "col"), repeat=2)), ids="-".join)
 def test_volta_mma(layouts: tuple[str, str], sums: tuple[str, str]) -> None:
     """m8n8k4: where each lane's elements are, as the PTX manual gives it."""
     rng = np.random.default_rng(5)
