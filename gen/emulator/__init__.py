@@ -22,6 +22,7 @@ from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import PtxKernel, PtxModule
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.emulator import Emulator, LaunchReport
+from gen.emulator.run.system_calls import Printed
 from gen.emulator.translate.blocks import build_blocks
 from gen.emulator.watch.copy_races import SharedRaces
 from gen.emulator.watch.counters import Access, AccessPoint, Counters, Totals
@@ -44,6 +45,7 @@ __all__ = [
     "LaunchReport",
     "LineArray",
     "Observer",
+    "Printed",
     "PtxKernel",
     "PtxModule",
     "SharedRaces",

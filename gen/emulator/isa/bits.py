@@ -149,6 +149,30 @@ def dp4a(a: Value, b: Value, c: Value, a_type: Any, b_type: Any) -> Value:
     return c
 
 
+def dp2a(a: Value, b: Value, c: Value, name: str, a_type: Any, b_type: Any) -> Value:
+    """c plus the dot product of the two halves of `a` and two bytes of `b`."""
+    halves = np.int16 if np.dtype(a_type).kind == "i" else np.uint16
+    pair = _bytes(b, b_type)[2 * (".hi." in name) :][:2]
+    for at, y in enumerate(pair):
+        c = c + (a >> a.dtype.type(16 * at)).astype(halves).astype(np.int32) * y
+    return c
+
+
+def fns(mask: Value, base: Value, offset: Value) -> Value:
+    """fns: the position of the set bit so many from `base`, all ones if there is none."""
+    shape = np.broadcast_shapes(np.shape(mask), np.shape(base), np.shape(offset))
+    step = np.where(offset < 0, -1, 1)
+    left = np.maximum(np.abs(offset.astype(np.int64)), 1)
+    found = np.full(shape, 0xFFFFFFFF, np.int64)
+    for distance in range(32):
+        at = base.astype(np.int64) + distance * step
+        inside = (at >= 0) & (at < 32) & ((offset != 0) | (distance == 0))
+        bit = inside & (mask.astype(np.int64) >> np.clip(at, 0, 31) & 1 != 0)
+        left = left - bit
+        found = np.where(bit & (left == 0), at, found)
+    return found.astype(np.uint32)[()]
+
+
 def _unsigned(*values: Value) -> list[Value]:
     return [value.view(np.dtype(f"u{value.dtype.itemsize}")) for value in values]
 
@@ -161,12 +185,13 @@ def add_carry(a: Value, b: Value, carry: Value = np.False_) -> tuple[Value, Valu
     return total.view(a.dtype), (partial < x) | (total < partial)
 
 
-def sub_carry(a: Value, b: Value, borrow: Value = np.False_) -> tuple[Value, Value]:
-    """a - b - borrow, and whether it borrows."""
-    x, y = _unsigned(a, b)
-    partial = x - y
-    total = partial - borrow.astype(x.dtype)
-    return total.view(a.dtype), (x < y) | (partial < total)
+def sub_carry(a: Value, b: Value, carry: Value = np.True_) -> tuple[Value, Value]:
+    """a + ~b + carry, and whether it carries out: the flag of a subtraction means no borrow.
+
+    The manual speaks of a borrow, but code that NVRTC emits for 128-bit quotients reads the flag of
+    `sub.cc` with `addc`, and relies on this.
+    """
+    return add_carry(a, ~b, carry)
 
 
 def low24(a: Value) -> Value:

@@ -8,6 +8,7 @@ from gen.emulator.ptx.module import Instruction
 
 WARP_LANES = 32
 _BESIDE_COPIES = re.compile(r"cp\.async\.(bulk\.)?(commit_group|wait_|prefetch|mbarrier\.arrive)")
+_WMMA_ACCESS = re.compile(r"wmma\.(load|store)\.")
 _MMA_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _PLAIN = {
     **dict.fromkeys(("bra", "ret", "exit", "call"), "control"),
@@ -40,8 +41,9 @@ def instruction_class(item: Instruction) -> str:
     """One of a few words: "fp32", "integer", "global load", "barrier" and so on."""
     if is_barrier(item) or item.opcode == "mbarrier":
         return "barrier"
-    if item.opcode in ("ld", "ldu", "st", "stmatrix"):
-        return f"{memory_space(item)} {'load' if item.opcode[0] == 'l' else 'store'}"
+    if item.opcode in ("ld", "ldu", "st", "stmatrix") or _WMMA_ACCESS.match(item.name):
+        loads = item.opcode[0] == "l" or "load" in item.modifiers
+        return f"{memory_space(item)} {'load' if loads else 'store'}"
     if item.opcode == "cp":
         return "control" if _BESIDE_COPIES.match(item.name) else "async copy"
     if item.opcode == "div" and item.name.endswith("f32"):
@@ -59,7 +61,7 @@ def memory_space(item: Instruction) -> str:
 
 def is_mma(item: Instruction) -> bool:
     """True for an instruction of the tensor cores."""
-    return item.opcode == "mma"
+    return item.opcode == "mma" or item.name.startswith("wmma.mma")
 
 
 def flops(item: Instruction) -> int:

@@ -29,10 +29,12 @@ ROWS = (rows_integer, rows_float, rows_warp)  # importing them has filled the ta
 STRUCTURAL = frozenset({"ld", "ldu", "st", "mov", "cvta", "bra", "bar", "barrier", "ret", "exit"})
 SPECIALS = re.compile(
     r"%(n?tid|n?ctaid)\.[xyz]$|%(laneid|n?warpid|dynamic_smem_size|total_smem_size|n?smid)$"
+    r"|%(gridid|current_graph_exec|aggr_smem_size|reserved_smem_offset_(begin|end|cap|[01]))$"
+    r"|%envreg([12]?\d|3[01])$"
     r"|%n?clusterid\.[xyz]$|%cluster_n?cta(id\.[xyz]|rank)$"
     r"|%lanemask_(eq|le|lt|ge|gt)$|%(clock(_hi|64)?|globaltimer(_lo|_hi)?)$"
 )
-WIDE_SPECIALS = ("%clock64", "%globaltimer")
+WIDE_SPECIALS = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec")
 # Their first operand is not a result.
 NO_RESULT = frozenset(
     {"st", "bar", "barvote", "barrier", "call", "bra", "brx", "red", "cp", "stmatrix", "trap",
@@ -41,8 +43,9 @@ NO_RESULT = frozenset(
 )  # fmt: skip
 # Accepted and without effect in an emulator that runs a chunk in lockstep.
 NO_EFFECT = re.compile(
-    r"(membar\.(cta|gl|sys)|fence\.(sc|acq_rel)\.(cta|gpu|sys|cluster)|prefetchu?\..*"
-    r"|fence\.proxy\.async\.global"
+    r"(membar\.(cta|gl|sys)|prefetchu?\..*"
+    r"|fence\.(sc|acq_rel|acquire|release)\.(cta|gpu|sys|cluster)"
+    r"|fence\.proxy\.(async\.global|alias)"
     r"|barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?"
     r"|cp\.async\.bulk\.prefetch\.L2\..*"
     r"|griddepcontrol\.launch_dependents"
@@ -58,7 +61,7 @@ def is_assertion(item: Instruction) -> bool:
 def needs_warp(item: Instruction) -> bool:
     """True for instructions that every live lane of a warp executes together."""
     row = TABLE.get(item.name)
-    return item.opcode in ("ldmatrix", "stmatrix") or (row is not None and row.warp)
+    return item.opcode in ("ldmatrix", "stmatrix", "wmma") or (row is not None and row.warp)
 
 
 def polls(item: Instruction) -> bool:

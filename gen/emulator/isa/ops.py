@@ -103,11 +103,20 @@ def high_half(a: Value, dtype: Any) -> Value:
 
 
 def pack(low: Value, high: Value) -> Value:
-    """Two halves as one value of twice their width (int32 or int64 bits)."""
+    """Two halves as one value of twice their width (as bits: int32, int64 or complex128)."""
     size = low.dtype.itemsize
+    if size == 8:
+        halves = np.stack(np.broadcast_arrays(low, high), axis=-1)
+        return halves.view(np.complex128)[..., 0]
     half, wide = np.dtype(f"u{size}"), np.dtype(f"u{2 * size}")
     bits = low.view(half).astype(wide) | high.view(half).astype(wide) << wide.type(8 * size)
     return bits.view(np.dtype(f"i{2 * size}"))
+
+
+def unpack128(a: Value) -> list[Value]:
+    """The two halves of 128 bits, as int64."""
+    return [np.ascontiguousarray(half).view(np.int64).reshape(np.shape(a))[()]
+            for half in (a.real, a.imag)]  # fmt: skip
 
 
 def in_space(address: Value, name: str) -> Value:

@@ -1,12 +1,14 @@
-"""Conversions between number types: directed rounding, saturation, bf16 and tf32."""
+"""Conversions between number types: directed rounding, saturation, bf16, tf32 and fp8."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from gen.emulator.isa.ops import F64, Value, odd_sum
+from gen.emulator.isa.ops import F64, Value, odd_sum, pack
 
 
 def directed(a: Value, dtype: Any, mode: str) -> Value:
@@ -99,6 +101,54 @@ def bf16_f64(a: Value) -> Value:
 def from_bf16(a: Value) -> Value:
     """bf16 bits (uint16) as float32; exact."""
     return (a.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+@functools.cache
+def fp8_values(kind: str) -> npt.NDArray[np.float64]:
+    """What the 256 patterns of e4m3 or e5m2 stand for."""
+    fraction = 3 if kind == "e4m3" else 2
+    bits = np.arange(128)
+    exponent, rest = bits >> fraction, bits & (1 << fraction) - 1
+    scale = F64(2.0) ** (np.maximum(exponent, 1) - (7 if kind == "e4m3" else 15) - fraction)
+    values = (rest + np.where(exponent > 0, 1 << fraction, 0)) * scale
+    if kind == "e4m3":
+        values[127] = np.nan
+    else:
+        values[124:] = [np.inf, np.nan, np.nan, np.nan]
+    return np.concatenate([values, -values])
+
+
+def from_fp8(a: Value, kind: str) -> Value:
+    """Bytes of e4m3 or e5m2 as float32; exact."""
+    return fp8_values(kind)[a].astype(np.float32)
+
+
+def fp8(a: Value, kind: str) -> Value:
+    """A float as e4m3 or e5m2 (uint8), to nearest even; beyond the largest number it is that."""
+    finite = fp8_values(kind)[: 127 if kind == "e4m3" else 124]
+    middles = (finite[1:] + finite[:-1]) / 2
+    size = np.abs(np.asarray(a).astype(F64))
+    at = np.searchsorted(middles, size)
+    tie = (at < len(middles)) & (size == middles[np.minimum(at, len(middles) - 1)])
+    at = at + (tie & (at % 2 == 1))
+    signed = at | np.where(np.signbit(a), 0x80, 0)
+    return np.where(np.isnan(a), 0x7F, signed).astype(np.uint8)[()]
+
+
+def fp8_pair(low: Value, high: Value, name: str) -> Value:
+    """cvt to e4m3x2 or e5m2x2: two floats as 16 bits."""
+    kind = "e4m3" if "e4m3" in name else "e5m2"
+    low, high = (fp8(relu(x) if ".relu" in name else x, kind) for x in (low, high))
+    return (low.astype(np.uint16) | high.astype(np.uint16) << np.uint16(8)).view(np.int16)
+
+
+def from_fp8_pair(a: Value, name: str) -> Value:
+    """cvt.f16x2 of e4m3x2 or e5m2x2."""
+    kind, bits = name[-6:-2], np.asarray(a).view(np.uint16)
+    low, high = (from_fp8((bits >> np.uint16(at)) & np.uint16(255), kind) for at in (0, 8))
+    if ".relu" in name:
+        low, high = relu(low), relu(high)
+    return pack(low.astype(np.float16), high.astype(np.float16))[()]
 
 
 def fma_bf16(a: Value, b: Value, c: Value) -> Value:

@@ -151,3 +151,11 @@ for relu in ("", ".relu"):
                 f"pack({rounded.format('b')}, {rounded.format('a')})", (kind, "f32", "f32")
             )
 op("cvt.rna.tf32.f32", "tf32(a)", "b32 T")
+for kind in ("e4m3x2", "e5m2x2"):  # two in 16 bits, the first source above
+    for relu in ("", ".relu"):
+        name = f"cvt.rn.satfinite{relu}.{kind}"
+        TABLE[f"{name}.f32"] = Row("fp8_pair(b, a, NAME)", ("b16", "f32", "f32"))
+        TABLE[f"{name}.f16x2"] = Row(
+            "fp8_pair(low_half(a, np.float16), high_half(a, np.float16), NAME)", ("b16", "f16x2")
+        )
+        TABLE[f"cvt.rn{relu}.f16x2.{kind}"] = Row("from_fp8_pair(a, NAME)", ("f16x2", "b16"))

@@ -39,6 +39,8 @@ op("popc.{b32,b64}", "popc(a)", "s32 T")
 op("clz.{b32,b64}", "clz(a)", "s32 T")
 op("brev.{b32,b64}", "brev(a)")
 op("dp4a.{s32,u32}.{s32,u32}", "dp4a(a, b, c, BYTE_A, BYTE_B)", "s32 b32 b32 s32")
+op("dp2a.{lo,hi}.{s32,u32}.{s32,u32}", "dp2a(a, b, c, NAME, BYTE_A, BYTE_B)", "s32 b32 b32 s32")
+op("fns.b32", "fns(a, b, c)", "u32 b32 b32 s32")
 op("mul24.lo.{s32,u32}", "low24(a) * low24(b)")
 op("mad24.lo.{s32,u32}", "low24(a) * low24(b) + c")
 op(f"sad.{INT}", "np.maximum(a, b) - np.minimum(a, b) + c")
@@ -49,6 +51,12 @@ op("bmsk.{clamp,wrap}.b32", "bit_mask(a, b, 'wrap' in NAME)", "b32 u32 u32")
 op("szext.{clamp,wrap}.{s32,u32}", "extend(a, b, 'wrap' in NAME)", "T T u32")
 op("isspacep.{global,shared,local}", "in_space(a, NAME)", "pred s64")
 op("isspacep.shared::cta", "in_space(a, NAME)", "pred s64")
+
+# A policy of the cache changes nothing here.
+LEVEL = "L2::evict_{last,normal,first,unchanged}"
+for second in ("", ".L2::evict_unchanged", ".L2::evict_first"):
+    op(f"createpolicy.{{fractional,range,range.global}}.{LEVEL}{second}.b64", "np.int64(0)", "b64")
+op("createpolicy.cvt.L2.b64", "a", "b64 b64")
 
 # -- carries: the condition code is a predicate, which `ptx.lower` makes an operand -----------
 WORDS = "{s32,u32,s64,u64}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gen.emulator.isa.table import TABLE, Row, op
+import itertools
+import re
+
+from gen.emulator.isa.table import TABLE, Row, expand, op
 
 op("shfl.sync.{idx,up,down,bfly}.b32", "shuffle(E, m, ITEM, MODE, a, b, c, d)", "T T T T T",
    warp=True, pair=True)  # fmt: skip
@@ -30,15 +33,42 @@ MMA_FORMS = {
         "{s32,satfinite.s32}.{s8,u8}.{s8,u8}.s32",
         "s32.{s8,u8}.{s8,u8}.s32.satfinite",
     ),
-    "m8n8k4": ("f64.f64.f64.f64",),
+    "{m8n8k4,m16n8k4,m16n8k8,m16n8k16}": ("f64.f64.f64.f64",),
+    "{m16n8k16,m16n8k32}": ("{f16,f32}.{e4m3,e5m2}.{e4m3,e5m2}.SAME",),
+    "{m8n8k32,m16n8k32,m16n8k64}": (
+        "{s32,satfinite.s32}.{s4,u4}.{s4,u4}.s32",
+        "s32.{s4,u4}.{s4,u4}.s32.satfinite",
+    ),
+    "{m8n8k128,m16n8k128,m16n8k256}": ("s32.b1.b1.s32.{xor,and}.popc",),
 }
 for sizes, forms in MMA_FORMS.items():
-    for form in forms:
-        result = form.removesuffix(".satfinite")[-3:]
+    for form in itertools.chain(*map(expand, forms)):
+        result = re.findall(r"[fs]\d+", form)[0]
         operand = "f64" if "f64" in form else "b32"
         held = "b32" if result == "f16" else result  # two halves in a register
-        op(f"mma.sync.aligned.{sizes}.row.col.{form}", "mma(E, m, ITEM, a, b, c)",
-           f"{held} {operand} {operand} {held}", warp=True)  # fmt: skip
+        op(f"mma.sync.aligned.{sizes}.row.col.{form.replace('SAME', result)}",
+           "mma(E, m, ITEM, a, b, c)", f"{held} {operand} {operand} {held}", warp=True)  # fmt: skip
+
+# Volta's mma, and wmma.mma.sync.aligned.<A>.<B>.<size>.<D>[.<A>.<B>].<C>
+EITHER = "{row,col}.{row,col}"
+HELD = {"f16": "b32", "f32": "f32"}
+WMMA_SIZES = "{m16n16k16,m32n8k16,m8n32k16}"
+for result, sums in itertools.product(HELD, HELD):
+    types = f"{HELD[result]} b32 b32 {HELD[sums]}"
+    op(f"mma.sync.aligned.m8n8k4.{EITHER}.{result}.f16.f16.{sums}", "quad_mma(E, m, ITEM, a, b, c)",
+       types, warp=True)  # fmt: skip
+    op(f"wmma.mma.sync.aligned.{EITHER}.{WMMA_SIZES}.{result}.{sums}[.satfinite]",
+       "wmma(E, m, ITEM, a, b, c)", types, warp=True)  # fmt: skip
+for name, held in (
+    (f"{WMMA_SIZES}.f32.bf16.bf16.f32", "f32 b32 b32 f32"),
+    ("m16n16k8.f32.tf32.tf32.f32", "f32 b32 b32 f32"),
+    (f"{WMMA_SIZES}.s32.{{s8,u8}}.{{s8,u8}}.s32[.satfinite]", "s32 b32 b32 s32"),
+    ("m8n8k32.s32.{s4,u4}.{s4,u4}.s32[.satfinite]", "s32 b32 b32 s32"),
+    ("m8n8k4.f64.f64.f64.f64[.rn]", "f64 f64 f64 f64"),
+):
+    op(f"wmma.mma.sync.aligned.{EITHER}.{name}", "wmma(E, m, ITEM, a, b, c)", held, warp=True)
+op("wmma.mma.{xor,and}.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32",
+   "wmma(E, m, ITEM, a, b, c)", "s32 b32 b32 s32", warp=True)  # fmt: skip
 op("movmatrix.sync.aligned.m8n8.trans.b16", "movmatrix(E, m, ITEM, a)", "b32 b32", warp=True)
 # Without a result: see memorycode.py and asynccode.py.
 TABLE["bar.warp.sync"] = Row("", ("b32",), warp=True)

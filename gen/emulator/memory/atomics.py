@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gen.emulator.isa.ops import Value, high_half, low_half, pack
+from gen.emulator.isa.ops import Value, high_half, low_half, maximum, minimum, pack
 from gen.emulator.isa.rounding import bf16, from_bf16
 
 Array = npt.NDArray[Any]
@@ -24,6 +24,17 @@ def _count_down(old: Value, limit: Value) -> Value:
 
 def _bf16_add(old: Value, b: Value) -> Value:
     return bf16(from_bf16(old) + from_bf16(b))
+
+
+def _same(a: Array, b: Array) -> npt.NDArray[np.bool_]:
+    """Whether 128 bits are the same."""
+    x, y = (np.ascontiguousarray(value).view(np.int64).reshape(-1, 2) for value in (a, b))
+    same: npt.NDArray[np.bool_] = (x == y).all(axis=1)
+    return same
+
+
+def _widened(choose: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
+    return lambda old, b: bf16(choose(from_bf16(old), from_bf16(b)))
 
 
 def _in_halves(add: Callable[[Value, Value], Value], dtype: Any) -> Callable[[Value, Value], Value]:
@@ -45,10 +56,22 @@ RULES: dict[str, Callable[..., Value]] = {
     "cas": lambda old, b, c: np.where(old == b, c, old),
     "inc": _count_up,
     "dec": _count_down,
+    "exch.b128": lambda old, b: b,
+    "cas.b128": lambda old, b, c: np.where(_same(old, b), c, old),
     "add.f16": lambda old, b: old + b,
     "add.bf16": _bf16_add,
     "add.f16x2": _in_halves(lambda old, b: old + b, np.float16),
     "add.bf16x2": _in_halves(_bf16_add, np.uint16),
+    **{
+        f"{word}.{kind}": rule
+        for word, choose in (("min", minimum), ("max", maximum))
+        for kind, rule in (
+            ("f16", choose),
+            ("bf16", _widened(choose)),
+            ("f16x2", _in_halves(choose, np.float16)),
+            ("bf16x2", _in_halves(_widened(choose), np.uint16)),
+        )
+    },
 }
 
 

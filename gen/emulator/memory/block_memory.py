@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
-from gen.emulator.memory.global_memory import Cells, Report, Site, aligned_bytes, fits
+from gen.emulator.memory.global_memory import Cells, Counted, Report, Site, aligned_bytes, fits
 from gen.emulator.warp.masks import Mask, Shape
 
 ALL_AXES = (0, 1, 2, 3, 4, 5)
 
 
-class Scratch:
+class Scratch(Counted):
     """`nbytes` bytes for each owner; owners lie along `axes` of a chunk of shape `chunk`.
 
     The memory starts as bytes of ones, so that what was never written reads as NaN.
@@ -82,13 +82,14 @@ class Scratch:
         index = relative >> site.shift
         shape = np.broadcast_shapes(index.shape, data.shape, self.shape)
         active = None if mask is None else mask.over(shape)
-        if active is None and bad is None and all(index.shape[i] == 1 for i in self.axes):
+        whole = active is None and bad is None and self.changes is None
+        if whole and all(index.shape[i] == 1 for i in self.axes):
             self._store_uniform(view, index, data, shape)
             return
         used: Any = True if active is None else active.bits
         here = np.broadcast_to(used if bad is None else used & ~bad, shape)
         flat = np.broadcast_to(self.owner * view.shape[1] + index, shape)[here]
-        view.reshape(-1)[flat] = np.broadcast_to(data, shape)[here]
+        self.put(view.reshape(-1), flat, np.broadcast_to(data, shape)[here])
 
     def _store_uniform(
         self, view: npt.NDArray[Any], index: npt.NDArray[np.int64], data: npt.NDArray[Any],

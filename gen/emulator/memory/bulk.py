@@ -104,6 +104,7 @@ class BulkCopies:
         chunk, move = self.chunk, self.loads.pop(0)
         view = chunk.shared.view(np.dtype(WORDS[move.size]))
         view[move.blocks[:, None], move.shared // move.size] = move.data
+        chunk.shared.changed()
         for offset in np.unique(move.barriers):
             some = move.some(move.barriers == offset)
             change = np.int64(-some.nbytes)
@@ -175,6 +176,7 @@ class BulkCopies:
             buffer, here = chunk.memory.buffers[at], found == at
             index = (move.addresses[here] - buffer.base) // move.size
             buffer.view(values.dtype)[index] = values[here]
+        chunk.memory.changed()
 
     # -- operands ------------------------------------------------------------------------------
     def _boxes(

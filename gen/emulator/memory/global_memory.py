@@ -34,8 +34,8 @@ SPACES = {
 }
 _SCOPES = ("", "cta", "entry", "cluster")  # a cluster has one block here
 _HINTS = re.compile(
-    r"(volatile|relaxed|acquire|release|weak|nc|cta|gpu|sys|cluster|noftz|c[agsv]|lu|w[bt]"
-    r"|L1::(evict_\w+|no_allocate)|L2::(64|128|256)B)$"
+    r"(volatile|relaxed|acquire|release|acq_rel|weak|mmio|nc|cta|gpu|sys|cluster|noftz|c[agsv]|lu"
+    r"|w[bt]|L1::(evict_\w+|no_allocate)|L2::((64|128|256)B|cache_hint|evict_\w+))$"
 )
 
 
@@ -117,6 +117,27 @@ def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
     return raw[start : start + nbytes]
 
 
+class Counted:
+    """Memory that can count how often its contents have changed: threads may wait for that."""
+
+    changes: int | None = None  # None: nobody waits
+
+    def changed(self, yes: bool = True) -> None:
+        """Count a change of contents."""
+        if self.changes is not None:
+            self.changes += yes
+
+    def put(
+        self, cells: npt.NDArray[Any], index: npt.NDArray[np.int64], data: npt.NDArray[Any]
+    ) -> None:
+        """cells[index] = data; writing what is there is no change."""
+        if self.changes is not None:
+            old = cells[index]
+            new = np.broadcast_to(data, old.shape).astype(old.dtype, copy=False)
+            self.changes += old.tobytes() != new.tobytes()
+        cells[index] = data
+
+
 def fits(relative: npt.NDArray[np.int64], size: int, nbytes: int) -> bool:
     """True if every access of `size` bytes at these offsets is aligned and within `nbytes`."""
     joined = int(np.bitwise_or.reduce(relative, axis=None))
@@ -130,12 +151,13 @@ Cells = tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.int64]]
 Report = Callable[[Site, str, Value, npt.NDArray[np.bool_], "Mask | None"], None]
 
 
-class GlobalMemory:
+class GlobalMemory(Counted):
     """The allocations of one emulator; also holds constants, parameters and module variables."""
 
     def __init__(self) -> None:
         self.bases: list[int] = []
         self.buffers: list[Buffer] = []
+        self.heap: dict[int, Buffer] = {}  # what kernels have got from malloc, by address
         self._next = FIRST_ADDRESS
 
     def reserve(self, nbytes: int) -> int:
@@ -243,7 +265,7 @@ class GlobalMemory:
         if buffer is not None:
             relative = target - (buffer.base - site.offset)
             if fits(relative, site.size, buffer.nbytes):
-                buffer.view(site.whole)[relative >> site.shift] = data
+                self.put(buffer.view(site.whole), relative >> site.shift, data)
                 return
         self._store_slowly(site, np.asarray(address), values, mask, report)
 
@@ -259,7 +281,7 @@ class GlobalMemory:
         for at in np.unique(found[found >= 0]):
             buffer, here = self.buffers[at], found == at
             index = (address[here] + (site.offset - buffer.base)) >> site.shift
-            buffer.view(site.whole)[index] = data[here]
+            self.put(buffer.view(site.whole), index, data[here])
 
     def cells(
         self, site: Site, address: npt.NDArray[np.int64], mask: Mask | None, report: Report

@@ -232,6 +232,7 @@ class MBarriers:
     def _write(self, offset: int, here: Bits, words: Words) -> None:
         scratch = self.chunk.shared
         blocks = here.reshape(-1)
+        scratch.changed()
         scratch.view(np.dtype(np.int64))[blocks, offset >> 3] = words.reshape(-1)[blocks]
 
     def _complete(

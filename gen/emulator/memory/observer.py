@@ -197,5 +197,23 @@ class Observer:
     def wait_for_grids(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """griddepcontrol.wait: for each lane, the kernels before this one have ended."""
 
+    def pause(self, chunk: ObservedChunk) -> Any:
+        """The chunk waits while others run; what is returned comes back with `resume`."""
+
+    def resume(self, chunk: ObservedChunk, kept: Any) -> None:
+        """The chunk runs on."""
+
     def end(self, chunk: ObservedChunk) -> None:
         """Every lane of the chunk has exited."""
+
+
+class ChunkObserver(Observer):
+    """One whose attributes are about the running chunk, or are changed in place."""
+
+    def pause(self, chunk: ObservedChunk) -> Any:
+        """See Observer."""
+        return dict(vars(self))
+
+    def resume(self, chunk: ObservedChunk, kept: Any) -> None:
+        """See Observer."""
+        vars(self).update(kept)

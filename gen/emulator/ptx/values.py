@@ -20,13 +20,14 @@ DTYPES: dict[str, Any] = {
     "bf16x2": np.dtype(np.int32),
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
+    "b128": np.dtype(np.complex128),  # as bits: numpy has no integers of that size
 }
 
 
 def register_dtype(kind: str) -> Any:
     """The numpy type that a register holds: signed integers for bits, whatever their use."""
     size = TYPE_BYTES[kind]
-    return DTYPES[kind] if kind in ("pred", "f32", "f64") else np.dtype(f"i{size}")
+    return DTYPES[kind] if kind in ("pred", "f32", "f64", "b128") else np.dtype(f"i{size}")
 
 
 def immediate(operand: Imm, dtype: Any, item: Instruction) -> Any:

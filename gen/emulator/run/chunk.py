@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.context import LaunchState
+from gen.emulator.run.spinning import Spinning
+from gen.emulator.run.system_calls import SystemCalls
 from gen.emulator.run.waiting import Parking, everyone
 from gen.emulator.translate.blocks import Block
 from gen.emulator.warp.masks import NOBODY, Coordinates, Mask, Waiting, narrow, split
@@ -22,16 +25,22 @@ class Chunk(Parking):
         super().__init__(launch, origin, blocks)
         self.held = Waiting()  # lanes at a warp instruction, whose warps are not complete
         self.stalled = Waiting()  # lanes that an mbarrier's wait has turned away
+        self.spinning = Spinning(self)
+        self.calls = SystemCalls(self)
+        self.registers = list(launch.program.initial)
+        self._kept: list[Any] | None = None  # what observers keep while other chunks run
 
     # -- control flow --------------------------------------------------------------------------
-    def run(self) -> None:
-        """Execute until every lane has exited."""
+    def run(self) -> bool:
+        """Execute until every lane has exited, or until it waits for other blocks (False)."""
         program, blocks = self.launch.program, self.launch.program.blocks
-        registers = list(program.initial)
+        registers, observers = self.registers, self.launch.observers
         at, mask, alone, lanes = 0, self.live, True, self.lanes
-        observers = self.launch.observers
-        for observer in observers:
-            observer.begin(self)
+        if self._kept is None:
+            for observer in observers:
+                observer.begin(self)
+        else:
+            at, mask, alone, lanes = self._running(*self._resume(self._kept))
         while True:
             block = blocks[at]
             program.reached.add(at)
@@ -66,16 +75,63 @@ class Chunk(Parking):
             following = self._next()
             if following is None:
                 break
-            at, mask = following
-            alone = not (self.waiting or self.held or self.stalled or self.barriers.waiting)
-            mask = self.live if alone else mask
-            lanes = self.lanes if mask is None else mask.count(self.shape)
+            at, mask, alone, lanes = self._running(*following)
+        if self.spinning.waiting:
+            self._kept = [observer.pause(self) for observer in observers]
+            return False
+        self._finish()
+        return True
+
+    def _finish(self) -> None:
         self.copies.finish()
         self.bulk.finish()
         if self._register_pool:
             self._register_pool.finish()
-        for observer in observers:
+        for observer in self.launch.observers:
             observer.end(self)
+
+    def _running(self, at: int, mask: Mask | None) -> tuple[int, Mask | None, bool, int]:
+        """A block and its lanes, whether no others are left, and how many they are."""
+        queues = (
+            self.waiting,
+            self.held,
+            self.stalled,
+            self.barriers.waiting,
+            self.spinning.waiting,
+        )
+        alone = not any(queues)
+        mask = self.live if alone else mask
+        return at, mask, alone, self.lanes if mask is None else mask.count(self.shape)
+
+    def _resume(self, kept: list[Any]) -> tuple[int, Mask]:
+        """Other chunks have run: what to run next.
+
+        Where nothing has changed, lanes at a warp instruction run without those that spin.
+        """
+        for observer, mine in zip(self.launch.observers, kept, strict=True):
+            observer.resume(self, mine)
+        spinning = self.spinning
+        if self.held and spinning.stuck and spinning.seen == self.memory.changes:
+            return self.held.pop()
+        spinning.resume()
+        self.waiting, spinning.waiting = spinning.waiting, self.waiting
+        following = self._next()
+        assert following is not None
+        return following
+
+    def live_blocks(self) -> int:
+        """Blocks that have not ended."""
+        return int(((self.live or everyone()).per_block(self.shape) > 0).sum())
+
+    def abandon(self, why: str) -> None:
+        """End all lanes, which wait for what never happens."""
+        for observer, kept in zip(self.launch.observers, self._kept or (), strict=True):
+            observer.resume(self, kept)
+        self.spinning.report(why)
+        if self.stalled:
+            self._end_deadlock()
+        self.bulk.abandon(everyone().bits)
+        self._finish()
 
     def _next(self) -> tuple[int, Mask] | None:
         """The block to run next and its lanes: the first in order that need not wait."""
@@ -95,6 +151,15 @@ class Chunk(Parking):
                 self.held.add(at, whole)
             if self.stalled and self._progress():
                 continue
+            if self.spinning.waiting:
+                if self.complete_barriers():
+                    continue
+                if not self.spinning.another_round(self.registers, self._positions()):
+                    if not self._land():
+                        return None
+                    self.spinning.resume()
+                self.waiting, self.spinning.waiting = self.spinning.waiting, self.waiting
+                continue
             if self.held:
                 return self.held.pop()
             if self.stalled:
@@ -103,6 +168,14 @@ class Chunk(Parking):
                 return None
             elif not self.complete_barriers():
                 self.report_barriers()
+
+    def _positions(self) -> list[tuple[str, int, Mask]]:
+        """Where lanes wait for anything but their turn."""
+        return [
+            *(("held", at, mask) for at, mask in self.held.items()),
+            *(("stalled", at, mask) for at, mask in self.stalled.items()),
+            *(("parked", one.at, one.mask) for one in self.barriers.arrivals),
+        ]
 
     def _hold(self, at: int, whole: Mask, go: Mask) -> None:
         stay = whole.bits & ~go.bits
@@ -136,7 +209,10 @@ class Chunk(Parking):
             self._queue(block, target, mask or everyone())
 
     def _queue(self, block: int, target: Block, mask: Mask) -> None:
-        """Let lanes wait for a block, or stall where they have looked at an mbarrier in vain."""
+        """Let lanes wait for a block, or stall where they have looked at memory in vain."""
+        if target.looks and self.spinning.turns_away(block):
+            self.spinning.waiting.add(block, mask)
+            return
         poll = self.mbarriers.polls.get(id(target.body[0])) if target.poll else None
         again = narrow(mask, poll.lanes) if poll else NOBODY
         if again is None or again is NOBODY:

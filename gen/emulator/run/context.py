@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from gen.emulator.memory.atomics import update
 from gen.emulator.memory.block_memory import ALL_AXES, Scratch
 from gen.emulator.memory.bulk import BulkCopies
 from gen.emulator.memory.cp_async import Copies
-from gen.emulator.memory.global_memory import WINDOWS, GlobalMemory, Site
+from gen.emulator.memory.global_memory import WINDOWS, Buffer, GlobalMemory, Site
 from gen.emulator.memory.mbarrier import MBarriers
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
@@ -34,6 +34,7 @@ from gen.emulator.warp.masks import (
     narrow,
 )
 from gen.emulator.warp.mma import check_whole_warps, matrices, rows_of
+from gen.emulator.warp.wmma import Fragment
 from gen.emulator.watch.findings import PLAIN_WORDS, Findings, access_message, plain_name
 
 
@@ -57,6 +58,13 @@ class LaunchState:
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
     maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold
+    printed: list[Any] = field(default_factory=list)  # by printf
+    workspace: Buffer | None = None  # of a cooperative launch
+
+    @property
+    def spins(self) -> bool:
+        """Whether lanes may wait for memory to change."""
+        return any(block.looks for block in self.program.blocks)
 
 
 class Context:
@@ -70,7 +78,7 @@ class Context:
         self.lanes = bx * by * bz * self.threads
         self.live: Mask | None = None  # None: no lane has exited
         self._specials: dict[str, Value] = {}
-        self._reads = 0  # of a clock
+        self.ticks = 0  # of the clocks
         self.memory = launch.memory
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
         self._local: Scratch | None = None
@@ -80,6 +88,10 @@ class Context:
         self.copies = Copies(self, self.mbarriers)
         self.bulk = BulkCopies(self, self.mbarriers)
         self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps
+        self.looks: dict[Site, tuple[Value, Mask | None]] = {}  # where lanes that spin last looked
+        self.spins = launch.spins
+        if self.spins:
+            self.shared.changes = 0
 
     # -- what generated code calls -------------------------------------------------------------
     def special(self, name: str) -> Value:
@@ -91,9 +103,9 @@ class Context:
         return self._specials[name]
 
     def _time(self, name: str) -> Value:
-        """A clock that only depends on how often it was read: by then 256 ticks each."""
-        self._reads += 1
-        time = np.int64(256 * self._reads)
+        """A clock: 256 ticks for each time that one was read, and some while lanes spin."""
+        self.ticks += 256
+        time = np.int64(self.ticks)
         if name in WIDE_SPECIALS:
             return time
         return np.int32(time >> 32 if name.endswith("_hi") else time & 0x7FFFFFFF)
@@ -124,6 +136,13 @@ class Context:
             _, tz, _, ty, _, tx = self.shape
             linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
             return linear % np.int32(32) if word == "laneid" else linear // np.int32(32)
+        if word in ("gridid", "current_graph_exec"):
+            return np.int64(word == "gridid")
+        if word.startswith("envreg"):  # the workspace of a cooperative launch, and zeros
+            address = launch.workspace.base if launch.workspace else 0
+            return np.int64({1: address >> 32, 2: address}.get(int(word[6:]), 0)).astype(np.int32)
+        if word.startswith("reserved"):  # in front of a kernel's shared memory: none
+            return np.int32(0)
         return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
 
     def _cluster_special(self, word: str, axis: str) -> Value:
@@ -144,6 +163,7 @@ class Context:
         """Every thread's stack, made when it is first used."""
         if self._local is None:
             self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
+            self._local.changes = self.shared.changes and 0
         return self._local
 
     @property
@@ -153,12 +173,19 @@ class Context:
             self._register_pool = RegisterPool(self, self.launch.program.kernel)
         return self._register_pool
 
+    @property
+    def local_changes(self) -> int:
+        """How often the contents of local memory have changed."""
+        return self._local.changes or 0 if self._local else 0
+
     def _of(self, space: str) -> Any:
         """The memory behind a state space."""
         return {"global": self.memory, "shared": self.shared}.get(space) or self.local
 
     def load(self, site: Site, address: Value, m: Mask | None) -> Any:
         """What a load instruction reads: one value, or a list of them for a vector."""
+        if self.spins:
+            self.looks[site] = address, m
         if site.space == "generic":
             values = self._load_generic(site, address, m)
         else:
@@ -222,19 +249,73 @@ class Context:
         rows = rows_of(self, values, transposed)
         self.shared.store(site, address, rows, lanes, self.report)
 
+    def load_fragment(
+        self, site: Site, form: Fragment, sums: bool, along: bool, address: Value, stride: Value,
+        m: Mask | None,
+    ) -> list[Value]:  # fmt: skip
+        """wmma.load: the registers of a fragment; `along`: their elements are contiguous."""
+        check_whole_warps(self, m, site.item)
+        found: dict[Any, Value] = {}
+        for part, place, offsets in self._fragment(site, form, sums, along, stride):
+            if place not in found:
+                size, shift = part.size, np.int32(8 * part.size)
+                loaded = [self.load(part, address + offset, m) for offset in offsets]
+                found[place] = loaded[0]
+                for at, value in enumerate(loaded if size < site.size else ()):
+                    bits = value.view(np.dtype(f"u{size}")).astype(np.int32) << shift * np.int32(at)
+                    found[place] = bits if at == 0 else found[place] | bits
+        return [found[place] for _, place, _ in self._fragment(site, form, sums, along, stride)]
+
+    def store_fragment(
+        self, site: Site, form: Fragment, sums: bool, along: bool, address: Value, stride: Value,
+        values: Sequence[Value], m: Mask | None,
+    ) -> None:  # fmt: skip
+        """wmma.store."""
+        check_whole_warps(self, m, site.item)
+        pieces = self._fragment(site, form, sums, along, stride)
+        for (part, _, offsets), value in zip(pieces, values, strict=True):
+            for at, offset in enumerate(offsets):
+                bits = value >> np.int32(8 * part.size * at) if part.size < site.size else value
+                self.store(part, address + offset, bits.astype(part.dtype), m)
+
+    def _fragment(
+        self, site: Site, form: Fragment, sums: bool, along: bool, stride: Value
+    ) -> Iterator[tuple[Site, Any, list[Value]]]:
+        """For each register: how it is accessed, its place, and the bytes to its parts."""
+        lane = self.special("%laneid").astype(np.int64)
+        g, t = lane >> np.int64(2), lane & np.int64(3)
+        single = sums and not (form.elements == 2 and site.kind == "b32")
+        bits = 8 * site.size // (1 if single else form.elements)
+        split = not (along or single)
+        size = bits // 8 if split else site.size
+        kind = np.dtype(f"i{size}") if split else site.dtype
+        part = replace(site, size=size, shift=size.bit_length() - 1, dtype=kind, whole=kind)
+        for at, (line, inner) in enumerate(form.starts):
+            outer, first = g + np.int64(line), t * np.int64(form.elements) + np.int64(inner)
+            if single:
+                first = first + np.int64(at % 2)
+            each = [first + np.int64(i) for i in range(form.elements if split else 1)]
+            places = [outer * stride + i if along else i * stride + outer for i in each]
+            place = (line, inner, at % 2 if single else 0)
+            yield part, place, [p * np.int64(bits) >> np.int64(3) for p in places]
+
     def atomic(
         self, site: Site, rule: str, address: Value, values: list[Value], m: Mask | None
     ) -> Value:
         """Apply `rule` lane by lane, in the order of blocks and threads; the old values."""
+        if self.spins:
+            self.looks[site] = address, m
         address = np.broadcast_to(address, self.shape)
         values = [np.broadcast_to(value, self.shape) for value in values]
         old = np.zeros(self.shape, site.dtype)
         for space, local, lanes in self.spaces(site, address, m):
             for observer in self.launch.observers:
                 observer.atomic(self, site, space, local, lanes)
-            for cells, here, index in self._of(space).cells(site, local, lanes, self.report):
+            memory = self._of(space)
+            for cells, here, index in memory.cells(site, local, lanes, self.report):
                 if index.size:
                     old[here] = update(cells, index, rule, [value[here] for value in values])
+                    memory.changed(self.spins and cells[index].tobytes() != old[here].tobytes())
         return old
 
     def warp_sync(self, m: Mask | None) -> None:
@@ -248,11 +329,10 @@ class Context:
             observer.wait_for_grids(self, m)
 
     def trap(self, item: Instruction, m: Mask | None) -> None:
-        """A finding for lanes that stop the kernel: a failed assertion, or `__trap()`."""
+        """A finding for lanes that stop the kernel."""
         bits = np.ones((1,) * 6, np.bool_) if m is None else m.bits
         block, threads, count = lanes_of(bits, None, self.shape, self.origin)
-        what = "assertion failed" if item.opcode == "call" else "trap executed"
-        message = f"{what} in {count} thread{'s' * (count > 1)}"
+        message = f"{item.opcode} executed in {count} thread{'s' * (count > 1)}"
         self.launch.findings.add("trap", item, message, block, threads)
 
     def use(self, item: Instruction, origin: Instruction, m: Mask | None, bits: Bits) -> None:
@@ -277,14 +357,19 @@ class Context:
         """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
         block, threads, count = lanes_of(bad, mask, self.shape, self.origin)
         first = int(np.asarray(address)[np.broadcast_to(bad, address.shape)][0])
-        space = site.space
-        if space == "generic":
-            space = {1: "shared", 2: "local"}.get(first >> 56, "global")
-        text = {"global": self.memory.describe, "shared": self.describe_shared}.get(
-            space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
-        )(first)
+        text = self.describe(site, first)
         message = access_message(site, what, text, count)
         self.launch.findings.add("memcheck", site.item, message, block, threads, text)
+
+    def describe(self, site: Site, address: int) -> str:
+        """A byte that `site` accesses, as a buffer or a space and the offset in it."""
+        space = site.space
+        if space == "generic":
+            space = {1: "shared", 2: "local"}.get(address >> 56, "global")
+            address &= (1 << 56) - 1
+        return {"global": self.memory.describe, "shared": self.describe_shared}.get(
+            space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
+        )(address)
 
     def describe_shared(self, address: int) -> str:
         """ "shared+128 of 4096 (tile)": a byte of a block's shared memory, and its variable."""

@@ -19,8 +19,9 @@ from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
-from gen.emulator.run.chunk import Chunk
 from gen.emulator.run.context import LaunchState
+from gen.emulator.run.system_calls import Printed
+from gen.emulator.run.turns import Turns, resident_blocks
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
 from gen.emulator.watch.findings import Finding, Findings
@@ -47,6 +48,7 @@ class LaunchReport:
     instructions: int
     seconds: float
     suppressed: int = 0  # findings that were like others, or beyond the limit
+    printed: tuple[Printed, ...] = ()  # what printf has printed, in the order in which it ran
 
 
 class Emulator:
@@ -56,7 +58,9 @@ class Emulator:
     changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
     with BudgetError (None: no limit). time_budget: the same in seconds. memory_limit: bytes of
     shared memory, local memory and registers that threads executed together may have; a launch of
-    which one block needs more is refused.
+    which one block needs more is refused. resident_blocks: blocks that run at the same time, of
+    kernels whose blocks wait for each other; others start when these end (None: what an H200
+    holds).
     """
 
     def __init__(
@@ -66,7 +70,9 @@ class Emulator:
         instruction_budget: int | None = None,
         time_budget: float | None = None,
         memory_limit: int = MEMORY_LIMIT,
+        resident_blocks: int | None = None,
     ) -> None:
+        self.resident_blocks = resident_blocks
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
         self.instruction_budget, self.time_budget = instruction_budget, time_budget
         self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
@@ -160,6 +166,10 @@ class Emulator:
         self._check_mapped(buf)
         self.memory.remove(buf.buffer)
 
+    def leaks(self) -> list[str]:
+        """What kernels have got from malloc and not freed: who, where, and how many bytes."""
+        return [f"{b.name}: {b.nbytes} bytes" for b in self.memory.heap.values()]
+
     def _check_mapped(self, buf: DeviceArray) -> None:
         if buf.buffer not in self.memory.buffers:
             raise UsageError(
@@ -200,25 +210,43 @@ class Emulator:
         )
         launch.observers = [watch for watch in observers if watch.concerns(program)]
         _place_variables(launch, module, entry, shared_bytes)
+        room = self._room(launch)
+        if "%envreg" in program.source:  # as if by cudaLaunchCooperativeKernel
+            if math.prod(grid) > room:
+                raise UsageError(
+                    f"kernel '{kernel}' has a barrier for the whole grid, but of its "
+                    f"{math.prod(grid)} blocks only {room} are resident at the same time; "
+                    "use a smaller grid, or set resident_blocks"
+                )
+            empty = aligned_bytes(16)
+            empty.fill(0)
+            launch.workspace = self.memory.add("the grid's barrier", empty)
         params = self._params(entry, args, launch)
         start = time.perf_counter()
         launch.deadline, launch.late = self._end(start)
         try:
             self._globals(launch, module, entry)
+            self.memory.changes = 0 if launch.spins else None
             # Freeing one big block makes malloc keep large arrays on its heap from here on;
             # otherwise it maps and unmaps fresh pages for each, which takes ten times as long.
             del_after_use = np.empty(1 << 24, np.uint8)
             del del_after_use
             with np.errstate(all="ignore"):
-                for origin, blocks in self._chunks(launch, *(window or ((0, 0, 0), grid))):
-                    Chunk(launch, origin, blocks).run()
+                boxes = self._chunks(launch, *(window or ((0, 0, 0), grid)))
+                Turns(launch, boxes, room).run()
         except BudgetError as error:
             error.findings = findings.ordered()
             raise
         finally:
+            self.memory.changes = None
+            if launch.workspace:
+                self.memory.remove(launch.workspace)
             self.memory.remove(params)
         seconds = time.perf_counter() - start
-        return LaunchReport(findings.ordered(), launch.instructions, seconds, findings.suppressed)
+        return LaunchReport(
+            findings.ordered(), launch.instructions, seconds, findings.suppressed,
+            tuple(launch.printed),
+        )  # fmt: skip
 
     def _end(self, start: float) -> tuple[float, str]:
         """When a launch that starts now has to end, and what is said if it does not."""
@@ -295,6 +323,11 @@ class Emulator:
                 self._variables[key] = self.memory.add(name, data)
                 self._variables[key].constant = variable.space == "const"
             launch.addresses[name] = self._variables[key].base
+
+    def _room(self, launch: LaunchState) -> int:
+        """Blocks that run at the same time."""
+        most = resident_blocks(math.prod(launch.block), launch.shared_bytes)
+        return most if self.resident_blocks is None else self.resident_blocks
 
     def _chunks(
         self, launch: LaunchState, first: Coordinates, count: Coordinates

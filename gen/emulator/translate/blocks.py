@@ -17,6 +17,11 @@ _ARRIVE = re.compile(r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?$")
 _VOTE = re.compile(
     r"(bar|barrier)(?:\.cta)?\.red\.(popc|and|or)(?:\.aligned)?\.(?:u32|pred)(?:\.aligned)?$"
 )
+_LOAD = re.compile(r"ld\.(?!param|const|local)")
+_LOOK = re.compile(
+    r"atom\.|ld\.(?!param|const|local)(.*\.)?(volatile|relaxed|acquire|mmio|c[vg])\."
+)
+_FENCE = re.compile(r"(membar|fence\.(sc|acq_rel))\.")
 
 
 @dataclass(eq=False)
@@ -26,7 +31,8 @@ class Block:
     `kind` is "goto", "branch" (to `taken` where `end`'s predicate holds, else `next`), "barrier"
     (then `next`) or "exit"; `next` and `taken` index the list that `build_blocks` returns.
     `gate`: the first instruction needs all live lanes of each warp together. `poll`: it looks at
-    an mbarrier; `detour`: a block that may run next does.
+    an mbarrier. `looks`: it heads a loop in which lanes may wait for memory to change, and these
+    instructions look there. `detour`: a block that may run next has a `poll` or `looks`.
     """
 
     body: list[Instruction] = field(default_factory=list)
@@ -36,9 +42,11 @@ class Block:
     taken: int = -1
     gate: bool = False
     poll: bool = False
+    looks: tuple[Instruction, ...] = ()
     detour: bool = False
     reads: set[str] = field(default_factory=set)  # registers read before written here
     writes: set[str] = field(default_factory=set)
+    live_in: set[str] = field(default_factory=set)
     live_out: set[str] = field(default_factory=set)
 
     @property
@@ -72,10 +80,30 @@ def build_blocks(kernel: PtxKernel) -> list[Block]:
     ordered = [blocks[old] for old in order]
     for block in ordered:
         block.next, block.taken = place.get(block.next, -1), place.get(block.taken, -1)
+    _find_spins(ordered)
     for block in ordered:
-        block.detour = any(ordered[after].poll for after in block.successors)
+        after = [ordered[at] for at in block.successors]
+        block.detour = any(block.poll or block.looks for block in after)
     _liveness(ordered)
     return ordered
+
+
+def _find_spins(blocks: list[Block]) -> None:
+    """Mark the loops in which lanes may wait for what other threads do to memory.
+
+    Their loads are volatile, ordered or atomic, or past a fence: the compiler moves others out of
+    the loop. In reconvergence order a loop is contiguous, its head first.
+    """
+    loops: dict[int, int] = {}
+    for at, block in enumerate(blocks):
+        for head in block.successors:
+            if head <= at:
+                loops[head] = max(at, loops.get(head, 0))
+    for head, last in loops.items():
+        items = [item for block in blocks[head : last + 1] for item in block.body]
+        fence = any(_FENCE.match(item.name) for item in items)
+        looks = [i for i in items if _LOOK.match(i.name) or (fence and _LOAD.match(i.name))]
+        blocks[head].looks = tuple(looks)
 
 
 def _needs_branch(item: Instruction) -> bool:
@@ -226,3 +254,5 @@ def _liveness(blocks: list[Block]) -> None:
             new = block.reads | (block.live_out - block.writes)
             if new != live_in[at]:
                 live_in[at], changed = new, True
+    for block, live in zip(blocks, live_in, strict=True):
+        block.live_in = live

@@ -11,6 +11,16 @@ from gen.emulator.ptx.values import DTYPES
 from gen.emulator.translate.lines import Lines, Translator
 
 _MODES = re.compile(r"(r[nzmp]i?|idx|up|down|bfly|all|any|uni)$")
+_KINDS = {  # that are refused as a whole
+    "this texture or surface": (
+        "tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep",
+    ),
+    "this video": (
+        *("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset"),
+        *(f"v{word}{n}" for word in ("add", "sub", "avrg", "absdiff", "min", "max", "set")
+          for n in (2, 4)),
+    ),
+}  # fmt: skip
 _WORD = re.compile(r"\b(NAME|MODE|ITEM|BYTE_A|BYTE_B|[a-eTUDS])\b")
 
 
@@ -23,8 +33,8 @@ def compute(code: Lines, item: Instruction) -> None:
     """An instruction of the table."""
     row = instructions.TABLE.get(item.name)
     if row is None:
-        what = "calls are" if item.opcode == "call" else "this PTX instruction is"
-        raise item.error(f"{what} not supported by the emulator")
+        what = next((w for w, names in _KINDS.items() if item.opcode in names), "this PTX")
+        raise item.error(f"{what} instruction is not supported by the emulator")
     target, sources = item.operands[0], item.operands[1:]
     if len(sources) < len(row.types) - 1:
         raise item.error(f"expected {len(row.types) - 1} sources, found {len(sources)}")
@@ -77,6 +87,11 @@ def move(code: Lines, item: Instruction) -> None:
     elif isinstance(target, Vector):
         width = TYPE_BYTES[kind] * 8 // len(target.items)
         code.lines.append(f"whole = {code.read(source, kind)}")
+        if kind == "b128":
+            code.lines.append("whole = unpack128(whole)")
+            for at, part in enumerate(target.items):
+                code.write(part, f"whole[{at}]", "b64")
+            return
         for at, part in enumerate(target.items):
             move = f" >> np.int{TYPE_BYTES[kind] * 8}({width * at})" if at else ""
             code.write(part if isinstance(part, Reg) else None,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
-from gen.emulator.isa import instructions
 from gen.emulator.memory.atomics import RULES
 from gen.emulator.memory.global_memory import Site, make_site
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.ptx.operands import Address, Imm, Operand, Reg, Vector
+from gen.emulator.translate import calls, wmma
 from gen.emulator.translate.lines import Lines, Translator
 
 _MATRICES = re.compile(
@@ -22,8 +23,10 @@ _COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::(cache_hint|
 
 def translator(item: Instruction) -> Translator | None:
     """What translates an instruction, if it is one of these."""
-    if instructions.is_assertion(item):
-        return trap
+    if item.opcode == "call":
+        return calls.call
+    if item.opcode == "wmma":
+        return None if item.modifiers[0] == "mma" else wmma.access
     return {
         "ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic,
         "ldmatrix": matrices, "stmatrix": matrices, "cp": copy,
@@ -61,7 +64,7 @@ def _memory_call(code: Lines, site: Site, address: Address, values: str = "") ->
 
 
 def load(code: Lines, item: Instruction) -> None:
-    target, address = item.operands
+    target, address = without_hint(item)
     if not isinstance(address, Address):
         raise item.error("malformed load")
     site = make_site(item, address.offset)
@@ -83,24 +86,45 @@ def load(code: Lines, item: Instruction) -> None:
 
 def atomic(code: Lines, item: Instruction) -> None:
     """atom (with the old value as its result) and red (without)."""
-    target, address, *sources = item.operands if item.opcode == "atom" else (None, *item.operands)
+    operands = without_hint(item)
+    target, address, *sources = operands if item.opcode == "atom" else (None, *operands)
     rules = [word for word in item.modifiers if word in RULES]
     if not isinstance(address, Address) or len(rules) != 1:
         raise item.error("this atomic operation is not supported by the emulator")
     site = make_site(item, address.offset)
-    rule = f"{rules[0]}.{site.kind}" if "f16" in site.kind else rules[0]
-    if len(sources) != 1 + (rule == "cas") or site.lanes > 1 or rule not in RULES:
+    special = "f16" in site.kind or site.kind == "b128"
+    rule = f"{rules[0]}.{site.kind}" if special else rules[0]
+    if len(sources) != 1 + (rules[0] == "cas") or rule not in RULES:
         raise item.error("this atomic operation is not supported by the emulator")
-    values = ", ".join(code.read(source, site.kind) for source in sources)
-    mask = code.mask()
-    where = code.address(address.base)
-    call = f"E.atomic({code.constant(site)}, {rule!r}, {where}, [{values}], {mask})"
-    code.lines.append(f"old = {call}")
-    code.write(target, "old", site.kind)
+    size = site.dtype.itemsize
+    for at in range(site.lanes):  # a vector is atomic element by element
+        part = replace(
+            site, lanes=1, offset=site.offset + at * size, size=size, whole=site.dtype,
+            shift=size.bit_length() - 1,
+        )  # fmt: skip
+        values = ", ".join(code.read(_part(source, at, site.lanes), site.kind)
+                           for source in sources)  # fmt: skip
+        mask = code.mask()
+        where = code.address(address.base)
+        code.lines.append(
+            f"old{at} = E.atomic({code.constant(part)}, {rule!r}, {where}, [{values}], {mask})"
+        )
+    for at in range(site.lanes if target else 0):
+        code.write(_part(target, at, site.lanes), f"old{at}", site.kind)
+
+
+def _part(operand: Operand | None, at: int, lanes: int) -> Operand | None:
+    """An element of a vector; an operation on scalars has no vectors."""
+    return operand.items[at] if isinstance(operand, Vector) and lanes > 1 else operand
+
+
+def without_hint(item: Instruction) -> tuple[Operand, ...]:
+    """The operands but for a cache policy."""
+    return item.operands[:-1] if "L2::cache_hint" in item.modifiers else item.operands
 
 
 def store(code: Lines, item: Instruction) -> None:
-    address, source = item.operands
+    address, source = without_hint(item)
     if not isinstance(address, Address):
         raise item.error("malformed store")
     site = make_site(item, address.offset)

@@ -21,7 +21,7 @@ from gen.emulator.translate.block import translate
 from gen.emulator.translate.blocks import Block, build_blocks
 from gen.emulator.translate.lines import Lines
 from gen.emulator.translate.undefined import Undefined
-from gen.emulator.warp import lacking, mma, shuffles
+from gen.emulator.warp import lacking, mma, shuffles, wmma
 from gen.emulator.warp.masks import NOBODY, narrow
 
 BlockFunction = Callable[[list[Any], Any, Any], Any]
@@ -63,7 +63,8 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     undefined = Undefined(program.blocks, len(program.slots))
     program.initial += [lacking.EVERYONE] * len(undefined.slots)
     namespace: dict[str, Any] = {
-        **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma), **vars(lacking),
+        **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
+        **vars(wmma), **vars(lacking),
         "np": np, "NOBODY": NOBODY, "narrow": narrow,
     }  # fmt: skip
     # A register that no lane has written yet takes the new value whole: that keeps constants and

@@ -134,6 +134,10 @@ class Waiting:
     def __bool__(self) -> bool:
         return bool(self._order)
 
+    def items(self) -> list[tuple[int, Mask]]:
+        """The blocks with waiting lanes, in order, and those."""
+        return sorted(self._masks.items(), key=lambda entry: entry[0])
+
     def add(self, block: int, mask: Mask) -> None:
         """Let the lanes of `mask` wait at `block`, with those that are there."""
         if block in self._masks:

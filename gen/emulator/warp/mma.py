@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
-from gen.emulator.isa.rounding import from_bf16
+from gen.emulator.isa.rounding import from_bf16, from_fp8
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.masks import Mask, lanes_of
@@ -35,6 +35,22 @@ def _tf32(raw: Array) -> Array:
     return (raw.view(np.int32) & np.int32(-1 << 13)).view(np.float32)
 
 
+def _nibbles(signed: bool) -> Callable[[Array], Array]:
+    """Four-bit integers, the lowest bits first."""
+
+    def numbers(raw: Array) -> Array:
+        halves = np.stack([raw.view(np.uint8) & 15, raw.view(np.uint8) >> 4], axis=-1)
+        values = halves.reshape(*raw.shape[:-1], -1).view(np.int8)
+        return (values ^ 8) - 8 if signed else values
+
+    return numbers
+
+
+def _bits(raw: Array) -> Array:
+    """Single bits, the lowest first."""
+    return np.unpackbits(raw.view(np.uint8), axis=-1, bitorder="little")
+
+
 # Operand type -> (elements in a register, the registers' bits as numbers that numpy can multiply)
 OPERANDS: dict[str, tuple[int, Callable[[Array], Array]]] = {
     "f16": (2, lambda raw: raw.view(np.float16)),
@@ -43,6 +59,11 @@ OPERANDS: dict[str, tuple[int, Callable[[Array], Array]]] = {
     "s8": (4, lambda raw: raw.view(np.int8)),
     "u8": (4, lambda raw: raw.view(np.uint8)),
     "f64": (1, lambda raw: raw.view(np.float64)),
+    "e4m3": (4, lambda raw: from_fp8(raw.view(np.uint8), "e4m3")),
+    "e5m2": (4, lambda raw: from_fp8(raw.view(np.uint8), "e5m2")),
+    "s4": (8, _nibbles(True)),
+    "u4": (8, _nibbles(False)),
+    "b1": (32, _bits),
 }
 
 
@@ -66,7 +87,8 @@ class Shape:
 def shape_of(name: str) -> Shape:
     """The shape that the spelling of an `mma` gives."""
     match = re.search(
-        r"\.m(\d+)n8k(\d+)\.row\.col(?:\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.\w+(?:\.satfinite)?$",
+        r"\.m(\d+)n8k(\d+)\.row\.col(?:\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.\w+"
+        r"(?:\.satfinite|\.(?:xor|and)\.popc)?$",
         name,
     )
     assert match is not None
@@ -83,11 +105,14 @@ def mma(
     shape = shape_of(item.name)
     left = _operand(chunk, shape, shape.a, a, shape.pieces)
     right = _operand(chunk, shape, shape.b, b, 0)
-    product = (left @ right).reshape(-1, shape.pieces, 64).transpose(1, 0, 2)
+    product = left @ right
+    if "xor" in item.modifiers:  # bits that differ
+        product = left.sum(2, keepdims=True) + right.sum(1, keepdims=True) - 2 * product
+    product = product.reshape(-1, shape.pieces, 64).transpose(1, 0, 2)
     if shape.d == "f16":
         sums = product + _stack(chunk, c).view(np.float16)
         halves = sums.astype(np.float16).view(np.int32)
-        return [_unpack(chunk, half) for half in halves]
+        return [unpacked(chunk, half) for half in halves]
     total = _accumulator(chunk, c)
     if shape.saturate:  # exact in float64
         result = np.clip(product + total, -(2**31), 2**31 - 1).astype(np.int32)
@@ -96,10 +121,10 @@ def mma(
     else:
         result = (product + total).astype(total.dtype, copy=False)
     pairs = result.reshape(shape.pieces, -1, 2)
-    return [_unpack(chunk, pair[:, side]) for pair in pairs for side in (0, 1)]
+    return [unpacked(chunk, pair[:, side]) for pair in pairs for side in (0, 1)]
 
 
-def _pack(chunk: WarpChunk, value: Value) -> Array:
+def packed(chunk: WarpChunk, value: Value) -> Array:
     """A register as (warps of all blocks, 32)."""
     _, tz, _, ty, _, _ = chunk.shape
     if value.shape == chunk.shape and tz == ty == 1 and chunk.threads % WARP == 0:
@@ -107,8 +132,8 @@ def _pack(chunk: WarpChunk, value: Value) -> Array:
     return to_warps(chunk, value).reshape(-1, WARP)
 
 
-def _unpack(chunk: WarpChunk, value: Array) -> Value:
-    """The inverse of `_pack`, of an array with one element for each lane."""
+def unpacked(chunk: WarpChunk, value: Array) -> Value:
+    """The inverse of `packed`, of an array with one element for each lane."""
     _, tz, _, ty, _, _ = chunk.shape
     if tz == ty == 1 and chunk.threads % WARP == 0:
         return value.reshape(chunk.shape)
@@ -118,7 +143,7 @@ def _unpack(chunk: WarpChunk, value: Array) -> Value:
 
 def _stack(chunk: WarpChunk, registers: Sequence[Value]) -> Array:
     """Registers as (register, warp, lane)."""
-    return np.stack([_pack(chunk, register) for register in registers])
+    return np.stack([packed(chunk, register) for register in registers])
 
 
 def _operand(
@@ -134,9 +159,9 @@ def _operand(
         return kept
     elements, numbers = OPERANDS[kind]
     steps = shape.k // (4 * elements)
-    packed = [_pack(chunk, register) for register in registers]
-    raw = np.empty((len(packed[0]), pieces or 1, 8, steps, 4), packed[0].dtype)
-    for at, register in enumerate(packed):
+    parts = [packed(chunk, register) for register in registers]
+    raw = np.empty((len(parts[0]), pieces or 1, 8, steps, 4), parts[0].dtype)
+    for at, register in enumerate(parts):
         raw[:, at % (pieces or 1), :, at // (pieces or 1)] = register.reshape(-1, 8, 4)
     matrix = numbers(raw.reshape(len(raw), -1, 4 * steps))
     matrix = (matrix if pieces else matrix.transpose(0, 2, 1)).astype(np.float64, order="C")
@@ -173,14 +198,14 @@ def _accumulator(chunk: WarpChunk, registers: Sequence[Value]) -> Array:
 
 def matrices(chunk: WarpChunk, rows: Array, count: int, transposed: bool) -> list[Value]:
     """ldmatrix: what each lane gets of the matrices whose rows of 16 bytes the lanes name."""
-    words = _pack(chunk, rows)[:, : 8 * count]
+    words = packed(chunk, rows)[:, : 8 * count]
     if transposed:
         halves = np.ascontiguousarray(words).view(np.int16).reshape(-1, count, 8, 8)
         loaded = np.ascontiguousarray(halves.transpose(1, 0, 3, 2)).view(np.int32)
     else:
         whole = np.ascontiguousarray(words).view(np.int32).reshape(-1, count, WARP)
         loaded = np.ascontiguousarray(whole.transpose(1, 0, 2))
-    return [_unpack(chunk, loaded[at].reshape(-1, WARP)) for at in range(count)]
+    return [unpacked(chunk, loaded[at].reshape(-1, WARP)) for at in range(count)]
 
 
 def rows_of(chunk: WarpChunk, registers: Sequence[Value], transposed: bool) -> Value:
@@ -191,15 +216,15 @@ def rows_of(chunk: WarpChunk, registers: Sequence[Value], transposed: bool) -> V
         parts = np.ascontiguousarray(halves.transpose(0, 1, 3, 2)).view(np.int32)
     rows = np.zeros((parts.shape[1], 4, 8, 4), np.int32)  # lanes of absent matrices name nothing
     rows[:, : len(parts)] = parts.reshape(len(parts), -1, 8, 4).transpose(1, 0, 2, 3)
-    return _unpack(chunk, rows.view(np.complex128).reshape(-1, WARP))
+    return unpacked(chunk, rows.view(np.complex128).reshape(-1, WARP))
 
 
 def movmatrix(chunk: WarpChunk, m: Mask | None, item: Instruction, a: Value) -> Value:
     """movmatrix.trans: an 8 x 8 matrix of 16-bit elements, transposed."""
     check_whole_warps(chunk, m, item)
-    halves = np.ascontiguousarray(_pack(chunk, a)).view(np.int16).reshape(-1, 8, 8)
+    halves = np.ascontiguousarray(packed(chunk, a)).view(np.int16).reshape(-1, 8, 8)
     turned = np.ascontiguousarray(halves.transpose(0, 2, 1)).view(np.int32)
-    return _unpack(chunk, turned.reshape(-1, WARP))
+    return unpacked(chunk, turned.reshape(-1, WARP))
 
 
 def check_whole_warps(chunk: WarpChunk, m: Mask | None, item: Instruction) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa.bits import popc
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
@@ -94,6 +95,9 @@ def elect(
     """elect.sync: the first running lane of each warp, and whether that is the lane itself."""
     check_members(chunk, m, item, members)
     lane = chunk.special("%laneid")
+    if members.ndim:  # groups of a warp, each with a mask of its own
+        lowest = popc((members & -members) - np.int32(1))
+        return lowest, lane == lowest
     if m is None:
         return np.int32(0), lane == np.int32(0)
     first = to_warps(chunk, m.bits).argmax(axis=-1).astype(np.int32)[..., None]
@@ -168,6 +172,13 @@ def reduce_warp(
     neutral = {"min": limits.max, "max": limits.min, "and": -1}.get(operation, 0)
     neutral = a.dtype.type(neutral)
     running = to_warps(chunk, np.True_ if m is None else m.bits)
-    values = np.where(running, to_warps(chunk, a), neutral)
+    values = to_warps(chunk, a)
+    if members.ndim:  # groups of a warp, each with a mask of its own
+        masks = to_warps(chunk, members)[..., None] >> np.arange(WARP, dtype=np.int32) & 1
+        running, values = running[..., None, :] & (masks != 0), values[..., None, :]
+        values = np.where(running, values, neutral)
+        return from_warps(chunk, _REDUCTIONS[operation].reduce(values, axis=-1, dtype=a.dtype))
+    values = np.where(running & (members >> np.arange(WARP, dtype=np.int32) & 1 != 0), values,
+                      neutral)  # fmt: skip
     result = _REDUCTIONS[operation].reduce(values, axis=-1, keepdims=True, dtype=a.dtype)
     return from_warps(chunk, np.broadcast_to(result, values.shape))

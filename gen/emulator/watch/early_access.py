@@ -17,7 +17,7 @@ import numpy as np
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
-from gen.emulator.memory.observer import ObservedChunk, Observer
+from gen.emulator.memory.observer import ChunkObserver, ObservedChunk
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import Bits, Mask, lanes_of
 from gen.emulator.watch.findings import noun
@@ -25,7 +25,7 @@ from gen.emulator.watch.findings import noun
 _WAIT = "griddepcontrol.wait"
 
 
-class EarlyAccesses(Observer):
+class EarlyAccesses(ChunkObserver):
     """Finds accesses of global memory before `griddepcontrol.wait`.
 
     early: whether the next launch may start before the one before it has ended, wherever it waits.

@@ -97,6 +97,7 @@ def access_message(site: Site, what: str, address: str, lanes: int) -> str:
     verb = {
         "ld": "load", "ldu": "load", "st": "store", "ldmatrix": "matrix load",
         "stmatrix": "matrix store", "cp": "asynchronous copy", "mbarrier": "mbarrier operation",
+        "wmma": "matrix access",
     }.get(site.item.opcode, "atomic access")  # fmt: skip
     threads = "1 thread" if lanes == 1 else f"{lanes} threads"
     return f"{site.space} {verb} of {site.size} bytes at {address} is {what}, by {threads}"
@@ -106,7 +107,7 @@ def noun(site: Site) -> str:
     """What a race calls an access: "load", "bulk copy", "mbarrier.init"."""
     if "bulk" in site.item.modifiers:
         return "bulk copy"
-    if site.item.opcode == "mbarrier":
+    if site.item.opcode in ("mbarrier", "wmma"):
         return ".".join(site.item.name.split(".")[:2])
     return PLAIN_WORDS.get(site.item.opcode, site.item.opcode)
 

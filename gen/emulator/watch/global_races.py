@@ -21,7 +21,7 @@ import numpy.typing as npt
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Buffer, Site
-from gen.emulator.memory.observer import ObservedChunk, ObservedLaunch, Observer
+from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, narrow
 from gen.emulator.watch.findings import noun
@@ -36,6 +36,7 @@ _SCOPED = re.compile(
     r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
     r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
 )
+_STRONG = {"volatile", "relaxed", "mmio"}  # such accesses race with plain ones, as atomics do
 
 
 class Records:
@@ -91,7 +92,7 @@ class _Touch:
         return _Touch(self.records, 1, index, *rest)
 
 
-class GlobalRaces(Observer):
+class GlobalRaces(ChunkObserver):
     """Finds races in global memory."""
 
     def __init__(self) -> None:
@@ -122,7 +123,10 @@ class GlobalRaces(Observer):
         if "nc" in site.item.modifiers and not self._changed(site, address):
             return
         for touch in self._touches(chunk, site, space, address, mask):
-            self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
+            if _STRONG & set(site.item.modifiers):
+                self._against_writer(chunk, site, "RAW", touch.granules())
+            else:
+                self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
 
     def _changed(self, site: Site, address: Value) -> bool:
         """Whether an access may be to a buffer that this launch has written to."""
@@ -165,6 +169,9 @@ class GlobalRaces(Observer):
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:
         """See Observer."""
+        if _STRONG & set(site.item.modifiers):
+            self.atomic(chunk, site, space, address, mask)
+            return
         for touch in self._touches(chunk, site, space, address, mask):
             self._store(chunk, site, touch)
 

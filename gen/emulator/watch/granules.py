@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site, fits
-from gen.emulator.memory.observer import ObservedChunk, Observer
+from gen.emulator.memory.observer import ChunkObserver, ObservedChunk
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Bits, Mask, Shape
@@ -98,7 +98,7 @@ def thread_of(code: int, block: Sequence[int]) -> tuple[int, int, int]:
     return linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])
 
 
-class SharedWatch(Observer):
+class SharedWatch(ChunkObserver):
     """Base of checks on shared memory: places accesses, grows from one row to a row per block."""
 
     def __init__(self) -> None:

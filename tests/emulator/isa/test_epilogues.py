@@ -327,9 +327,33 @@ def test_recursion_is_refused() -> None:
 
 
 def test_what_is_not_known_is_refused_with_its_line() -> None:
-    source = (
-        'extern "C" __global__ void test(int* x) {\n'
-        '  printf("%d", x[0]);\n}\n'
-    )  # fmt: skip
-    with pytest.raises(CheckError, match=r"call.*vprintf.*CUDA line 2"):
+    source = 'extern "C" __global__ void test(int* x) {\n  asm volatile("pmevent.mask 3;");\n}\n'
+    with pytest.raises(CheckError, match=r"not supported.*pmevent\.mask.*CUDA line 2"):
         run_cuda(source, 8, np.arange(8, dtype=np.int32))
+
+
+def test_integers_of_128_bits() -> None:
+    """Long division mixes sub.cc with addc."""
+    source = (
+        "typedef unsigned __int128 wide;\n"
+        'extern "C" __global__ void test(unsigned long long* x) {\n'
+        "  unsigned long long* at = x + 8 * threadIdx.x;\n"
+        "  const wide a = wide(at[1]) << 64 | at[0], b = wide(at[3]) << 64 | at[2];\n"
+        "  const wide results[] = {a * b, a / b, a % b, a - b};\n"
+        "  for (int i = 0; i < 4; ++i) {\n"
+        "    at[2 * i] = results[i];\n"
+        "    at[2 * i + 1] = results[i] >> 64;\n"
+        "  }\n}\n"
+    )
+    rng = np.random.default_rng(4)
+    x = rng.integers(0, 1 << 64, (64, 8), np.uint64) >> rng.integers(0, 64, (64, 8), np.uint64)
+    x[rng.integers(0, 2, 64) > 0, 3] = 0
+    x[:, 2] |= np.uint64(1)
+    ptx = compile_cuda(source, options=["--device-int128"]).code.decode()
+    emulator = Emulator()
+    array = emulator.alloc(x)
+    assert not emulator.launch(ptx, "test", (1, 1, 1), (64, 1, 1), [array]).findings
+    for got, given in zip(emulator.read(array).tolist(), x.tolist(), strict=True):
+        a, b = given[0] + (given[1] << 64), given[2] + (given[3] << 64)
+        words = [low + (high << 64) for low, high in zip(got[::2], got[1::2], strict=True)]
+        assert words == [a * b % (1 << 128), a // b, a % b, (a - b) % (1 << 128)]

@@ -54,6 +54,28 @@ def check(code: str, result: str, expected: list, *inputs: tuple[str, list]) -> 
 
 
 INTEGER_CASES: list[tuple[str, list, list, list]] = [
+    (
+        "bmsk.clamp.b32 %d, %a, %b;",
+        [0xF0, MIN32, 0, 0, -1, -2],
+        [4, 31, 32, 5, 0, 1],
+        [4, 9, 1, 0, 32, 31],
+    ),
+    ("bmsk.wrap.b32 %d, %a, %b;", [0xF0, 1, 0], [36, 32, 5], [4, 33, 32]),
+    (
+        "szext.clamp.s32 %d, %a, %b;",
+        [-1, 7, 0, -5, MIN32],
+        [15, 7, 9, -5, MIN32],
+        [4, 4, 0, 32, 99],
+    ),
+    ("szext.wrap.s32 %d, %a, %b;", [-1, 0], [15, -1], [36, 32]),
+    ("szext.clamp.u32 %d, %a, %b;", [15, 0, -5], [-1, 9, -5], [4, 0, 32]),
+    ("fns.b32 %d, %a, %b, 2;", [1, 3, -1, -1], [3, 9, 1, 0], [0] * 4),
+    ("fns.b32 %d, %a, %b, -1;", [4, 1, -1], [0x10, 0x82, 0x20], [4] * 3),
+    ("fns.b32 %d, %a, %b, 0;", [4, -1], [0x10, 0xF], [4, 4]),
+    ("dp2a.lo.s32.s32 %d, %a, %b, 5;", [2 * 3 + -1 * 4 + 5], [-65534], [0x01020403]),
+    ("dp2a.hi.s32.s32 %d, %a, %b, 5;", [2 * -1 + -1 * 1 + 5], [-65534], [0x01FF0403]),
+    ("dp2a.hi.u32.u32 %d, %a, %b, 5;", [2 * 255 + 65535 + 5], [-65534], [0x01FF0403]),
+    ("dp2a.lo.s32.u32 %d, %a, %b, 0;", [2 * 255 - 254], [-65534], [0x0000FEFF]),
     ("add.s32 %d, %a, %b;", [MIN32, 0], [MAX32, -1], [1, 1]),
     ("sub.s32 %d, %a, %b;", [MAX32, -3], [MIN32, 2], [1, 5]),
     ("mul.lo.s32 %d, %a, %b;", [-2, 1], [MAX32, ALL - 2**32], [2, -1]),
@@ -342,7 +364,7 @@ def test_narrow_loads_extend_and_stores_truncate() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "max.f16x4 %d, %a, %b;", "addc.cc.s16 %d, %a, %b;", "mov.u32 %d, %envreg3;",
+        "max.f16x4 %d, %a, %b;", "addc.cc.s16 %d, %a, %b;", "mov.u32 %d, %pm3;",
         "frobnicate %d;", "add.ftz.f64 %d, %a, %b;", "call (%d), f, (%a);",
         "bar.red.xor.u32 %d, 0, %p;",
     ],

@@ -12,9 +12,10 @@ from gen.emulator.isa.instructions import TABLE
 from gen.emulator.isa.table import Row
 from gen.emulator.ptx.module import TYPE_BYTES
 from gen.emulator.warp.mma import OPERANDS, shape_of
+from gen.emulator.warp.wmma import fragment, size_of
 
 LETTERS = {"pred": "p", "f32": "f", "f64": "d", 1: "h", 2: "h", 4: "r", 8: "l"}
-REGISTERS = 20
+REGISTERS = 40
 NUMBERS = range(REGISTERS)
 DECLARED = {"p": "pred", "f": "f32", "d": "f64", "h": "b16", "r": "b32", "l": "b64"}
 VALUES = "".join(
@@ -41,15 +42,28 @@ def register(kind: str, number: int) -> str:
     return f"%{LETTERS.get(kind) or LETTERS[TYPE_BYTES[kind]]}{number}"
 
 
-def mma(name: str, row: Row) -> str:
-    """An mma with as many registers as its fragments have."""
+def sizes(name: str) -> tuple[int, int, int, int]:
+    """How many registers the fragments D, A, B and C of an mma have."""
+    if volta := re.search(r"\.m8n8k4\.\w+\.\w+\.(f16|f32)\.f16\.f16\.(f16|f32)$", name):
+        d, c = (8 if kind == "f32" else 4 for kind in volta.groups())
+        return d, 2, 2, c
+    if name.startswith("wmma."):
+        size = size_of(name)
+        kinds = re.findall(r"\.([a-z]+\d+)(?=\.|$)", name.partition(f"k{size[2]}")[2])
+        kinds = kinds if len(kinds) == 4 else [kinds[0], "f16", "f16", kinds[1]]
+        every = zip("dabc", kinds, strict=True)
+        return tuple(len(fragment(which, *size, kind).starts) for which, kind in every)
     shape = shape_of(name)
     sums = shape.m * 8 // (64 if shape.d == "f16" else 32)
-    counts = (sums, shape.m * shape.k // 32, 8 * shape.k // 32, sums)
-    packed = (1, OPERANDS[shape.a][0], OPERANDS[shape.b][0], 1)
+    a, b = OPERANDS[shape.a][0], OPERANDS[shape.b][0]
+    return sums, shape.m * shape.k // 32 // a, 8 * shape.k // 32 // b, sums
+
+
+def mma(name: str, row: Row) -> str:
+    """An mma with as many registers as its fragments have."""
     parts, start = [], 0
-    for kind, count, per in zip(row.types, counts, packed, strict=True):
-        items = [register(kind, start + at) for at in range(count // per)]
+    for kind, count in zip(row.types, sizes(name), strict=True):
+        items = [register(kind, start + at) for at in range(count)]
         parts.append(f"{{{', '.join(items)}}}")
         start += len(items)
     return f"{name} {', '.join(parts)};"
@@ -59,7 +73,7 @@ def instruction(name: str, row: Row) -> str:
     """A spelling with operands."""
     if name in SPECIAL:
         return SPECIAL[name]
-    if name.startswith("mma."):
+    if name.startswith(("mma.", "wmma.")):
         return mma(name, row)
     result, *sources = row.types
     operands = [register(kind, at) for at, kind in enumerate(sources, 1)]

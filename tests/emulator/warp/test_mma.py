@@ -174,8 +174,8 @@ def test_mma_ignores_what_tf32_lacks_and_saturates_integers() -> None:
     "form",
     [
         "m16n8k8.row.row.f32.f16.f16.f32",
-        "m16n8k64.row.col.s32.s4.s4.s32",
-        "m8n8k4.row.col.f32.f16.f16.f32",
+        "m16n8k64.row.col.s32.s8.s8.s32",
+        "m8n8k4.row.col.f32.bf16.bf16.f32",
         "m16n8k8.row.col.f32.f16.f16.f16",
     ],
 )

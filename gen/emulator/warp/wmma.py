@@ -1,0 +1,198 @@
+"""wmma: matrices that a warp loads, multiplies and stores as fragments, and Volta's mma.m8n8k4.
+
+PTX leaves open which lane holds which element. Here a fragment is those of `mma` one behind the
+other, as on GPUs since Turing: of A in pieces of 16 rows, of B in pieces of 8 columns, of the
+accumulators in pieces of 16 rows and 8 columns. Lane 4 * g + t holds row g (of B: column g) and a
+few consecutive elements of each piece of 8. Fragments of A and B in f16 have 16 elements whatever
+the shape; where a lane has fewer, they repeat.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gen.emulator.isa.ops import Value
+from gen.emulator.ptx.module import Instruction
+from gen.emulator.warp.chunk import WarpChunk
+from gen.emulator.warp.masks import Mask
+from gen.emulator.warp.mma import OPERANDS, Array, check_whole_warps, packed, unpacked
+from gen.emulator.warp.shuffles import WARP
+
+_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Where the registers of a fragment lie in its matrix.
+
+    Register i holds `elements` of them from (start[0] + g, start[1] + elements * t), along the
+    matrix's rows, of B along its columns; start = starts[i].
+    """
+
+    elements: int
+    starts: tuple[tuple[int, int], ...]
+
+
+@functools.cache
+def fragment(which: str, m: int, n: int, k: int, kind: str) -> Fragment:
+    """The fragment of matrix a, b, c or d."""
+    if which in "cd":
+        rows = [(at, piece) for at in range(0, m, 16) for piece in range(at, min(at + 16, m), 8)]
+        starts = [
+            (row, column)
+            for at in range(0, m, 16) for column in range(0, n, 8)
+            for outer, row in rows if outer == at
+        ]  # fmt: skip
+        if kind == "f16":
+            return Fragment(2, tuple(starts))
+        return Fragment(2, tuple(starts for starts in starts for _ in range(2)))
+    elements = OPERANDS[kind][0]
+    step, lines = (16, m) if which == "a" else (8, n)
+    starts = [
+        (line, inner)
+        for at in range(0, lines, step) for inner in range(0, k, 4 * elements)
+        for line in range(at, min(at + step, lines), 8)
+    ]  # fmt: skip
+    return Fragment(elements, tuple(starts) * (8 // len(starts) if kind == "f16" else 1))
+
+
+def size_of(name: str) -> tuple[int, int, int]:
+    """M, N and K of an instruction."""
+    match = _SHAPE.search(name)
+    assert match is not None
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def wmma(
+    chunk: WarpChunk, m: Mask | None, item: Instruction,
+    a: Sequence[Value], b: Sequence[Value], c: Sequence[Value],
+) -> list[Value]:  # fmt: skip
+    """wmma.mma: A * B + C."""
+    check_whole_warps(chunk, m, item)
+    size = size_of(item.name)
+    kinds = re.findall(r"\.([a-z]+\d+)(?=\.|$)", item.name.partition(f"k{size[2]}")[2])
+    result, left, right, _ = kinds if len(kinds) == 4 else (kinds[0], "f16", "f16", kinds[1])
+    rows, columns = _matrix(chunk, "a", size, left, a), _matrix(chunk, "b", size, right, b)
+    product = rows @ columns.transpose(0, 2, 1)
+    if "xor" in item.modifiers:  # bits that differ
+        product = rows.sum(2)[:, :, None] + columns.sum(2)[:, None, :] - 2 * product
+    total = _sums(chunk, size, kinds[-1], c)
+    if "satfinite" in item.modifiers and result == "s32":
+        sums = np.clip(product + total, -(2**31), 2**31 - 1).astype(np.int32)
+    elif result == "s32":
+        sums = product.astype(np.int32) + total
+    else:
+        sums = (product + total).astype({"f16": "f2", "f32": "f4", "f64": "f8"}[result])
+    return _registers(chunk, size, result, sums)
+
+
+def _matrix(
+    chunk: WarpChunk, which: str, size: tuple[int, int, int], kind: str, values: Sequence[Value]
+) -> Array:
+    """A as (warp, row, k) or B as (warp, column, k), in float64."""
+    m, n, k = size
+    form, numbers = fragment(which, *size, kind), OPERANDS[kind][1]
+    parts = [packed(chunk, value) for value in values]
+    words = np.empty((len(parts[0]), m if which == "a" else n, k // form.elements), parts[0].dtype)
+    for (line, inner), part in zip(form.starts, parts, strict=True):
+        at = inner // form.elements
+        words[:, line : line + 8, at : at + 4] = part.reshape(-1, 8, 4)
+    return numbers(words).astype(np.float64)
+
+
+def _sums(
+    chunk: WarpChunk, size: tuple[int, int, int], kind: str, values: Sequence[Value]
+) -> Array:
+    """The accumulators as (warp, row, column)."""
+    m, n, _ = size
+    form, parts = fragment("c", *size, kind), [packed(chunk, value) for value in values]
+    if kind == "f16":
+        whole = np.empty((len(parts[0]), m, n), np.float16)
+        for (row, column), part in zip(form.starts, parts, strict=True):
+            whole[:, row : row + 8, column : column + 8] = part.view(np.float16).reshape(-1, 8, 8)
+        return whole
+    whole = np.empty((len(parts[0]), m, n), parts[0].dtype)
+    for at, ((row, column), part) in enumerate(zip(form.starts, parts, strict=True)):
+        whole[:, row : row + 8, column + at % 2 : column + 8 : 2] = part.reshape(-1, 8, 4)
+    return whole
+
+
+def _registers(
+    chunk: WarpChunk, size: tuple[int, int, int], kind: str, sums: Array
+) -> list[Value]:  # fmt: skip
+    """The inverse of `_sums`."""
+    result = []
+    for at, (row, column) in enumerate(fragment("d", *size, kind).starts):
+        tile = sums[:, row : row + 8, column : column + 8]
+        if kind == "f16":
+            lanes = np.ascontiguousarray(tile).view(np.int32)
+        else:
+            lanes = np.ascontiguousarray(tile[:, :, at % 2 :: 2])
+        result.append(unpacked(chunk, lanes.reshape(-1, WARP)))
+    return result
+
+
+# -- mma.m8n8k4 of f16: four products a warp, by lanes 4q to 4q + 3 and those 16 behind -----------
+
+
+def quad_mma(
+    chunk: WarpChunk, m: Mask | None, item: Instruction,
+    a: Sequence[Value], b: Sequence[Value], c: Sequence[Value],
+) -> list[Value]:  # fmt: skip
+    """mma.m8n8k4 with f16 operands: a quad of 8 lanes multiplies 8 x 4 by 4 x 8."""
+    check_whole_warps(chunk, m, item)
+    layouts, kinds = item.modifiers[3:5], item.modifiers[5:9]
+    left = _halves(chunk, a, layouts[0] == "row")
+    right = _halves(chunk, b, layouts[1] == "col").transpose(0, 1, 3, 2)
+    product = left @ right
+    rows, columns = _quad_sums(kinds[3])
+    parts = np.stack([packed(chunk, value) for value in c], axis=-1)
+    values = parts.view(np.float16) if kinds[3] == "f16" else parts
+    total = np.empty(product.shape)
+    total[:, :, rows, columns] = _quads(values)
+    sums = (product + total).astype(np.float16 if kinds[0] == "f16" else np.float32)
+    rows, columns = _quad_sums(kinds[0])
+    lanes = _from_quads(np.ascontiguousarray(sums[:, :, rows, columns]))
+    if kinds[0] == "f16":
+        lanes = np.ascontiguousarray(lanes).view(np.int32)
+    return [unpacked(chunk, np.ascontiguousarray(lanes[..., i])) for i in range(lanes.shape[-1])]
+
+
+def _quads(lanes: Array) -> Array:
+    """(warp, lane, element) as (warp, quad, lane of 8, element)."""
+    split = lanes.reshape(len(lanes), 2, 4, 4, -1)
+    return split.transpose(0, 2, 1, 3, 4).reshape(len(lanes), 4, 8, -1)
+
+
+def _from_quads(quads: Array) -> Array:
+    """The inverse of `_quads`."""
+    split = quads.reshape(len(quads), 4, 2, 4, -1)
+    return split.transpose(0, 2, 1, 3, 4).reshape(len(quads), WARP, -1)
+
+
+def _halves(chunk: WarpChunk, values: Sequence[Value], own_line: bool) -> Array:
+    """A as (warp, quad, row, k) or B as (warp, quad, column, k), in float64.
+
+    A lane holds its line of 4 along K (a row of A, a column of B), or 4 lines of its k.
+    """
+    words = np.stack([packed(chunk, value) for value in values], axis=-1)
+    quads = _quads(words.view(np.float16)).astype(np.float64)
+    if own_line:
+        return quads
+    split = quads.reshape(len(quads), 4, 2, 4, 4)  # half of the quad, k, line in the half
+    return split.transpose(0, 1, 2, 4, 3).reshape(len(quads), 4, 8, 4)
+
+
+def _quad_sums(kind: str) -> tuple[Any, Any]:
+    """Rows and columns of the 8 accumulators of each of the 8 lanes."""
+    lane, i = np.arange(8)[:, None], np.arange(8)[None, :]
+    if kind == "f16":
+        return np.broadcast_to(lane, (8, 8)), np.broadcast_to(i, (8, 8))
+    rows = (lane & 1) + (i & 2) + (lane & 4)
+    return rows, (i & 4) + (lane & 2) + (i & 1)
