@@ -29,6 +29,7 @@ from gen.emulator.watch.early_access import EarlyAccesses
 from gen.emulator.watch.findings import Finding
 from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
+from gen.emulator.watch.same_values import SameValues
 from gen.emulator.watch.uninitialized import UninitializedReads
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Observer",
     "PtxKernel",
     "PtxModule",
+    "SameValues",
     "SharedRaces",
     "TensorMap",
     "Totals",
