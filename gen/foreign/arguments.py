@@ -291,7 +291,7 @@ def _number(
     if kind is None:
         raise UsageError(
             f"--arg {name}={text}: the parameter {parameter.text if parameter else param.name} has "
-            f"{param.nbytes} bytes of no known type; write bytes:..., or the type, as f16:{value}"
+            f"{param.nbytes} bytes of no known type; write its bytes, as bytes:00ff, or a type, as bf16:1.5"
         )
     dtype = elements.storage(kind)
     try:

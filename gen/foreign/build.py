@@ -18,6 +18,7 @@ from gen.compile.log import compile_error
 from gen.errors import CompileError, UsageError
 from gen.foreign.headers import PRELUDE, stubs
 from gen.foreign.prepare import File, Program, read_program, read_text
+from gen.foreign.remembered import key_of, recall, remember
 from gen.foreign.scan import Unit
 from gen.foreign.signature import Signature
 
@@ -175,9 +176,10 @@ def _overloads(found: Sequence[tuple[File, Signature]], kernel: str | None) -> b
 def _compile(
     program: Program, expression: str | None, signature: Signature | None, options: Options
 ) -> tuple[nvrtc.Module, list[str], Recompile]:
-    notes: list[str] = []
     first: CompileError | None = None
     flags = options.flags + _find_headers(program)
+    key = key_of(program, str(expression), options.std, options.arch, *flags)
+    notes = recall(program, key)
     for _ in range(_ROUNDS):
         texts = {name: file.device_side() for name, file in program.files.items()}
         uses_std = any(re.search(r"\bstd\s*::", text) for text in texts.values())
@@ -186,7 +188,10 @@ def _compile(
         headers |= {name: text for name, text in texts.items() if name != main}
         try:
             recompile = _compiler(texts[main], main, expression, options.std, flags, headers)
-            return recompile(options.arch, "ptx"), notes, recompile
+            module = recompile(options.arch, "ptx")
+            if first is not None:
+                remember(program, key, notes)
+            return module, notes, recompile
         except CompileError as error:
             first = error
             if not _mend(program, error.log, signature, notes):

@@ -84,7 +84,7 @@ def _from_reference(step: Step, outcome: Outcome) -> Mapping[str, np.ndarray]:
     assert reference is not None
     function = find_function(reference)
     texts = parse_pairs(step.text.arg)
-    given: dict[str, Any] = {**outcome.before, **_numbers(texts)}
+    given: dict[str, Any] = {**outcome.before, **all_numbers(texts)}
     named = inspect.signature(function).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in named.values()):
         lacking = [p for p, v in named.items() if p not in given and v.default is v.empty]
@@ -117,13 +117,14 @@ def _from_reference(step: Step, outcome: Outcome) -> Mapping[str, np.ndarray]:
     return {changed[0]: np.asarray(found)}
 
 
-def _numbers(texts: Mapping[str, str]) -> dict[str, Any]:
-    """The numbers among arguments."""
+def all_numbers(texts: Mapping[str, str]) -> dict[str, Any]:
+    """The numbers among arguments: integers, and others."""
     found: dict[str, Any] = dict(numbers_of(texts))
     for name, text in texts.items():
-        if name not in found:
+        kind, _, value = text.rpartition(":")
+        if name not in found and kind in ("", *elements.NAMES):
             try:
-                found[name] = float(text.rpartition(":")[2])
+                found[name] = float(value)
             except ValueError:
                 continue
     return found

@@ -16,7 +16,7 @@ def evaluated(text: str, numbers: Mapping[str, int], what: str) -> int:
     except NameError as error:
         known = ", ".join(numbers) or "none"
         raise UsageError(f"{what} '{text}': {error}; numbers that are known: {known}") from None
-    except (ValueError, ZeroDivisionError, SyntaxError, TypeError) as error:
+    except (ValueError, ZeroDivisionError, SyntaxError, TypeError, RecursionError) as error:
         raise UsageError(
             f"{what} '{text}' is not a number or an expression such as (n+255)/256: {error}"
         ) from None

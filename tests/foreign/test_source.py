@@ -101,6 +101,13 @@ def test_the_hosts_side_is_left_out() -> None:
     assert built.lines[12].startswith("__global__ void k")
 
 
+def test_what_was_left_out_is_remembered() -> None:
+    first, second = (build(HOST, "host.cu", "k") for _ in range(2))
+    assert (first.ptx, first.notes) == (second.ptx, second.notes)
+    assert second.module is not None
+    assert second.module.cached
+
+
 def test_lines_are_those_of_the_file() -> None:
     with pytest.raises(CompileError, match=r"bad\.cu:5: .*undefined"):
         build(
