@@ -289,9 +289,10 @@ def _number(
             f"f32[64]:random, null, or one of the buffers ({known})"
         )
     if kind is None:
+        shown = parameter.text if parameter else param.name
         raise UsageError(
-            f"--arg {name}={text}: the parameter {parameter.text if parameter else param.name} has "
-            f"{param.nbytes} bytes of no known type; write its bytes, as bytes:00ff, or a type, as bf16:1.5"
+            f"--arg {name}={text}: the parameter {shown} has {param.nbytes} bytes of no known "
+            "type; write its bytes, as bytes:00ff, or a type, as bf16:1.5"
         )
     dtype = elements.storage(kind)
     try:

@@ -104,8 +104,8 @@ def _from_ptx(text: str, name: str, kernel: str | None) -> Built:
 
     kernels = parse_ptx(text).kernels
     symbol = _by_symbol(list(kernels), kernel, name)
-    lines = tuple(text.splitlines())
-    return Built(name, kernel or symbol, symbol, text, None, kernels[symbol], None, lines)
+    # Its line numbers are those of the CUDA file, which is not here to be quoted.
+    return Built(name, kernel or plain(symbol), symbol, text, None, kernels[symbol], None, ())
 
 
 def _by_symbol(symbols: Sequence[str], wanted: str | None, name: str) -> str:

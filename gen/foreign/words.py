@@ -15,6 +15,10 @@ _RACE = re.compile(
     r"\((?P<kind>\w+)\)(?P<rest>.*)$"
 )
 _UNDEFINED = re.compile(r"load of (?P<size>\d+) bytes at (?P<where>.+), which was never written$")
+_WILD = re.compile(
+    r"(?P<space>\w+) (?P<what>.+?) of (?P<size>\d+) bytes at (?P<at>0x[0-9a-f]+) is out of bounds, "
+    r"by (?P<count>\d+) threads?$"
+)
 _VERBS = {"load": "read", "store": "write", "atomic access": "atomic"}
 
 
@@ -23,6 +27,14 @@ def sentence(finding: Finding) -> str:
     message = finding.message
     if match := _ACCESS.match(message):
         return _access(match)
+    if match := _WILD.match(message):
+        verb = _VERBS.get(match["what"], match["what"])
+        null = ", a null pointer" if int(match["at"], 16) < 4096 else ""
+        by = "" if match["count"] == "1" else f", by {match['count']} threads"
+        access = f"Invalid __{match['space']}__ {verb} of size {match['size']} bytes"
+        return f"{access} at {match['at']} is out of bounds{null}{by}"
+    if message.startswith("barrier reached by"):
+        return f"Barrier error detected. Divergent thread(s) in block: {message}"
     if match := _RACE.match(message):
         words = {"WAW": "write-after-write", "RAW": "read-after-write", "WAR": "write-after-read"}
         hazard = f"{words.get(match['kind'], match['kind'])} hazard ({match['kind']})"

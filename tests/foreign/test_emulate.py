@@ -121,7 +121,8 @@ FINDINGS = {
     "racecheck": ("s[t] = t; y[t] = s[63 - t];", "Race reported at __shared__ shared+"),
     "initcheck": ("y[t] = z[t];", "Uninitialized __global__ memory read of size 4 bytes at z+0"),
     "shared": ("y[t] = s[t];", "Uninitialized __shared__ memory read of size 4 bytes at shared+0"),
-    "synccheck": ("if (t < 3) __syncthreads();", "barrier"),
+    "synccheck": ("if (t < 3) __syncthreads();", "Barrier error detected. Divergent thread(s) in "
+                  "block: barrier reached by 3 of 64 threads"),
 }  # fmt: skip
 
 
@@ -310,3 +311,10 @@ def test_profile_counts_a_launch(gen: Gen) -> None:
     code, _, err = gen("profile", file, *launch[:-1], "x=f32[200]")
     assert code == 1
     assert "gen check says more" in err
+
+
+def test_null_pointers_are_named(gen: Gen) -> None:
+    file = write("__global__ void k(int* x) {\n  x[threadIdx.x] = 1;\n}\n")
+    code, out, _ = gen("check", file, "--grid", "1", "--block", "4", "--arg", "x=null")
+    assert code == 1
+    assert "Invalid __global__ write of size 4 bytes at 0x0 is out of bounds, a null pointer" in out
