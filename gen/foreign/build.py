@@ -30,7 +30,7 @@ _ERROR = re.compile(
     re.MULTILINE,
 )
 _MISSING = re.compile(r'cannot open source file "([^"]+)"')
-_ROUNDS = 20
+_ROUNDS = 40
 
 
 @dataclass(frozen=True)
@@ -242,9 +242,17 @@ def _mend(program: Program, log: str, wanted: Signature | None, notes: list[str]
     sure = [error for error in errors if _ON_HOST in error.message]
     if _leave_out([unit for error in sure for unit in _host_unit(error)]):
         return True
-    if any(_leave_out(_host_unit(error)) for error in errors):
+    # Nothing depends on functions, prototypes and calls of macros that the host alone uses.
+    places = [place for error in errors for place in _host_unit(error)]
+    if _leave_out([place for place in places if place[1].kind == "function" or _ends(place[1])]):
+        return True
+    if any(_leave_out([place]) for place in places):
         return True
     return _leave_out_kernels(errors, wanted, notes)
+
+
+def _ends(unit: Unit) -> bool:
+    return unit.head.endswith(")")
 
 
 _ON_HOST = "not allowed in JIT mode"
@@ -291,10 +299,12 @@ def _host_unit(error: _Error) -> list[_Place]:
 
 def _leave_out(places: Sequence[_Place]) -> bool:
     """Whether that changes anything."""
-    new = [(file, unit) for file, unit in places if (unit.start, unit.end) not in file.left_out]
-    for file, unit in new:
-        file.left_out.append((unit.start, unit.end))
-    return bool(new)
+    changed = False
+    for file, unit in places:
+        if (unit.start, unit.end) not in file.left_out:
+            file.left_out.append((unit.start, unit.end))
+            changed = True
+    return changed
 
 
 def _leave_out_kernels(
