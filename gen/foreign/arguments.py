@@ -127,16 +127,13 @@ def argument(
 ) -> Any:  # fmt: skip
     """The argument that a text stands for, as `Emulator.launch` takes it. Raises UsageError."""
     if found := _BUFFER.fullmatch(text):
-        buffer = _new_buffer(name, found, parameter, memory, numbers)
-        return _address(buffer, 0)
+        return _new_buffer(name, found, parameter, memory, numbers).device
     if text.lower() in ("null", "nullptr"):
         return _sized(name, np.uint64(0), param)
     if text.startswith("bytes:"):
         return _raw(name, text[6:], param)
-    if (is_file := text.endswith(".npy")) or text in memory.buffers:
-        if is_file:
-            return _address(_from_file(name, text, None, None, memory), 0)
-        return _sized(name, np.uint64(_start(memory.buffers[text])), param)
+    if text.endswith(".npy"):
+        return _from_file(name, text, None, None, memory).device
     pointer = _POINTER.fullmatch(text)
     if pointer and pointer["name"] in memory.buffers:
         buffer = memory.buffers[pointer["name"]]
@@ -148,10 +145,6 @@ def argument(
 def _start(buffer: Buffer) -> int:
     assert buffer.device is not None
     return buffer.device.address
-
-
-def _address(buffer: Buffer, offset: int) -> Any:
-    return buffer.device if not offset else np.uint64(_start(buffer) + offset)
 
 
 def _new_buffer(

@@ -17,7 +17,7 @@ from gen.compile import nvrtc
 from gen.compile.log import compile_error
 from gen.errors import CompileError, UsageError
 from gen.foreign.headers import PRELUDE, stubs
-from gen.foreign.prepare import File, Program, read_program, read_text
+from gen.foreign.prepare import File, Program, read_program
 from gen.foreign.remembered import key_of, recall, remember
 from gen.foreign.scan import Unit
 from gen.foreign.signature import Signature
@@ -92,11 +92,6 @@ def build(text: str, name: str, kernel: str | None = None, options: Options | No
 def is_ptx(text: str) -> bool:
     """Whether a text is PTX, by its first directive."""
     return re.search(r"^\s*\.version\s+\d", text, re.MULTILINE) is not None
-
-
-def read(path: Path) -> str:
-    """The text of a file. Raises UsageError."""
-    return read_text(path)
 
 
 def _from_ptx(text: str, name: str, kernel: str | None) -> Built:
@@ -224,7 +219,8 @@ def _find_headers(program: Program) -> list[str]:
     for name in sorted(program.includes() - known.keys()):
         if name.startswith(("cute/", "cutlass/")):
             folders.append(Path(nvrtc.cutlass_include()))
-        if not any((folder / name).is_file() for folder in folders):
+        # Thrust is the host's; NVRTC does not compile it.
+        if name.startswith("thrust/") or not any((f / name).is_file() for f in folders):
             program.missing.append(name)
     return [f"-I{folder}" for folder in folders[len(nvrtc.include_paths()) :][:1]]
 

@@ -26,9 +26,9 @@ from gen.emulator import (
 from gen.errors import BudgetError, UsageError, unknown
 from gen.foreign import elements
 from gen.foreign.arguments import Memory, argument, in_order, numbers_of, parse_pairs
-from gen.foreign.build import Built, Options, build, is_ptx, read
+from gen.foreign.build import Built, Options, build, is_ptx
 from gen.foreign.launch import LaunchText, launches_in, sizes
-from gen.foreign.prepare import read_program
+from gen.foreign.prepare import read_program, read_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -311,7 +311,7 @@ def _source(source: str | Path) -> tuple[str, str]:
     if isinstance(source, Path) or (
         "\n" not in source and source.endswith((".cu", ".cuh", ".ptx"))
     ):
-        return read(Path(source)), str(source)
+        return read_text(Path(source)), str(source)
     return source, "kernel.cu"
 
 

@@ -57,10 +57,6 @@ using ptrdiff_t = long;
 #define EXIT_SUCCESS 0
 #define EXIT_FAILURE 1
 #define RAND_MAX 2147483647
-"""
-
-_ALGORITHM = """\
-#pragma once
 namespace std {
 template <class T>
 __host__ __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
@@ -68,6 +64,16 @@ template <class T>
 __host__ __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
 }
 """
+
+# The device's side of CUB; the whole needs Thrust, which NVRTC does not compile.
+_CUB = "#pragma once\n" + "".join(
+    f"#include <cub/{name}.cuh>\n"
+    for name in (
+        "warp/warp_reduce", "warp/warp_scan", "block/block_reduce", "block/block_scan",
+        "block/block_load", "block/block_store",
+    )
+)  # fmt: skip
+
 _TYPES = """\
 #pragma once
 namespace std { using ::size_t; using ::ptrdiff_t; using ::int8_t; using ::int16_t; using ::int32_t;
@@ -87,7 +93,7 @@ _FROM_CUDA = (
 )  # fmt: skip
 
 _HOST = (
-    "assert.h", "cassert", "cctype", "cerrno", "cfenv", "cfloat", "chrono", "climits",
+    "algorithm", "assert.h", "cassert", "cctype", "cerrno", "cfenv", "cfloat", "chrono", "climits",
     "condition_variable", "csignal", "cstdarg", "cstdio", "cstdlib", "cstring", "ctime",
     "ctype.h", "cuchar", "deque", "dirent.h", "errno.h", "exception", "execution", "fcntl.h",
     "filesystem", "float.h", "forward_list", "fstream", "future", "getopt.h", "initializer_list",
@@ -105,7 +111,7 @@ def stubs(uses_std: bool) -> dict[str, str]:
     """Texts of headers by name. uses_std: whether the text names something in `std::`."""
     found = dict.fromkeys(_HOST, "#pragma once\n")
     found |= dict.fromkeys(("cstddef", "stddef.h", "cstdint", "stdint.h"), _TYPES)
-    found["algorithm"] = _ALGORITHM
+    found["cub/cub.cuh"] = _CUB
     for name in _FROM_CUDA:
         text = f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
         found[name] = "#pragma once\n" + (text if uses_std else "")

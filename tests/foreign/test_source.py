@@ -217,3 +217,33 @@ def test_a_file_without_kernels() -> None:
     with pytest.raises(UsageError, match="has no kernel; a kernel is a function"):
         build("int x;\n", "empty.cu")
     assert read_program("int main() {}\n", "empty.cu").kernels == []
+
+
+HEADERS = """
+#include <cuda/barrier>
+#include <cooperative_groups.h>
+#include <mma.h>
+#include <cuda_fp16.h>
+#include <cub/cub.cuh>
+#include <thrust/device_vector.h>
+#include <cassert>
+#include <cmath>
+#include <string>
+#include <helper_cuda.h>
+using namespace std;
+struct Timer { std::chrono::steady_clock::time_point t; void start(); };
+void Timer::start() { t = std::chrono::steady_clock::now(); }
+template <typename T> std::vector<T> make(int n) { return std::vector<T>(n); }
+__global__ void k(float* x) {
+  __shared__ typename cub::BlockReduce<float, 32>::TempStorage s;
+  float sum = cub::BlockReduce<float, 32>(s).Sum(std::max(x[threadIdx.x], 0.0f));
+  cooperative_groups::this_thread_block().sync();
+  assert(std::isfinite(sum));
+  if (threadIdx.x == 0) x[0] = sum + FLT_MIN + INFINITY;
+}
+int main() { thrust::device_vector<float> v; cout << string("done") << endl; }
+"""
+
+
+def test_standard_headers_do_no_harm() -> None:
+    assert build(HEADERS, "headers.cu").symbol == "_Z1kPf"
