@@ -1,10 +1,12 @@
 """gen: readable CUDA GEMM kernels, generated, proven with or without a GPU.
 
-`gen.matmul` and `gen.Kernel` multiply arrays; see docs/python.md.
+`gen.matmul` and `gen.Kernel` multiply arrays; see docs/python.md. `gen.emulate` runs any CUDA
+kernel without a GPU; see docs/any-kernel.md.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gen._version import __version__ as __version__
@@ -12,13 +14,13 @@ from gen._version import __version__ as __version__
 if TYPE_CHECKING:
     from gen.api import Kernel as Kernel
     from gen.api import matmul as matmul
+    from gen.foreign.emulate import emulate as emulate
 
 
 def __getattr__(name: str) -> Any:
     # They need numpy and CUDA, which the commands do without.
-    if name not in ("Kernel", "matmul"):
+    homes = {"Kernel": "gen.api", "matmul": "gen.api", "emulate": "gen.foreign.emulate"}
+    if name not in homes:
         raise AttributeError(f"module 'gen' has no attribute '{name}'")
-    from gen import api
-
-    globals()[name] = found = getattr(api, name)
+    globals()[name] = found = getattr(import_module(homes[name]), name)
     return found

@@ -39,6 +39,7 @@ ORDER = (
     "dispatch",
     "prove",
     "profile",
+    "foreign",
     "bench",
     "tune",
     "report",

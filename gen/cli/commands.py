@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen._version import __version__
-from gen.cli import bench, check, emit, output, profile, sweep_report
+from gen.cli import bench, check, emit, foreign, output, profile, sweep_report
 from gen.cli.options import ALL, ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
 from gen.errors import SpecError, UsageError, unknown
 from gen.kernels.registry import VARIANTS, retarget
@@ -236,8 +236,9 @@ def _runnable(specs: Sequence[KernelSpec], runner: Runner) -> list[KernelSpec]:
     return found
 
 
-app.command("check")(tunable_options(check.check))
-app.command("profile")(tunable_options(profile.profile))
+app.command("check")(foreign.launch_options(tunable_options(check.check)))
+app.command("run")(foreign.run)
+app.command("profile")(foreign.launch_options(tunable_options(profile.profile), checked=False))
 app.command("bench")(tunable_options(bench.bench))
 app.command("ceiling")(bench.ceiling)
 app.command("sweep")(tunable_options(sweep_report.sweep))

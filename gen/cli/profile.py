@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -74,12 +74,12 @@ def _columns(profiles: Sequence[Profile]) -> list[str]:
     return names if len(set(names)) == len(names) else [found.spec.name for found in profiles]
 
 
-def _waves(found: Profile) -> str:
+def _waves(found: Any) -> str:
     slots = found.occupancy.blocks * found.gpu.sms
     return f"{found.totals.blocks / slots:.2f}" if slots else "cannot be launched"
 
 
-_SUMMARY: tuple[tuple[str, Callable[[Profile], str]], ...] = (
+SUMMARY: tuple[tuple[str, Callable[[Any], str]], ...] = (
     ("blocks", lambda p: f"{p.totals.blocks:,}"),
     ("threads a block", lambda p: f"{p.threads:,}"),
     ("registers a thread", lambda p: str(p.resources.registers)),
@@ -106,21 +106,21 @@ _SUMMARY: tuple[tuple[str, Callable[[Profile], str]], ...] = (
     ("bytes of A, B and D", lambda p: f"{p.matrix_bytes:,}"),
     ("operations a byte of sectors", lambda p: f"{p.intensity:.3g}"),
 )
-_SELDOM = {"async copy wavefronts", "atomic requests", "mma instructions", "FMAs of warps",
+SELDOM = {"async copy wavefronts", "atomic requests", "mma instructions", "FMAs of warps",
            "shared load requests", "shared load wavefronts", "shared load conflicts",
            "shared store wavefronts", "shared store conflicts", "flops"}  # fmt: skip
 
 
-def _atomics(found: Profile) -> int:
-    return found.totals.global_atomic.requests + found.totals.shared_atomic.requests
+def _atomics(found: Any) -> int:
+    return int(found.totals.global_atomic.requests + found.totals.shared_atomic.requests)
 
 
 def _print_summary(profiles: Sequence[Profile]) -> None:
     from gen.cli import tables
 
     headers = ("", *_columns(profiles))
-    rows = [(name, *(value(found) for found in profiles)) for name, value in _SUMMARY]
-    rows = [row for row in rows if row[0] not in _SELDOM or any(cell != "0" for cell in row[1:])]
+    rows = [(name, *(value(found) for found in profiles)) for name, value in SUMMARY]
+    rows = [row for row in rows if row[0] not in SELDOM or any(cell != "0" for cell in row[1:])]
     classes = [name for found in profiles for name in found.totals.by_class]
     rows.append(("PTX instructions of warps", *(f"{p.totals.instructions:,}" for p in profiles)))
     rows += [
@@ -136,12 +136,12 @@ def _print_lines(found: Profile) -> None:
 
     print(f"\n{found.spec.name}:")
     headers = ("line", "access", "requests", "parts", "a request", "ideal", "text")
-    tables.table(headers, [_row(line) for line in found.lines], (headers[0], *headers[2:6]))
+    tables.table(headers, [line_row(line) for line in found.lines], (headers[0], *headers[2:6]))
     for sentence in verdict(found):
         print(f"- {sentence}")
 
 
-def _row(line: LineAccess) -> tuple[str, ...]:
+def line_row(line: LineAccess) -> tuple[str, ...]:
     return (
         str(line.place.line),
         f"{line.place.space} {line.place.kind}",

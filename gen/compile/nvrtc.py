@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache as memoize
 from pathlib import Path
@@ -50,7 +50,8 @@ class Module:
     """Compiled source. `code` is PTX text in ASCII or a cubin, as `format` says.
 
     `seconds` is what the compiler took, 0 for what came from the cache; `resources` has one entry
-    per kernel of a cubin, and none for PTX, which has no registers allocated yet.
+    per kernel of a cubin, and none for PTX, which has no registers allocated yet. `symbols` has the
+    symbol of each C++ name that was asked for.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Module:
     resources: dict[str, Resources] = field(hash=False)
     seconds: float
     cached: bool
+    symbols: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 def compile_cuda(
@@ -73,13 +75,17 @@ def compile_cuda(
     options: Sequence[str] = (),
     line_info: bool = True,
     cache: bool = True,
+    headers: Mapping[str, str] | None = None,
+    names: Sequence[str] = (),
+    standard: str = "c++17",
 ) -> Module:
     """Compiles CUDA source for the GPU architecture `arch`, to PTX or to a cubin.
 
     `name` stands for the file in messages and in line information, and its folder is where quoted
     includes are searched first. `options` are NVRTC's, added to the language and the include paths
     that are always set; `line_info` makes the code name the source's lines. With `cache`, code
-    compiled before from the same source and headers is reused.
+    compiled before from the same source and headers is reused. `headers` are texts by the names
+    that are included; `names` are C++ names of kernels, such as `ns::scale<float>`.
 
     Raises CompileError with the compiler's message and the lines that it is about; UsageError for
     an architecture, format or option that is unknown; MissingError where NVRTC or headers are
@@ -88,25 +94,29 @@ def compile_cuda(
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     _check_arch(arch)
-    folders = include_paths() if "#include" in text else []
-    flags = [*_flags(arch, format, line_info), *options]
-    key = _key(text, name, [*flags, *(f"-I{folder}" for folder in folders)]) if cache else None
+    folders = include_paths() if "#include" in text or headers else []
+    headers = headers or {}
+    flags = [*_flags(arch, format, line_info, standard), *options]
+    flags += [f"-I{folder}" for folder in folders]
+    key = _key(text, name, flags, headers, names) if cache else None
     entry = disk.load(key) if key else None
     if entry:
-        return _module(text, name, arch, format, entry[1], entry[0]["log"], 0.0, True)
+        known = entry[0].get("symbols", {})
+        return _module(text, name, arch, format, entry[1], entry[0]["log"], 0.0, True, known)
     start = time.perf_counter()
-    code, log = _compile(text, name, arch, format, [*flags, *(f"-I{f}" for f in folders)])
+    code, log, symbols = _compile(text, name, arch, format, flags, headers, names)
     seconds = time.perf_counter() - start
     if key:
-        disk.save(key, {"log": log}, code)
-    return _module(text, name, arch, format, code, log, seconds, False)
+        disk.save(key, {"log": log, "symbols": symbols}, code)
+    return _module(text, name, arch, format, code, log, seconds, False, symbols)
 
 
 def _module(
-    text: str, name: str, arch: str, format: str, code: bytes, log: str, secs: float, cached: bool
-) -> Module:
+    text: str, name: str, arch: str, format: str, code: bytes, log: str, secs: float, cached: bool,
+    symbols: dict[str, str],
+) -> Module:  # fmt: skip
     found = parse_resources(log) if format == "cubin" else {}
-    return Module(name, text, arch, format, code, log, found, secs, cached)
+    return Module(name, text, arch, format, code, log, found, secs, cached, symbols)
 
 
 def resources(text: str, name: str = "kernel.cu", arch: str = "sm_80") -> dict[str, Resources]:
@@ -200,23 +210,30 @@ def _unknown_arch(arch: str) -> UsageError:
     return UsageError(f"{arch} is unknown to NVRTC {version}; use one of {known}")
 
 
-def _flags(arch: str, format: str, line_info: bool) -> list[str]:
+def _flags(arch: str, format: str, line_info: bool, standard: str) -> list[str]:
     # A virtual architecture gives PTX, a real one a cubin: both through the same call, with the
     # same options. (cuda.core's Program makes cubins as well, but takes no option it does not
     # know, and refuses PTX where there is no driver.)
     target = arch.replace("sm_", "compute_") if format == "ptx" else arch
-    flags = [f"--gpu-architecture={target}", "-std=c++17"]
+    flags = [f"--gpu-architecture={target}", f"-std={standard}"]
     flags += ["-lineinfo"] if line_info else []
     return [*flags, "--ptxas-options=-v"] if format == "cubin" else flags
 
 
 def _compile(
-    text: str, name: str, arch: str, format: str, flags: Sequence[str]
-) -> tuple[bytes, str]:
+    text: str, name: str, arch: str, format: str, flags: Sequence[str], headers: Mapping[str, str],
+    names: Sequence[str],
+) -> tuple[bytes, str, dict[str, str]]:  # fmt: skip
     nvrtc = _bindings()
-    status, program = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, None, None)
+    files = [[part.encode() for part in parts] for parts in (headers.values(), headers)]
+    status, program = nvrtc.nvrtcCreateProgram(
+        text.encode(), name.encode(), len(headers), *(files if headers else (None, None))
+    )
     _check(status)
     try:
+        for expression in names:
+            (status,) = nvrtc.nvrtcAddNameExpression(program, expression.encode())
+            _check(status)
         encoded = [flag.encode() for flag in flags]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
@@ -228,12 +245,19 @@ def _compile(
             if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
                 raise UsageError(f"NVRTC refuses an option: {log_text}")
             raise compile_error(name, text, log_text)
+        symbols = {name: _symbol(nvrtc, program, name) for name in names}
         if format == "ptx":
             code = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
-            return code.rstrip(b"\0"), log_text
-        return _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log_text
+            return code.rstrip(b"\0"), log_text, symbols
+        return _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log_text, symbols
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _symbol(nvrtc: Any, program: Any, name: str) -> str:
+    status, symbol = nvrtc.nvrtcGetLoweredName(program, name.encode())
+    _check(status)
+    return bytes(symbol).decode()
 
 
 def _fetch(size_of: Any, get: Any, program: Any) -> bytes:
@@ -254,18 +278,27 @@ def _check(status: Any) -> None:
 _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
-def _key(text: str, name: str, flags: Iterable[str]) -> str | None:
+def _key(
+    text: str,
+    name: str,
+    flags: Iterable[str],
+    headers: Mapping[str, str],
+    names: Sequence[str],
+) -> str | None:
     """What the code depends on, hashed; None where that cannot be known.
 
     Headers count by the versions of the installed packages, not by their paths, so that virtual
     environments share entries.
     """
-    if any((Path(name).parent / file).is_file() for file in _QUOTED_INCLUDE.findall(text)):
+    quoted = [file for file in _QUOTED_INCLUDE.findall(text) if file not in headers]
+    if any((Path(name).parent / file).is_file() for file in quoted):
         return None  # a file beside the source, with includes of its own
     parts = ["1", name, text, str(nvrtc_version()), *_package_versions()]
+    parts += [f"#include {file}: {content}" for file, content in headers.items()]
+    parts += [f"name {expression}" for expression in names]
     rest = iter(flags)
     for flag in rest:
-        if flag.startswith(("-include", "--pre-include")):
+        if flag.startswith(("-include", "--pre-include")) and flag.split("=")[-1] not in headers:
             return None  # a file from anywhere
         folder = _include_folder(flag, rest)
         parts.append(flag if folder is None else f"-I {fingerprint(folder)}")

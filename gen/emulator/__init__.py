@@ -30,6 +30,7 @@ from gen.emulator.watch.early_access import EarlyAccesses
 from gen.emulator.watch.findings import Finding
 from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
+from gen.emulator.watch.same_values import SameValues
 from gen.emulator.watch.shared_use import SharedUse
 from gen.emulator.watch.uninitialized import UninitializedReads
 
@@ -48,6 +49,7 @@ __all__ = [
     "Printed",
     "PtxKernel",
     "PtxModule",
+    "SameValues",
     "SharedRaces",
     "SharedUse",
     "TensorMap",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -55,6 +56,40 @@ class LineAccess:
     def ideal(self) -> float:
         """Parts that a request needs at least, on average."""
         return self.access.ideal / self.access.requests
+
+
+class Counted(Protocol):
+    """What is counted of any launch."""
+
+    @property
+    def gpu(self) -> GpuModel:
+        """The GPU that it is counted for."""
+        ...
+
+    @property
+    def resources(self) -> nvrtc.Resources:
+        """What the kernel needs of an SM."""
+        ...
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """How many of its blocks an SM holds."""
+        ...
+
+    @property
+    def totals(self) -> Totals:
+        """The counters."""
+        ...
+
+    @property
+    def lines(self) -> tuple[LineAccess, ...]:
+        """The accesses, line by line."""
+        ...
+
+    @property
+    def unmatched(self) -> tuple[int, ...]:
+        """Lines whose shared loads the machine code makes otherwise than was counted."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -142,7 +177,7 @@ def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
     spec, text, name = source.spec, source.text, source.filename
     ptx = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch)
     cubin = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch, format="cubin")
-    limits, unmatched, widths = _shared_loads(spec.name, name, ptx, cubin)
+    limits, unmatched, widths = shared_loads(spec.name, name, ptx, cubin)
     counters = Counters(limits=limits)
     problem = GemmProblem.packed(shape, spec.layouts)
     launch = spec.plan(problem, multiprocessors=gpu.sms).launch(spec.name)
@@ -152,12 +187,12 @@ def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
     return Profile(
         spec, shape, gpu, launch, resources,
         occupancy(gpu, int(np.prod(launch.block)), resources.registers, shared),
-        counters.totals(), tuple(_lines(counters, text)), widths, tuple(unmatched),
+        counters.totals(), tuple(line_accesses(counters, text)), widths, tuple(unmatched),
         time.perf_counter() - start,
     )  # fmt: skip
 
 
-def _shared_loads(
+def shared_loads(
     kernel: str, file: str, ptx: nvrtc.Module, cubin: nvrtc.Module
 ) -> tuple[dict[int, int], list[int], str]:
     """The widest shared load of each line, lines where that is not known, and how it is known."""
@@ -184,7 +219,7 @@ def _run(
     run_kernel(spec, runner, ptx, problem, operands)
 
 
-def _lines(counters: Counters, text: str) -> list[LineAccess]:
+def line_accesses(counters: Counters, text: str) -> list[LineAccess]:
     rows = text.splitlines()
     return [
         LineAccess(

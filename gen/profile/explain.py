@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.profile.count import LineAccess, Profile
+from gen.profile.count import Counted, LineAccess, Profile
 
 _SECTORS_PER_WAVEFRONT = 4  # the L1 delivers 128 bytes at a time
 
@@ -11,13 +11,24 @@ def verdict(profile: Profile) -> list[str]:
     """What stands out, the worst first; at least one sentence."""
     found = [text for line in profile.lines if (text := _line(line))]
     found += [_load_pipe(profile), _memory(profile), *_occupancy(profile)]
-    if profile.unmatched:
-        lines = ", ".join(map(str, profile.unmatched))
-        found.append(
-            f"the machine code joins the shared loads of line {lines} in a way that is not "
-            "modelled: their wavefronts are those of the PTX's loads, joined where they can be"
-        )
+    return [text for text in [*found, _unmatched(profile)] if text]
+
+
+def verdict_of_launch(profile: Counted) -> list[str]:
+    """The same of a kernel that is no matrix product; may be empty."""
+    found = [text for line in profile.lines if (text := _line(line))]
+    found += [*_occupancy(profile), _unmatched(profile)]
     return [text for text in found if text]
+
+
+def _unmatched(profile: Counted) -> str:
+    if not profile.unmatched:
+        return ""
+    lines = ", ".join(map(str, profile.unmatched))
+    return (
+        f"the machine code joins the shared loads of line {lines} in a way that is not "
+        "modelled: their wavefronts are those of the PTX's loads, joined where they can be"
+    )
 
 
 def _line(line: LineAccess) -> str:
@@ -84,7 +95,7 @@ def _memory(profile: Profile) -> str:
     return f"{text}: bound by device memory, even if caches always hit ({best:.3g} a byte)"
 
 
-def _occupancy(profile: Profile) -> list[str]:
+def _occupancy(profile: Counted) -> list[str]:
     o, used = profile.occupancy, profile.resources
     name = profile.gpu.name
     if o.blocks == 0:

@@ -28,7 +28,9 @@ def section(title: str) -> str:
 def options(text: str) -> set[str]:
     """The options that the first column of tables names."""
     cells = re.findall(r"^\| (`-[^|]*) \|", text, re.MULTILINE)
-    return {option for cell in cells for option in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", cell)}
+    return {
+        option for cell in cells for option in re.findall(r"(?<![\w-])--?[A-Za-z][a-z-]*", cell)
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)

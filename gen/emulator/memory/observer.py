@@ -122,6 +122,12 @@ class Observer:
     ) -> None:
         """A store is about to write `site.size` bytes for each lane."""
 
+    def values(
+        self, chunk: ObservedChunk, site: Site, space: str, address: Value, values: Value,
+        mask: Mask | None,
+    ) -> None:  # fmt: skip
+        """What a store instruction is about to write, after `store`: a tuple for a vector."""
+
     def atomic(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:

@@ -199,6 +199,7 @@ class Context:
         for space, local, lanes in self.spaces(site, address, m):
             for observer in self.launch.observers:
                 observer.store(self, site, space, local, lanes)
+                observer.values(self, site, space, local, values, lanes)
             self._of(space).store(site, local, values, lanes, self.report)
 
     def spaces(

@@ -111,7 +111,8 @@ def _sums(
 ) -> Array:
     """The accumulators as (warp, row, column)."""
     m, n, _ = size
-    form, parts = fragment("c", *size, kind), [packed(chunk, value) for value in values]
+    form = fragment("c", *size, kind)
+    parts = [np.ascontiguousarray(packed(chunk, value)) for value in values]
     if kind == "f16":
         whole = np.empty((len(parts[0]), m, n), np.float16)
         for (row, column), part in zip(form.starts, parts, strict=True):

@@ -1,0 +1,331 @@
+"""`--arg NAME=VALUE`: buffers with a type, a shape and a content; numbers; null; offsets; bytes.
+
+::
+
+    A=f32[64,64]:random     64 x 64 floats; also integers, zeros, ones, iota, undefined, 3.5, FILE
+    out=f32[n*4]:poison     a shape may use the numbers among the arguments
+    n=64  alpha=f32:1.5     a number, of the parameter's type or of one that is named
+    B=A+16                  a pointer to the 17th element of A, or to a buffer of an earlier launch
+    p=null  s=bytes:0102ff  a null pointer; a structure by its bytes
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gen.errors import UsageError
+from gen.foreign import elements
+from gen.foreign.expressions import evaluated, split
+from gen.foreign.signature import Parameter, Signature
+
+if TYPE_CHECKING:
+    from gen.emulator import DeviceArray, Emulator, PtxKernel
+
+FILLS = ("random", "integers", "zeros", "ones", "iota", "poison", "undefined")
+MAX_BYTES = 1 << 32
+
+_BUFFER = re.compile(r"(?P<type>\w*)\[(?P<shape>[^\[\]]*)\](?::(?P<fill>.+))?")
+_POINTER = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\+(?P<offset>[^+].*))?")
+_NUMBER = re.compile(r"[-+]?(\d|\.\d|0[xX]|inf|nan)[\w.+-]*|true|false", re.IGNORECASE)
+
+
+@dataclass
+class Buffer:
+    """Memory that launches share, by its name."""
+
+    name: str
+    type: str
+    array: np.ndarray  # storage, as it was before the first launch
+    defined: bool
+    device: DeviceArray | None = None
+
+    def now(self, emulator: Emulator) -> np.ndarray:
+        """What it holds, as storage."""
+        assert self.device is not None
+        return emulator.read(self.device)
+
+
+@dataclass
+class Memory:
+    """The buffers of several launches, and the numbers that shapes may use."""
+
+    emulator: Emulator
+    seed: int = 0
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+
+    def add(self, name: str, kind: str, array: np.ndarray, defined: bool = True) -> Buffer:
+        """A new buffer, which takes the name from one before it."""
+        buffer = Buffer(name, kind, array, defined)
+        buffer.device = self.emulator.alloc(array, name, defined)
+        self.buffers[name] = buffer
+        return buffer
+
+
+def numbers_of(arguments: Mapping[str, str]) -> dict[str, int]:
+    """The integers among arguments: what shapes and grids may use."""
+    found = {}
+    for name, text in arguments.items():
+        kind, _, value = text.rpartition(":")
+        if re.fullmatch(r"-?(\d+|0[xX][0-9a-fA-F]+)", value) and kind in ("", *elements.NAMES):
+            found[name] = int(value, 0)
+    return found
+
+
+def parse_pairs(arguments: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` texts by name. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise UsageError(
+                f"--arg '{text}' is not NAME=VALUE, such as A=f32[64,64]:random or n=64"
+            )
+        if name.strip() in found:
+            raise UsageError(f"--arg {name.strip()} is given twice; a parameter has one value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def in_order(
+    given: Mapping[str, Any], signature: Signature | None, kernel: PtxKernel, title: str
+) -> list[tuple[str, Parameter | None, Any]]:
+    """Each parameter's name, declaration and argument.
+
+    By name where the source shows the names, and in order elsewhere. Raises UsageError.
+    """
+    count = len(kernel.params)
+    if signature is None:
+        if len(given) != count:
+            raise UsageError(
+                f"{title} has {count} parameters ({_types(kernel)}), got {len(given)} arguments; "
+                "pass one --arg for each, in order"
+            )
+        return [(name, None, value) for name, value in given.items()]
+    names = [parameter.name for parameter in signature.parameters]
+    wrong = [name for name in given if name not in names]
+    lacking = [name for name in names if name not in given]
+    if wrong or lacking:
+        said = [f"there is no {', '.join(wrong)}"] if wrong else []
+        said += [f"--arg lacks {', '.join(lacking)}"] if lacking else []
+        raise UsageError(f"arguments of {signature}: {'; '.join(said)}")
+    return [(p.name, p, given[p.name]) for p in signature.parameters]
+
+
+def _types(kernel: PtxKernel) -> str:
+    return ", ".join(f".{p.type} of {p.nbytes} bytes" for p in kernel.params)
+
+
+def argument(
+    name: str, text: str, parameter: Parameter | None, param: Any, memory: Memory,
+    numbers: Mapping[str, int],
+) -> Any:  # fmt: skip
+    """The argument that a text stands for, as `Emulator.launch` takes it. Raises UsageError."""
+    if found := _BUFFER.fullmatch(text):
+        return _new_buffer(name, found, parameter, memory, numbers).device
+    if text.lower() in ("null", "nullptr"):
+        return _sized(name, np.uint64(0), param)
+    if text.startswith("bytes:"):
+        return _raw(name, text[6:], param)
+    if text.endswith(".npy"):
+        return _from_file(name, text, None, None, memory).device
+    pointer = _POINTER.fullmatch(text)
+    if pointer and pointer["name"] in memory.buffers:
+        buffer = memory.buffers[pointer["name"]]
+        count = evaluated(pointer["offset"] or "0", numbers, f"the offset of --arg {name}")
+        return _sized(name, np.uint64(_start(buffer) + count * buffer.array.itemsize), param)
+    return _number(name, text, parameter, param, memory)
+
+
+def _start(buffer: Buffer) -> int:
+    assert buffer.device is not None
+    return buffer.device.address
+
+
+def _new_buffer(
+    name: str, found: re.Match[str], parameter: Parameter | None, memory: Memory,
+    numbers: Mapping[str, int],
+) -> Buffer:  # fmt: skip
+    kind = found["type"] or (parameter and elements.of_cxx(parameter.type))
+    if not kind:
+        raise UsageError(
+            f"--arg {name}={found[0]} names no element type, and the source tells none that is "
+            f"known; write one before [, such as f32{found[0]}"
+        )
+    dtype = elements.storage(kind)
+    sizes = [
+        evaluated(part, numbers, f"the shape of --arg {name}") for part in split(found["shape"])
+    ]
+    if any(size < 0 for size in sizes):
+        raise UsageError(f"the shape of --arg {name} has a negative size: {sizes}")
+    total = int(np.prod([int(size) for size in sizes], dtype=object)) * dtype.itemsize
+    if total > MAX_BYTES:
+        raise UsageError(
+            f"--arg {name} has {total} bytes; at most {MAX_BYTES} are possible, use a smaller shape"
+        )
+    fill = (found["fill"] or "random").strip()
+    if Path(fill).suffix in (".npy", ".bin"):
+        return _from_file(name, fill, kind, tuple(sizes), memory)
+    array = filled(fill, kind, tuple(sizes), memory.seed, name)
+    return memory.add(name, kind, array, fill not in ("poison", "undefined"))
+
+
+def filled(fill: str, kind: str, shape: tuple[int, ...], seed: int, name: str) -> np.ndarray:
+    """A new array of storage. Raises UsageError for a content that is not known."""
+    dtype, count = elements.storage(kind), int(np.prod(shape))
+    rng = np.random.default_rng([seed, *name.encode()])
+    is_float = kind in elements.FLOATS
+    numbers: Any
+    if fill in ("poison", "undefined"):
+        special = elements.poison(kind)
+        if special is not None:
+            return np.full(shape, special, dtype)
+        return (
+            np.full(count * dtype.itemsize, 0xFF, np.uint8)
+            .view(np.uint8)
+            .view(np.uint8 if dtype.kind == "b" else dtype)
+            .reshape(shape)
+        )
+    if fill == "random":
+        if not is_float and dtype.kind != "b":
+            info = np.iinfo(dtype)
+            return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+        numbers = rng.uniform(-1, 1, shape) if is_float else rng.integers(0, 2, shape)
+    elif fill == "integers":
+        numbers = rng.integers(0 if dtype.kind == "u" and not is_float else -4, 5, shape)
+    elif fill == "iota":
+        numbers = np.arange(count).reshape(shape)
+    elif fill in ("zeros", "ones"):
+        numbers = np.full(shape, float(fill == "ones"))
+    else:
+        try:
+            numbers = np.full(shape, float(fill) if is_float else int(fill, 0))
+        except ValueError:
+            raise UsageError(
+                f"--arg {name} cannot be filled with '{fill}'; use {', '.join(FILLS)}, a number, "
+                "FILE.npy or FILE.bin"
+            ) from None
+    return elements.stored(np.asarray(numbers), kind)
+
+
+def _from_file(
+    name: str, path: str, kind: str | None, shape: tuple[int, ...] | None, memory: Memory
+) -> Buffer:
+    array = load(Path(path), kind)
+    kind = kind or elements.of_dtype(array.dtype)
+    if shape is not None and array.size != int(np.prod(shape)):
+        raise UsageError(
+            f"{path} has {array.size} elements, but --arg {name} has {int(np.prod(shape))}; "
+            "change the shape or the file"
+        )
+    return memory.add(name, kind, array.reshape(shape) if shape is not None else array)
+
+
+def load(path: Path, kind: str | None) -> np.ndarray:
+    """The storage that a .npy or .bin file holds. Raises UsageError."""
+    dtype = elements.storage(kind) if kind else None
+    try:
+        if path.suffix == ".npy":
+            array: np.ndarray = np.load(path, allow_pickle=False)
+        else:
+            array = np.fromfile(path, dtype or np.uint8)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if dtype is None or array.dtype == dtype:
+        return array
+    if array.dtype.itemsize == dtype.itemsize and array.dtype.kind == "V":
+        return array.view(dtype)  # ml_dtypes' types, as numpy alone reads them
+    assert kind is not None
+    return elements.stored(array, kind)
+
+
+def _sized(name: str, value: Any, param: Any) -> Any:
+    if param.nbytes != 8:
+        raise UsageError(
+            f"--arg {name} is a pointer, but its parameter (.{param.type}) has {param.nbytes} "
+            "bytes; pass a number"
+        )
+    return value
+
+
+def _raw(name: str, digits: str, param: Any) -> Any:
+    try:
+        data = bytes.fromhex(digits)
+    except ValueError:
+        raise UsageError(f"--arg {name}: '{digits}' is not bytes in hexadecimal digits") from None
+    if len(data) != param.nbytes:
+        raise UsageError(
+            f"--arg {name} has {len(data)} bytes, but its parameter has {param.nbytes}"
+        )
+    return np.frombuffer(data, f"V{len(data)}")[0]
+
+
+_PTX = {"f16": "f16", "bf16": "bf16", "b8": "u8", "b16": "u16", "b32": "u32", "b64": "u64"}
+
+
+def _number(
+    name: str, text: str, parameter: Parameter | None, param: Any, memory: Memory
+) -> np.generic:
+    explicit, colon, value = text.rpartition(":")
+    kind = explicit if colon else _kind_of(parameter, param)
+    if parameter is not None and parameter.pointer:
+        known = ", ".join(memory.buffers) or "none so far"
+        raise UsageError(
+            f"--arg {name}={text}: {parameter.text} is a pointer; give a buffer such as "
+            f"f32[64]:random, null, or one of the buffers ({known})"
+        )
+    if kind is None:
+        shown = parameter.text if parameter else param.name
+        raise UsageError(
+            f"--arg {name}={text}: the parameter {shown} has {param.nbytes} bytes of no known "
+            "type; write its bytes, as bytes:00ff, or a type, as bf16:1.5"
+        )
+    dtype = elements.storage(kind)
+    try:
+        if kind == "bool":
+            number: Any = {"true": 1, "false": 0}.get(value.lower())
+            number = int(value, 0) if number is None else number
+        elif kind in elements.FLOATS:
+            number = float(value)
+        else:
+            number = int(value, 0)
+    except ValueError:
+        known = f"; the buffers are {', '.join(memory.buffers)}" if memory.buffers else ""
+        raise UsageError(
+            f"--arg {name}={text} is not a number of type {kind}, nor a buffer such as "
+            f"f32[64]:random{known}"
+        ) from None
+    if dtype.kind in "iu" and kind not in elements.FLOATS:
+        info = np.iinfo(dtype)
+        if not -(2 ** (info.bits - 1)) <= number <= np.iinfo(f"u{dtype.itemsize}").max:
+            raise UsageError(f"--arg {name}={text} does not fit {kind}")
+        if not info.min <= number <= info.max:  # -1 of an unsigned parameter, as in C++
+            number = (number + 2**info.bits) % 2**info.bits
+            number = number if number <= info.max else number - 2**info.bits
+    result: Any = elements.stored(np.asarray(number), kind)[()]
+    if result.nbytes != param.nbytes:
+        raise UsageError(
+            f"--arg {name}={text} has {result.nbytes} bytes as {kind}, but its parameter "
+            f"(.{param.type}) has {param.nbytes}; name a type of that size"
+        )
+    return result  # type: ignore[no-any-return]
+
+
+def _kind_of(parameter: Parameter | None, param: Any) -> str | None:
+    """The element type of a parameter that is a number: as the source says, else as PTX does."""
+    kind: str | None = elements.of_cxx(parameter.type) if parameter else None
+    if kind and elements.storage(kind).itemsize == param.nbytes:
+        return kind
+    if param.type[0] in "usf" and param.type[1:].isdigit():
+        kind = param.type.replace("s", "i")
+        if elements.storage(kind).itemsize == param.nbytes:
+            return "i" + kind[1:] if kind[0] == "u" else kind
+    found = _PTX.get(param.type)
+    return found if found and elements.storage(found).itemsize == param.nbytes else None

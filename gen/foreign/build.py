@@ -1,0 +1,389 @@
+"""A CUDA file -> PTX of one of its kernels, with NVRTC.
+
+What the compiler does not accept and the device does not need is left out, in rounds: an error in a
+declaration on the host's side removes that declaration, a header that is missing becomes empty, and
+an error in another kernel removes that kernel. What is left is a mistake in what was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gen.compile import nvrtc
+from gen.compile.log import compile_error
+from gen.errors import CompileError, UsageError
+from gen.foreign.headers import PRELUDE, stubs
+from gen.foreign.prepare import File, Program, read_program
+from gen.foreign.remembered import key_of, recall, remember
+from gen.foreign.scan import Unit
+from gen.foreign.signature import Signature
+
+if TYPE_CHECKING:
+    from gen.emulator import PtxKernel
+
+_ERROR = re.compile(
+    r"^(.+)\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.+)$(?:\n  .*\n  ( *)\^ *$)?",
+    re.MULTILINE,
+)
+_MISSING = re.compile(r'cannot open source file "([^"]+)"')
+_ROUNDS = 40
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a file is compiled: folders of `-I`, macros of `-D`, the C++ standard."""
+
+    arch: str = "sm_80"
+    include: tuple[Path, ...] = ()
+    define: tuple[str, ...] = ()
+    std: str = "c++17"
+
+    @property
+    def flags(self) -> list[str]:
+        """NVRTC's options."""
+        found = [f"--pre-include={PRELUDE}", *(f"-D{macro}" for macro in self.define)]
+        return [*found, *(f"-I{folder}" for folder in self.include)]
+
+
+Recompile = Callable[[str, str], nvrtc.Module]  # by architecture and format
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel that can be launched.
+
+    `signature` is None where the source does not show it, as for PTX. `lines` is the source that
+    findings quote. `notes` say what was left out.
+    """
+
+    file: str
+    title: str  # how users call the kernel
+    symbol: str
+    ptx: str
+    module: nvrtc.Module | None
+    kernel: PtxKernel
+    signature: Signature | None
+    lines: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    recompile: Recompile | None = None  # to other code of the same text; None for PTX
+
+
+def build(text: str, name: str, kernel: str | None = None, options: Options | None = None) -> Built:
+    """Compiles CUDA source called `name`, or takes PTX, and finds a kernel in it.
+
+    kernel: its name as C++ writes it, such as `scale`, `ns::scale<float>`; may be left out where
+    there is one. Raises UsageError where there is none of that name, CompileError where it does not
+    compile.
+    """
+    if is_ptx(text):
+        return _from_ptx(text, name, kernel)
+    options = options or Options()
+    program = read_program(text, name, options.include)
+    file, signature, expression = _choose(program, kernel)
+    module, notes, recompile = _compile(program, expression, signature, options)
+    found = _built(program, module, expression, file, signature, kernel)
+    return replace(found, notes=tuple(notes), recompile=recompile)
+
+
+def is_ptx(text: str) -> bool:
+    """Whether a text is PTX, by its first directive."""
+    return re.search(r"^\s*\.version\s+\d", text, re.MULTILINE) is not None
+
+
+def _from_ptx(text: str, name: str, kernel: str | None) -> Built:
+    from gen.emulator import parse_ptx
+
+    kernels = parse_ptx(text).kernels
+    symbol = _by_symbol(list(kernels), kernel, name)
+    # Its line numbers are those of the CUDA file, which is not here to be quoted.
+    return Built(name, kernel or plain(symbol), symbol, text, None, kernels[symbol], None, ())
+
+
+def _by_symbol(symbols: Sequence[str], wanted: str | None, name: str) -> str:
+    """The symbol of a kernel in PTX, by that or by its plain name."""
+    shown = [plain(symbol) for symbol in symbols]
+    if wanted is None:
+        found = list(symbols)
+    else:
+        found = [symbol for symbol in symbols if symbol == wanted]
+        found = found or [s for s, p in zip(symbols, shown, strict=True) if _same(p, wanted)]
+    if len(found) == 1:
+        return found[0]
+    if not symbols:
+        raise UsageError(f"{name} has no kernel; a kernel is a function that says __global__")
+    if not found:
+        raise UsageError(f"{name} has no kernel '{wanted}'; it has {', '.join(shown)}")
+    what = f"'{wanted}' is the name of" if wanted else f"{name} has"
+    raise UsageError(f"{what} {len(found)} kernels; name one with --kernel: {', '.join(found)}")
+
+
+def plain(symbol: str) -> str:
+    """The C++ name of a function from its symbol: `_ZN2ns5scaleEPf` is `ns::scale`."""
+    match = re.match(r"_Z(N?)", symbol)
+    if not match:
+        return symbol
+    parts, at = [], match.end()
+    while length := re.compile(r"L?(\d+)").match(symbol, at):
+        at = length.end() + int(length[1])
+        parts.append(symbol[length.end() : at])
+        if not match[1]:
+            break
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N_")) or symbol
+
+
+def _same(name: str, wanted: str) -> bool:
+    wanted = wanted.partition("<")[0].strip().removeprefix("::")
+    return name == wanted or name.endswith(f"::{wanted}")
+
+
+def _choose(program: Program, kernel: str | None) -> tuple[File, Signature | None, str | None]:
+    """The kernel that is meant: where it is, its declaration, the name expression for NVRTC."""
+    found = program.kernels
+    if kernel is not None:
+        everywhere = [(file, k) for file in program.files.values() for k in file.kernels]
+        named = [(file, k) for file, k in everywhere if _same(k.name, kernel)]
+        if not named:
+            # A macro may have made it; PTX will tell.
+            return program.main, None, kernel if "<" in kernel else None
+        found = named
+    elif not found:
+        return program.main, None, None
+    if len(found) > 1 and not _overloads(found, kernel):
+        listed = "; ".join(str(k) for _, k in found)
+        what = f"'{kernel}' is the name of" if kernel else f"{program.main.name} has"
+        raise UsageError(f"{what} {len(found)} kernels; name one with --kernel: {listed}")
+    file, signature = found[0]
+    arguments = kernel[kernel.index("<") :] if kernel and "<" in kernel else ""
+    if signature.template and not arguments:
+        arguments = "<>"  # all of its parameters may have defaults
+    return file, signature, signature.name + arguments
+
+
+def _overloads(found: Sequence[tuple[File, Signature]], kernel: str | None) -> bool:
+    """Whether several kernels are one that is written twice, under #if and #else."""
+    return kernel is not None and len({str(k) for _, k in found}) == 1
+
+
+def _compile(
+    program: Program, expression: str | None, signature: Signature | None, options: Options
+) -> tuple[nvrtc.Module, list[str], Recompile]:
+    first: CompileError | None = None
+    flags = options.flags + _find_headers(program)
+    key = key_of(program, str(expression), options.std, options.arch, *flags)
+    notes = recall(program, key)
+    for _ in range(_ROUNDS):
+        texts = {name: file.device_side() for name, file in program.files.items()}
+        uses_std = any(re.search(r"\bstd\s*::", text) for text in texts.values())
+        main = program.main.name
+        headers = {**stubs(uses_std), **dict.fromkeys(program.missing, "")}
+        headers |= {name: text for name, text in texts.items() if name != main}
+        try:
+            recompile = _compiler(texts[main], main, expression, options.std, flags, headers)
+            module = recompile(options.arch, "ptx")
+            if first is not None:
+                remember(program, key, notes)
+            return module, notes, recompile
+        except CompileError as error:
+            first = error
+            if not _mend(program, error.log, signature, notes):
+                break
+    assert first is not None
+    raise _explained(program, first, expression, signature)
+
+
+def _compiler(
+    text: str, name: str, expression: str | None, std: str, flags: Sequence[str],
+    headers: Mapping[str, str],
+) -> Recompile:  # fmt: skip
+    def recompile(arch: str, format: str) -> nvrtc.Module:
+        names = [expression] if expression else []
+        return nvrtc.compile_cuda(
+            text, name=name, arch=arch, format=format, options=flags, headers=headers,
+            names=names, standard=std,
+        )  # fmt: skip
+
+    return recompile
+
+
+def _find_headers(program: Program) -> list[str]:
+    """Notes those headers that are nowhere: not the user's, not CUDA's, not written here.
+
+    Returns the option for the folder of CUTLASS, where it is included.
+    """
+    known = stubs(False)
+    folders = [Path(folder) for folder in nvrtc.include_paths()]
+    for name in sorted(program.includes() - known.keys()):
+        if name.startswith(("cute/", "cutlass/")):
+            folders.append(Path(nvrtc.cutlass_include()))
+        # Thrust is the host's; NVRTC does not compile it.
+        if name.startswith("thrust/") or not any((f / name).is_file() for f in folders):
+            program.missing.append(name)
+    return [f"-I{folder}" for folder in folders[len(nvrtc.include_paths()) :][:1]]
+
+
+def _mend(program: Program, log: str, wanted: Signature | None, notes: list[str]) -> bool:
+    """Leaves out what the compiler complains about, if it is not what was asked for."""
+    if missing := [name for name in _MISSING.findall(log) if name not in program.missing]:
+        program.missing += missing
+        return True
+    errors = [_Error.of(program, match) for match in _errors(program, log)]
+    # What is the host's by the compiler's own words goes first: other errors may follow from it.
+    for error in errors:
+        for file, unit in _host_unit(error):
+            program.reasons.setdefault((file.name, unit.start), error.message)
+    sure = [error for error in errors if _ON_HOST in error.message]
+    if _leave_out([unit for error in sure for unit in _host_unit(error)]):
+        return True
+    # Nothing depends on functions, prototypes and calls of macros that the host alone uses.
+    places = [place for error in errors for place in _host_unit(error)]
+    if _leave_out([place for place in places if place[1].kind == "function" or _ends(place[1])]):
+        return True
+    if any(_leave_out([place]) for place in places):
+        return True
+    return _leave_out_kernels(errors, wanted, notes)
+
+
+def _ends(unit: Unit) -> bool:
+    return unit.head.endswith(")")
+
+
+_ON_HOST = "not allowed in JIT mode"
+_Place = tuple[File, Unit]
+
+
+@dataclass(frozen=True)
+class _Error:
+    """A message of the compiler, and the place in the text; of the whole line without a column."""
+
+    file: File
+    line: int
+    start: int
+    end: int
+    message: str
+
+    @staticmethod
+    def of(program: Program, match: re.Match[str]) -> _Error:
+        file, line = program.files[match[1]], int(match[2])
+        starts = [0, *(m.end() for m in re.finditer("\n", file.text)), len(file.text)]
+        start, end = starts[line - 1], starts[min(line, len(starts) - 1)]
+        if match[4] is not None and "constexpr" not in file.text[start:end]:
+            start = min(start + len(match[4]), end)
+            end = start + 1
+        return _Error(file, line, start, end, match[3])
+
+    def around(self) -> Iterator[Unit]:
+        """The declarations that the place belongs to, the innermost first."""
+        for unit in self.file.units:
+            for inner in unit.within():
+                if inner.start < self.end and self.start < inner.end:
+                    yield inner
+
+
+def _host_unit(error: _Error) -> list[_Place]:
+    """The declaration on the host's side that an error is in, if it is in one."""
+    for unit in error.around():
+        explicit = unit.kind == "other" and re.match(r"template\b", unit.head)
+        left_out = (unit.start, unit.end) in error.file.left_out
+        if not left_out and (not unit.marked or explicit):
+            return [(error.file, unit)]
+    return []
+
+
+def _leave_out(places: Sequence[_Place]) -> bool:
+    """Whether that changes anything."""
+    changed = False
+    for file, unit in places:
+        if (unit.start, unit.end) not in file.left_out:
+            file.left_out.append((unit.start, unit.end))
+            changed = True
+    return changed
+
+
+def _leave_out_kernels(
+    errors: Sequence[_Error], wanted: Signature | None, notes: list[str]
+) -> bool:
+    """Leaves out other kernels than the one that is wanted, if nothing else is wrong."""
+    found: dict[int, tuple[_Place, str]] = {}
+    for error in errors:
+        around = [unit for unit in error.around() if unit.kind == "function"]
+        if not around or "__global__" not in around[-1].head or _is(around[-1], wanted):
+            return False
+        file, unit = error.file, around[-1]
+        name = next((k.name for k in file.kernels if k.start == unit.start), "a kernel")
+        note = f"{name} is left out: {file.name}:{error.line}: {error.message}"
+        found.setdefault(unit.start, ((file, unit), note))
+    notes += [note for _, note in found.values()]
+    return _leave_out([place for place, _ in found.values()])
+
+
+def _is(unit: Unit, wanted: Signature | None) -> bool:
+    return wanted is None or (unit.start, unit.end) == (wanted.start, wanted.end)
+
+
+def _errors(program: Program, log: str) -> Iterator[re.Match[str]]:
+    return (match for match in _ERROR.finditer(log) if match[1] in program.files)
+
+
+def _explained(
+    program: Program, error: CompileError, expression: str | None, signature: Signature | None
+) -> CompileError | UsageError:
+    """The error in the words of the user's own text."""
+    main, log = program.main, error.log
+    if "__nv_name_map" in log and not any(_errors(program, log)):
+        reason = (_ERROR.search(log) or ["", "", "", "it is unknown"])[3]
+        if signature and signature.template:
+            return UsageError(
+                f"'{expression}' is no kernel: {signature.name} is a template of "
+                f"<{signature.template}>; give the values, as in --kernel '{signature.name}<...>'"
+            )
+        known = "; ".join(str(k) for _, k in program.kernels) or "none that it shows"
+        return UsageError(
+            f"'{expression}' names no kernel of {main.name} ({reason}); its kernels: {known}"
+        )
+    found = next(_errors(program, log), None)
+    file = program.files[found[1]] if found else main
+    better = compile_error(file.name, file.text, log)
+    names = re.findall(r'identifier "(\w+)" is undefined', log)
+    hint = next((about for name in names if (about := _about(program, name))), "")
+    if program.missing:
+        hint += f"\nnot found: {', '.join(program.missing)}; give their folders with -I"
+    return CompileError(f"{better}{hint}", log)
+
+
+def _about(program: Program, name: str) -> str:
+    """Why a name is not known: its declaration was left out."""
+    for file in program.files.values():
+        for unit in file.all_units():
+            if (unit.start, unit.end) in file.left_out and re.search(rf"\b{name}\b", unit.head):
+                place = f"'{name}' ({file.name}:{file.line(unit.start)})"
+                reason = program.reasons.get((file.name, unit.start), "")
+                if unit.kind == "function" or _ON_HOST in reason or not reason:
+                    return f"\n{place} is on the host's side; mark it __device__"
+                return f"\n{place} does not compile: {reason}"
+    return ""
+
+
+def _built(
+    program: Program, module: nvrtc.Module, expression: str | None, file: File,
+    signature: Signature | None, kernel: str | None,
+) -> Built:  # fmt: skip
+    from gen.emulator import parse_ptx
+
+    ptx = module.code.decode()
+    kernels = parse_ptx(ptx).kernels
+    if expression and expression in module.symbols:
+        symbol = module.symbols[expression]
+    else:
+        symbol = _by_symbol(list(kernels), kernel, program.main.name)
+    if symbol not in kernels:
+        raise UsageError(f"'{kernel}' is no kernel: {symbol} is not __global__")
+    title = kernel or (signature.name if signature else plain(symbol))
+    lines = tuple(file.text.splitlines())
+    found = kernels[symbol]
+    if signature and len(signature.parameters) != len(found.params):
+        signature = None
+    return Built(file.name, title, symbol, ptx, module, found, signature, lines)

@@ -1,0 +1,340 @@
+"""`--gemm`: a kernel's parameters by what they are to a matrix product, and shapes to try it on.
+
+The inputs, the oracle and the error bounds are those of `gen verify`. The shapes follow from the
+grid: how far M and N can grow before the grid does tells the tile of a block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gen.device.execute import Operands
+from gen.emulator import Finding
+from gen.errors import UsageError, unknown
+from gen.foreign import elements
+from gen.foreign.arguments import numbers_of, parse_pairs
+from gen.foreign.build import Built
+from gen.foreign.emulate import Checks, Outcome, Step, Undefined, prepare, run_steps
+from gen.foreign.launch import LaunchText, sizes
+from gen.kernels.registry import make_spec
+from gen.prove import oracle
+from gen.prove.inputs import draw_operands
+from gen.prove.trials import Trial, verify_trials
+from gen.spec import numerics
+from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, DTypes, parse_dtype
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmProblem, GemmShape, parse_layout
+
+ROLES = ("A", "B", "C", "D", "M", "N", "K", "lda", "ldb", "ldc", "ldd", "alpha", "beta")
+_LONGEST_TILE = 512
+_STEP = 16  # along K, which a grid does not tell
+_SLICES = 64  # that a sum may be split into, for the bound of its error
+
+
+@dataclass
+class GemmReport:
+    """What came of a kernel on several shapes."""
+
+    title: str
+    dtype: str
+    shapes: list[GemmShape] = field(default_factory=list)
+    right: list[GemmShape] = field(default_factory=list)
+    findings: list[tuple[Finding, GemmShape]] = field(default_factory=list)
+    notes: list[tuple[Finding, GemmShape]] = field(default_factory=list)
+    mismatches: list[tuple[GemmShape, str]] = field(default_factory=list)
+    worst: float = 0.0  # the largest error as a fraction of its bound
+    stopped: str = ""
+    suppressed: int = 0
+    seconds: float = 0.0
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is nothing to complain about."""
+        return not (self.findings or self.mismatches or self.stopped)
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A kernel as a matrix product: which parameter is what."""
+
+    built: Built
+    text: LaunchText
+    roles: Mapping[str, str]
+    dtypes: DTypes
+    spec: KernelSpec  # one of ours with these types and layouts, which inputs are drawn for
+
+    @property
+    def output(self) -> str:
+        """The role of the result."""
+        return "D" if "D" in self.roles else "C"
+
+    def sizes(self, shape: GemmShape) -> dict[str, int]:
+        """What the grid may use: M, N, K, by these names and the parameters'."""
+        known = numbers_of(parse_pairs(self.text.arg))
+        for role, value in zip("MNK", (shape.m, shape.n, shape.k), strict=True):
+            known[role] = value
+            if role in self.roles:
+                known[self.roles[role]] = value
+        return known
+
+    def fits(self, shape: GemmShape) -> bool:
+        """Whether parameters that are several sizes at once have one value."""
+        found: dict[str, int] = {}
+        for role, value in zip("MNK", (shape.m, shape.n, shape.k), strict=True):
+            if role in self.roles and found.setdefault(self.roles[role], value) != value:
+                return False
+        return True
+
+
+def parse_roles(text: str, built: Built) -> dict[str, str]:
+    """`A=a,B=b,...`: parameters by role. Raises UsageError."""
+    if built.signature is None:
+        raise UsageError("--gemm names parameters, but the source shows no names for this kernel")
+    names = [parameter.name for parameter in built.signature.parameters]
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        role, equals, name = (word.strip() for word in part.partition("="))
+        if role not in ROLES:
+            raise unknown("role in --gemm", role, ROLES)
+        if not equals or name not in names:
+            raise UsageError(f"--gemm {role}={name}: {built.signature} has no such parameter")
+        found[role] = name
+    lacking = [role for role in "AB" if role not in found]
+    if lacking or not {"C", "D"} & found.keys():
+        raise UsageError(
+            f"--gemm {text} lacks {' and '.join(lacking) or 'C or D'}; name A, B, and C or D"
+        )
+    return found
+
+
+def _dtype(built: Built, roles: Mapping[str, str]) -> str:
+    """The element types that the parameters' types tell. Raises UsageError."""
+    assert built.signature is not None
+    types = {p.name: elements.of_cxx(p.type) for p in built.signature.parameters}
+    input_, output = types[roles["A"]], types[roles.get("D", roles.get("C", ""))]
+    for name, dtypes in DTYPES.items():
+        if (dtypes.input.name, dtypes.output.name) == (input_, output) and name != "tf32":
+            return name
+    raise UsageError(
+        f"--gemm: the types of {built.signature} are none that are known ({input_} to {output}); "
+        f"say them with --gemm-dtype: {', '.join(DTYPES)}"
+    )
+
+
+def understand(text: str, name: str, launch: LaunchText) -> Gemm:
+    """The kernel of a launch as a matrix product. Raises UsageError, CompileError."""
+    (step,) = prepare(text, name, [launch])
+    assert launch.gemm is not None
+    roles = parse_roles(launch.gemm, step.built)
+    dtypes = parse_dtype(launch.gemm_dtype or _dtype(step.built, roles))
+    layout = launch.layout or "rrr"
+    parse_layout(layout)
+    variant = "naive" if dtypes.name in SCALAR_DTYPES else "mma"
+    return Gemm(
+        step.built, launch, roles, dtypes, make_spec(variant, dtype=dtypes.name, layout=layout)
+    )
+
+
+def default_shapes(gemm: Gemm) -> list[GemmShape]:
+    """Few and small shapes: one element, whole tiles, ragged edges, several tiles both ways."""
+    m, n, k = _tile(gemm, 0), _tile(gemm, 1), _STEP
+    tried = [
+        (m, n, k),
+        (2 * m, 2 * n, 4 * k),
+        (2 * m, n, 2 * k),
+        (1, 1, 1),
+        (m + 1, n + 1, k + 1),
+        (2 * m + 1, 2 * n + 1, 3 * k + 1),
+        (max(m - 1, 1), 2 * n, max(k - 1, 1)),
+        (1, 2, 3 * k + 1),
+    ]
+    shapes = [GemmShape(*one) for one in dict.fromkeys(tried)]
+    fitting = [shape for shape in shapes if gemm.fits(shape)]
+    if len(fitting) < 3:  # one parameter is several sizes
+        cubes = (max(m, n), 2 * max(m, n), 1, max(m, n) + 1, 2 * max(m, n) + 3)
+        fitting = [GemmShape(*[side] * 3) for side in dict.fromkeys(cubes)]
+    return [shape for shape in fitting if gemm.fits(shape)]
+
+
+def _tile(gemm: Gemm, axis: int) -> int:
+    """How long M or N can be without another grid than for 1: the tile of a block."""
+
+    def grid(size: int) -> tuple[int, int, int]:
+        dims = [1, 1, 1]
+        dims[axis] = size
+        return sizes(gemm.text.grid, "grid", gemm.sizes(GemmShape(*dims)))
+
+    first = grid(1)
+    if grid(_LONGEST_TILE) == first:
+        return 32
+    return next(size for size in range(2, _LONGEST_TILE + 1) if grid(size) != first) - 1
+
+
+def check_gemm(
+    gemm: Gemm,
+    checks: Checks,
+    shapes: Sequence[GemmShape] | None = None,
+    step: Callable[[], object] = lambda: None,
+) -> GemmReport:
+    """Tries a kernel on shapes: under all checks, against the oracle. Raises UsageError."""
+    report = GemmReport(gemm.built.title, gemm.dtypes.name, left_out=list(gemm.built.notes))
+    for shape in default_shapes(gemm) if shapes is None else shapes:
+        if not gemm.fits(shape):
+            raise UsageError(
+                f"--shape {shape}: one parameter of {gemm.built.title} is several of M, N and K; "
+                "use equal sizes"
+            )
+        report.shapes.append(shape)
+        good = True
+        for trial in _trials(gemm, shape):
+            good &= _try(gemm, report, checks, trial)
+            if report.stopped:
+                return report
+            if not good:
+                break
+        if good:
+            report.right.append(shape)
+        step()
+    return report
+
+
+def _trials(gemm: Gemm, shape: GemmShape) -> list[Trial]:
+    """Those of `gen verify`, as far as the kernel has alpha, beta and leading dimensions."""
+    found = []
+    for trial in verify_trials(make_spec("naive"), shape):
+        kind, problem = trial.kind, trial.problem
+        if kind == "random" and not gemm.dtypes.accumulator.is_float:
+            problem = replace(problem, alpha=-7, beta=5)
+        alpha = problem.alpha if "alpha" in gemm.roles else 1
+        beta = problem.beta if "beta" in gemm.roles else 0
+        found.append(Trial(_problem(gemm, replace(problem, alpha=alpha, beta=beta)), kind))
+    return list(dict.fromkeys(found))
+
+
+def _problem(gemm: Gemm, given: GemmProblem) -> GemmProblem:
+    """The problem, with gaps between the rows of matrices whose leading dimension it takes."""
+    layouts, shape = gemm.spec.layouts, given.shape
+    padding = given.lda - shape.k  # of our row-major kernel's
+    wide = GemmProblem.packed(shape, layouts, given.alpha, given.beta, padding)
+    dense = GemmProblem.packed(shape, layouts)
+    for ld in ("lda", "ldb", "ldc", "ldd"):
+        if ld not in gemm.roles:
+            wide = replace(wide, **{ld: getattr(dense, ld)})
+    return wide if "D" in gemm.roles else replace(wide, ldd=wide.ldc)
+
+
+def _try(gemm: Gemm, report: GemmReport, checks: Checks, trial: Trial) -> bool:
+    problem, shape = trial.problem, trial.shape
+    operands = draw_operands(gemm.spec, problem, trial.kind)
+    if problem.beta == 0 and gemm.output == "C":
+        # A kernel in place may read C even then, as most do.
+        operands = operands._replace(c=np.zeros_like(operands.c))
+    outcome = run_steps([Step(gemm.built, _launch(gemm, shape), _values(gemm, problem, operands))],
+                        checks)  # fmt: skip
+    report.seconds += outcome.seconds
+    report.suppressed += outcome.suppressed
+    _keep(report.findings, outcome.findings, shape)
+    _keep(report.notes, outcome.notes, shape)
+    if outcome.stopped:
+        report.stopped = f"on {shape}: {outcome.stopped}"
+        return False
+    if outcome.findings:
+        return False
+    worst, message = _compare(gemm, trial, operands, outcome)
+    report.worst = max(report.worst, worst)
+    if message:
+        beta = f", beta={problem.beta}" if "beta" in gemm.roles else ""
+        alpha = f", alpha={problem.alpha}" if "alpha" in gemm.roles else ""
+        report.mismatches.append((shape, f"{trial.kind} inputs{alpha}{beta}: {message}"))
+    return not message
+
+
+def _keep(
+    kept: list[tuple[Finding, GemmShape]], found: Sequence[Finding], shape: GemmShape
+) -> None:
+    """Adds findings that are not like one of another shape."""
+
+    def key(finding: Finding) -> tuple[object, ...]:
+        buffer = re.split(r"[+-]", finding.address)[0]
+        return finding.check, finding.kind, finding.file_line, finding.other_line, buffer
+
+    known = {key(finding) for finding, _ in kept}
+    for finding in found:
+        if key(finding) not in known:
+            known.add(key(finding))
+            kept.append((finding, shape))
+
+
+def _launch(gemm: Gemm, shape: GemmShape) -> LaunchText:
+    """The launch with the grid, block and shared memory of a shape."""
+    numbers, text = gemm.sizes(shape), gemm.text
+    found = {
+        what: ",".join(map(str, sizes(getattr(text, what.replace("-", "_")), what, numbers)))
+        for what in ("grid", "block")
+    }
+    dynamic = str(sizes(text.dynamic_shared, "dynamic-shared", numbers)[0])
+    return replace(text, grid=found["grid"], block=found["block"], dynamic_shared=dynamic)
+
+
+def _values(gemm: Gemm, problem: GemmProblem, x: Operands) -> dict[str, object]:
+    """The arguments that roles stand for."""
+    layouts, dtypes = gemm.spec.layouts, gemm.dtypes
+    input_, output = dtypes.input.name, dtypes.output.name
+    empty = np.full_like(x.c, numerics.poison(output))
+    by_role: dict[str, object] = {
+        "A": numerics.pack(x.a, layouts.a, problem.lda, input_),
+        "B": numerics.pack(x.b, layouts.b, problem.ldb, input_),
+        "C": numerics.pack(x.c, layouts.c, problem.ldc, output),
+        "D": Undefined(numerics.pack(empty, layouts.c, problem.ldd, output)),
+        "M": problem.shape.m, "N": problem.shape.n, "K": problem.shape.k,
+        "lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc, "ldd": problem.ldd,
+        "alpha": problem.alpha, "beta": problem.beta,
+    }  # fmt: skip
+    if gemm.output == "C" and "beta" not in gemm.roles:
+        by_role["C"] = by_role["D"]
+    return {name: by_role[role] for role, name in gemm.roles.items()}
+
+
+def _compare(gemm: Gemm, trial: Trial, x: Operands, outcome: Outcome) -> tuple[float, str]:
+    """The largest error as a fraction of its bound, and what is wrong, if anything."""
+    problem, shape, dtypes = trial.problem, trial.shape, gemm.dtypes
+    row_major, name = gemm.spec.layouts.c, dtypes.output.name
+    storage = outcome.stored[gemm.roles[gemm.output]]
+    ld = problem.ldd if gemm.output == "D" else problem.ldc
+    got = numerics.unpack(storage, shape.m, shape.n, row_major, ld)
+    if numerics.pack(got, row_major, ld, name).tobytes() != storage.tobytes():
+        return np.inf, "the gap between rows of the result was overwritten"
+    arguments = (x.a, x.b, x.c, problem.alpha, problem.beta, dtypes.name)
+    exact = oracle.oracle(*arguments)
+    values = numerics.to_float64(got, name)
+    if trial.kind == "integer" or not dtypes.accumulator.is_float:
+        bound = np.zeros_like(values)
+        if name != dtypes.accumulator.name:
+            exact = numerics.to_float64(numerics.from_float64(exact, name), name)
+    else:
+        bound = oracle.error_bound(*arguments, sums=_sums(gemm))
+    error = np.abs(values - exact.astype(np.float64))
+    good = error <= bound  # False for NaN
+    with np.errstate(all="ignore"):
+        ratio = np.where(error == 0, 0.0, error / bound)
+    if good.all():
+        return float(np.max(ratio, initial=0.0)), ""
+    i, j = (int(at) for at in np.argwhere(~good)[0])
+    return np.inf, (
+        f"{gemm.output}({i}, {j}) is {values[i, j]:.9g}, the oracle has {exact[i, j]:.9g} "
+        f"(bound of the error: {bound[i, j]:.3g}); {np.count_nonzero(~good)} of {good.size} differ"
+    )
+
+
+def _sums(gemm: Gemm) -> oracle.Sums:
+    """How the kernel may sum: on tensor cores if it has an `mma`, perhaps in slices."""
+    accumulator = gemm.dtypes.accumulator.name
+    u = numerics.unit_roundoff(accumulator)
+    if re.search(r"^\s*w?mma\.", gemm.built.ptx, re.MULTILINE) and accumulator != "f16":
+        return lambda k: oracle.tensor_core_steps(k, u, _SLICES)
+    return lambda k: (k + _SLICES, u)
