@@ -132,7 +132,7 @@ def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
     """
     if source.spec is None:
         raise UsageError(
-            f"{source.filename} has no line '// gen-spec: {{...}}' that says how it is launched; "
+            f"{source.place} has no line '// gen-spec: {{...}}' that says how it is launched; "
             "start from a file of gen emit"
         )
     start = time.perf_counter()
