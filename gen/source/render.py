@@ -90,7 +90,9 @@ def template_dir() -> Path:
     for folder in (package.parent / "templates", package / "templates"):
         if (folder / "frame" / "file.cu.j2").is_file():
             return folder
-    raise MissingError("the templates are missing; install gemmgen again: pip install gemmgen")
+    raise MissingError(
+        "the templates are missing; install gemmgen again, from its checkout or wheel"
+    )
 
 
 @cache
@@ -143,7 +145,7 @@ def render_template(template: str, **values: object) -> str:
     except TemplateNotFound as error:
         raise MissingError(
             f"{_place(error, template)}: there is no template '{error.name}'; write it, or install "
-            "gemmgen again: pip install gemmgen"
+            "gemmgen again, from its checkout or wheel"
         ) from error
     except (GenError, OSError):
         raise
