@@ -24,6 +24,13 @@ def test_architecture_has_every_room() -> None:
     assert [room for room in ORDER if f"`{room}`" not in text] == []
 
 
+def test_files_that_architecture_names_exist() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    names = re.findall(r"`((?:gen|templates|tests|build|examples)/[^`<]*)`", text)
+    assert len(names) > 30
+    assert [name for name in names if not list(ROOT.glob(name))] == []
+
+
 def test_commands_have_every_gpu() -> None:
     assert [name for name in GPUS if f"`{name}`" not in section("`gen profile`")] == []
 
