@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gen.compile.nvrtc import Module
-    from gen.emulator import Finding, Observer
+    from gen.emulator import DeviceArray, Finding, Observer
     from gen.kernels.launches import Dim3
 
+
+Window = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 # Of a tensor map's elements only the bytes matter.
 _PTX_ELEMENTS = {"tf32": "b32", "i8": "b8", "i32": "b32"}
@@ -50,6 +52,7 @@ class EmulatorRunner:
         self._emulator = Emulator(max_findings)
         self._observers = [observer for check in checks for observer in _observers(check)]
         self._observers += observers
+        self.window: Window | None = None  # see `Emulator.launch`
         self.suppressed = 0  # findings so far that were like others, or beyond the limit
 
     @property
@@ -72,6 +75,10 @@ class EmulatorRunner:
     def upload(self, array: np.ndarray, name: str, defined: bool = True) -> Any:
         """See Runner; accesses outside of the buffer are findings of `launch`."""
         return self._emulator.alloc(array, name, defined)
+
+    def upload_zeros(self, nbytes: int, name: str) -> DeviceArray:
+        """Bytes that take room only where somebody writes. Raises MissingError: see Emulator."""
+        return self._emulator.alloc_zeros(nbytes, name)
 
     def download(self, buffer: Any) -> np.ndarray:
         """See Runner."""
@@ -123,6 +130,7 @@ class EmulatorRunner:
             shared_bytes,
             source_lines=module.text.splitlines(),
             observers=self._observers if self.watched else (),
+            window=self.window,
         )
         self.suppressed += report.suppressed
         return report.findings

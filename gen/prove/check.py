@@ -8,6 +8,7 @@ are compared with CUTLASS's and with the oracle's. Last come two problems too la
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import re
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gen.compile import nvrtc
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner
-from gen.errors import BudgetError, CheckError, UsageError
+from gen.errors import BudgetError, CheckError, MissingError, UsageError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
-from gen.prove.far_indices import far_results, why_not
-from gen.prove.trials import Trial, check_trials, corner_trials
+from gen.prove.check_trials import check_trials, corner_trials
+from gen.prove.far_indices import FarResult, far_results, why_not
+from gen.prove.far_tiles import far_tiles
+from gen.prove.trials import Trial
 from gen.prove.verify import CaseResult, run_trial
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
@@ -165,10 +168,7 @@ def check(
             break
     if shapes is None and not report.error and (report.ok or not first):
         report.not_run = sorted(not_run or ())
-        if reason := why_not(stand.spec):
-            report.skipped = f"matrices of more than 2^32 elements: {reason}"
-        else:
-            _check_far(report, stand.spec, stand.module, max_findings)
+        _check_far(report, stand, max_findings)
     return report
 
 
@@ -208,14 +208,24 @@ def thresholds(module: nvrtc.Module) -> list[int]:
     return sorted(number for number in found if number <= MAX_THRESHOLD)
 
 
-def _check_far(report: CheckReport, spec: KernelSpec, module: nvrtc.Module, limit: int) -> None:
+def _check_far(report: CheckReport, stand: Stand, limit: int) -> None:
+    spec, module = stand.spec, stand.module
+    results: list[Iterator[FarResult]] = []
+    if reason := why_not(spec):
+        report.skipped = f"lines more than 2^32 elements apart: {reason}"
+    else:
+        results.append(far_results(spec, module))
+    if spec.row.takes_workspace:
+        results.append(far_tiles(spec, module))
     try:
-        for result in far_results(spec, module):
+        for result in itertools.chain(*results):
             for finding in result.findings:
                 _add_finding(report, finding, result.shape, limit)
             if result.message and not result.findings:
                 far = f"in matrices of more than 2^32 elements: {result.message}"
                 report.mismatches.append((result.shape, far))
+    except MissingError as error:
+        report.skipped = f"tiles more than 2^32 elements behind the first: {error}"
     except CheckError as error:
         report.error = f"in matrices of more than 2^32 elements: {error}"
 

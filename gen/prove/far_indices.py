@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from gen.compile.nvrtc import Module
-from gen.device.execute import Place, alignment
-from gen.emulator import Emulator, Finding, LineArray
+from gen.device.execute import Place, alignment, striding
+from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, SharedRaces
 from gen.errors import SpecError
 from gen.kernels.launches import BIAS, WORKSPACE, Plan, Pointer, TensorMap
 from gen.prove import oracle
@@ -90,17 +89,6 @@ def far_results(spec: KernelSpec, module: Module) -> Iterator[FarResult]:
         yield _run(spec, module, wide, wide.n - 2 * tile.n, 0)
 
 
-def _few_blocks(spec: KernelSpec, steps: Plan) -> Plan:
-    """At most two blocks along the axes where they stride, as if D had more than a grid covers."""
-    strides = spec.geometry.strides
-
-    def grid(full: tuple[int, int, int]) -> tuple[int, int, int]:
-        x, y, z = (min(n, 2) if axis in strides else n for n, axis in zip(full, "xyz", strict=True))
-        return x, y, z
-
-    return replace(steps, launches=tuple(replace(s, grid=grid(s.grid)) for s in steps.launches))
-
-
 def _run(spec: KernelSpec, module: Module, shape: GemmShape, column: int, far: int) -> FarResult:
     """Columns of B, C, D and the bias exist from `column` on; the last blocks along x run.
 
@@ -131,7 +119,7 @@ def _run(spec: KernelSpec, module: Module, shape: GemmShape, column: int, far: i
         places[BIAS] = Place(_Part(bias[None], True, column, shape.n).map(emulator, BIAS))
     problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA)
     steps = spec.plan(problem, alignment(places))
-    steps = steps if column else _few_blocks(spec, steps)
+    steps = steps if column else striding(steps, spec.geometry.strides, 2)
     found = _launch(spec, emulator, module, steps, places, bool(column), shape.m * width * shape.k)
     lines = emulator.read_lines(mapped["D"])
     got = lines if layouts.c else lines.T
@@ -178,6 +166,7 @@ def _launch(
             args,
             launch.shared_bytes,
             source_lines=module.text.splitlines(),
+            observers=[SharedRaces(), GlobalRaces()],
             window=((x - run[0], 0, 0), run),
         )
         found += report.findings

@@ -120,6 +120,14 @@ def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, 0.0 * c, 0.0 * bias
 
 
+def _extreme(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """The integers of largest magnitude, of either sign along A: long sums leave 32 bits."""
+    a, b, c, bias = _integers(rng, problem, 8)
+    info = np.iinfo(numerics.storage_dtype(dtypes.input.name))
+    signs = np.where(np.arange(len(a)) % 2, info.min, info.max)
+    return np.zeros_like(a) + signs[:, None], np.full_like(b, info.min), c, bias
+
+
 # Inputs by kind: none of these is rounded on its way into storage.
 _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "integer": lambda rng, problem, dtypes: _integers(rng, problem, _largest(dtypes, problem)),
@@ -128,6 +136,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "special": _special,
     "subnormal": _subnormal,
     "overflowing": _overflowing,
+    "extreme": _extreme,
 }
 KINDS = ("random", *_EXACT)
 INFINITE = ("special", "overflowing")  # kinds whose results may be infinite or NaN

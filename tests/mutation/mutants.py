@@ -80,6 +80,104 @@ _REPLACEMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
+# Mistakes that every kernel can have: those of `tests/prove/test_outsiders`, wherever they fit.
+_ANYWHERE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "beta",
+        r"((?:out\.)?)beta != 0",
+        (
+            r"\1beta > 0",
+            r"\1beta < 0",
+            r"\1beta != 0 && \1beta != 1",
+            r"\1beta != 0 && \1alpha != 1",
+            r"\1beta != 0 && \1alpha != 0",
+        ),
+    ),
+    (
+        "alpha",
+        r"((?:out\.)?alpha) \*",
+        (
+            r"(\1 < 0 ? -\1 : \1) *",
+            r"(\1 == 0 ? 1 : \1) *",
+            r"(\1 == 1 ? 2 : \1) *",
+            r"scalar_t(input_t(\1)) *",
+            r"scalar_t(output_t(\1)) *",
+        ),
+    ),
+    (
+        "beta",
+        r"((?:out\.)?beta) \* (?=scalar_t)",
+        (
+            r"(\1 < 0 ? -\1 : \1) *",
+            r"(\1 == 1 ? 0 : \1) *",
+            r"scalar_t(input_t(\1)) *",
+        ),
+    ),
+    ("alpha", r"(?<= )x \*= alpha", ("x *= alpha < 0 ? -alpha : alpha", "x *= input_t(alpha)")),
+    (
+        "sizes",
+        r"(?<=; )(k\w*|at|line|slice|n|row|col|row0|col0) < (\w+)(?=;)",
+        (
+            r"\1 < (\2 < 8 ? \2 : 8)",
+            r"\1 < (\2 < 100 ? \2 : 100)",
+            r"\1 < (unsigned char)(\2)",
+            r"\1 < short(\2)",
+            r"\1 < \2 - 1",
+            r"\1 < \2 / 2 * 2",
+            r"\1 < \2 / 16 * 16 + 15",
+        ),
+    ),
+    ("undefined", r"accumulator_t sum = 0;", ("accumulator_t sum;",)),
+    ("undefined", r"accumulator_t sum(.*) = \{\};", (r"accumulator_t sum\1;",)),
+    ("undefined", r"for \(auto& x : .*\) x = 0;", ("",)),
+    ("undefined", r"\b(parts\[kAtOnce\]|sum)\{\};", (r"\1;",)),
+    ("aligned", r"% 16 == 0", ("% 8 == 0", "% 4 == 0", "% 2 == 0", "% 32 != 1")),
+    ("aligned", r"% 16 == 0 && .* % 16 == 0", ("% 16 == 0",)),
+    (
+        "aligned",
+        r"is_aligned\((\w[\w.]*), (\w[\w.]*)\)",
+        ("true", r"is_aligned(\1, 0)", r"is_aligned(nullptr, \2)"),
+    ),
+    ("narrow", r"\bindex_t\(", ("int(", "uint32_t(")),
+    ("narrow", r"const index_t (\w+) =", (r"const int \1 =",)),
+    (
+        "special",
+        r"sum(\[.*\])? \+= (\w\S*) \* (\S.*);",
+        (
+            r"if (\2 != 0) sum\1 += \2 * \3;",
+            r"if (\2 == \2) sum\1 += \2 * \3;",
+            r"sum\1 += (\2 < 1e-30f && \2 > -1e-30f ? accumulator_t(0) : \2) * \3;",
+        ),
+    ),
+    (
+        "special",
+        r"= output_t\(x\)",
+        (
+            "= output_t(x == x ? x : 0)",
+            "= output_t(x + scalar_t(0))",
+            "= output_t(x > scalar_t(60000) ? 60000 : x)",
+            "= output_t(x < scalar_t(-60000) ? -60000 : x)",
+            "= output_t(x < scalar_t(1e-30) && x > scalar_t(-1e-30) ? 0 : x)",
+        ),
+    ),
+    (
+        "special",
+        r"output_t\(x\), output_t\(y\)",
+        (
+            "output_t(x + scalar_t(0)), output_t(y)",
+            "output_t(x == x ? x : 0), output_t(y)",
+            "output_t(x), output_t(y > scalar_t(60000) ? 60000 : y)",
+        ),
+    ),
+    (
+        "in place",
+        r"^(\s*)((?:const )?accumulator_t sum.*;)",
+        (r"\1\2 if (K > 0) D[0] = output_t(0);",),
+    ),
+    ("instruction", r"row\.col(?=\.s32)", ("row.col.satfinite",)),
+)
+
+
 _DROPPED = (  # statements that can be left out, where they are a line of their own
     *(
         rf"(?:if \(.*\) )?asm volatile\(\"{instruction}"
@@ -392,7 +490,7 @@ def _on_tensor_cores(source: Source) -> bool:
 
 
 def _operators(source: Source) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    return _TENSOR_CORES if _on_tensor_cores(source) else _REPLACEMENTS
+    return (*(_TENSOR_CORES if _on_tensor_cores(source) else _REPLACEMENTS), *_ANYWHERE)
 
 
 def _code_lines(lines: list[str]) -> Iterator[int]:

@@ -34,6 +34,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
+    "mma i8": {"dtype": "i8", "layout": "crr", "threadblock": "64x64x64", "warp": "32x32"},
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
     # Elements of 4 bytes, which stmatrix cannot move; three pieces of a row and three slots; four
@@ -124,8 +125,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         verdicts = []
-        for one in pool.imap(verdict, [mutant for _, mutant in found]):
-            verdicts.append(one)
+        for (name, mutant), how in zip(
+            found, pool.imap(verdict, [m for _, m in found]), strict=True
+        ):
+            verdicts.append(how)
+            if how == "survived" and not reason(name, mutant.key):
+                print(f"SURVIVED: {name} line {mutant.line}, {mutant.key}", flush=True)
             print(f"\r{len(verdicts)} of {len(found)} mutants", end="", file=sys.stderr)
     print(file=sys.stderr)
     return _report(found, verdicts, time.perf_counter() - start)
@@ -139,7 +144,8 @@ def _report(found: Sequence[tuple[str, Mutant]], verdicts: Sequence[str], second
             why = reason(name, mutant.key)
             by_name[name]["equivalent" if why else "SURVIVED"] += 1
             wrong += not why
-            print(f"{why or 'SURVIVED'}: {name} line {mutant.line}, {mutant.key}")
+            if why:
+                print(f"{why}: {name} line {mutant.line}, {mutant.key}")
         else:
             by_name[name][how] += 1
     for name, counts in by_name.items():

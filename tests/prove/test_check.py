@@ -17,9 +17,9 @@ from gen.errors import CompileError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
 from gen.prove.check import check, default_budget
+from gen.prove.check_trials import corners
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
-from gen.prove.trials import corners
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.conftest import Gen

@@ -14,6 +14,7 @@ from gen.prove.check import check
 from gen.source.render import render
 from tests.prove.test_defects import plant
 from tests.prove.test_verify import small
+from tests.support.slow import sift
 
 
 class Mistake(NamedTuple):
@@ -125,6 +126,17 @@ MISTAKES = {
         "tiles", "      __syncthreads();  // no thread",
         "      if (k0 + kTile < K) __syncthreads();  // no thread",
     ),
+    # products that do not fit 32 bits
+    "pieces in 32 bits": one("mma_tma", "(piece * kWarps + warp)", "(int(piece) * kWarps + warp)"),
+    "distances in 32 bits": one(
+        "mma", "const index_t distance = index_t(tiles_m)", "const int distance = tiles_m"
+    ),
+    "packed indices in 32 bits": one(
+        "mma_tma", "&packed[line * packed_ld", "&packed[int(line * packed_ld)"
+    ),
+    "blocks of the reduction in 32 bits": one(
+        "mma", "const index_t begin = index_t(blockIdx.x)", "const int begin = int(blockIdx.x)"
+    ),
     # what is no ordinary number
     "0 * NaN is 0": one("naive", STEP, "if (a != 0) sum += a * b;"),
     "subnormal numbers are 0": one("naive", STEP, "if (a > 1e-37f || a < -1e-37f) sum += a * b;"),
@@ -136,6 +148,9 @@ MISTAKES = {
     "ReLU of NaN is 0": one(
         "naive", "return x < 0 ? 0 : x;", "return x > 0 ? x : 0;", epilogue="linear_bias_relu"
     ),
+    "sums of bytes that saturate": one(
+        "mma", "row.col.s32.s8.s8.s32", "row.col.satfinite.s32.s8.s8.s32", dtype="i8"
+    ),
     "sums that saturate": one(
         "naive", STEP, "sum = int(min(max(sum + 1LL * a * b, -2147483648LL), 2147483647LL));",
         dtype="i32",
@@ -143,7 +158,12 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+# What only the last launches show takes long.
+SLOW = ("pieces in 32 bits", "packed indices in 32 bits", "sums of bytes that saturate")
+QUICK = [name for name in MISTAKES if name not in SLOW]
+
+
+@pytest.mark.parametrize("name", sift(MISTAKES, QUICK))
 def test_a_mistake_is_found(name: str) -> None:
     variant, edits, tunables = MISTAKES[name]
     on_tensor_cores = variant.startswith("mma")

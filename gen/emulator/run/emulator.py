@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import mmap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,13 +24,14 @@ from gen.emulator.run.context import LaunchState
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
 from gen.emulator.watch.findings import Finding, Findings
-from gen.errors import CheckError, UsageError
+from gen.errors import CheckError, MissingError, UsageError
 
 MAX_THREADS = 1024  # per block
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_SHARED = 227 * 1024  # bytes per block, static and dynamic
 MAX_STATIC_SHARED = 48 * 1024
+MAP_NORESERVE = 0x4000  # of Linux; Python's mmap names it from 3.13 on
 UNLIMITED_THREADS = 1 << 32  # more than this needs an instruction budget
 CHUNK_THREADS = 1 << 16
 CHUNK_SCRATCH = 1 << 28  # bytes of shared and local memory that a chunk may take
@@ -79,6 +81,23 @@ class Emulator:
         if not defined:
             buffer.valid = np.zeros(buffer.nbytes, np.bool_)
         return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
+
+    def alloc_zeros(self, nbytes: int, name: str = "A") -> DeviceArray:
+        """Map so many bytes of zeros, which take room only where somebody writes.
+
+        So there may be more of them than this machine has. Raises MissingError where it does not
+        map them even so.
+        """
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+        try:
+            data = np.frombuffer(mmap.mmap(-1, nbytes, flags), np.uint8)
+        except OSError as error:
+            raise MissingError(
+                f"this machine does not map {nbytes} bytes of zeros ({error.strerror}); "
+                "allow it to overcommit memory"
+            ) from None
+        buffer = self.memory.add(name, data)
+        return DeviceArray(name, buffer.base, nbytes, data.dtype, data.shape, buffer)
 
     def alloc_lines(
         self,

@@ -1,0 +1,282 @@
+"""What `gen check` tries of a kernel.
+
+All that a mistake may depend on comes up with everything else that it may depend on, as far as that
+takes seconds on a CPU: sizes that the kernel's own structure asks for and any others, all scalars
+and inputs, each operand's address and lines off by each power of two of bytes, C in the place of D,
+few blocks that stride, GPUs of several sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from gen.kernels.formulas import ceil_div
+from gen.kernels.tensor_cores.plan import STEPS_A_SLICE
+from gen.prove.trials import (
+    PACKED,
+    RAGGED,
+    SCALARS,
+    UNIT,
+    WHOLE,
+    Trial,
+    beyond,
+    cases,
+    placements,
+    trial,
+    verify_trials,
+)
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape
+
+
+def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial]:
+    """What `gen check` tries, what tells most and takes least first.
+
+    thresholds: numbers that the kernel compares something with, which sizes should straddle.
+    """
+    trials = [t for shape in corners(spec) for t in corner_trials(spec, shape)]
+    trials += [t for shape in _both(spec) for t in _everything(spec, shape)]
+    trials += _in_place(spec)
+    trials += _few_blocks(spec)
+    trials += _crowds(spec)
+    some = (*mixed(spec), *_grouped(spec), *_near(spec, thresholds))
+    for i, shape in enumerate(some):
+        trials += _rotated(spec, shape, i, 1 if spec.warp else 3)
+    for i, (shape, count) in enumerate(_long(spec)):
+        trials += [replace(t, multiprocessors=count) for t in _rotated(spec, shape, i, 1)]
+    if spec.dtypes.input.name == "i8":  # sums that leave 32 bits are as long as this
+        one = trial(spec, GemmShape(2, 3, _SUM_OF_BYTES), "extreme", (1, 0), WHOLE)
+        trials.append(replace(one, multiprocessors=1))
+    return list(dict.fromkeys(trials))
+
+
+def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
+    """What `gen check` tries on a shape that somebody names, and on the corners.
+
+    On tensor cores, where it takes long, not every trial is watched for races: those whose work
+    differs.
+    """
+    trials = verify_trials(spec, shape)
+    return [replace(t, watched=not spec.warp or i not in (2, 3)) for i, t in enumerate(trials)]
+
+
+def _both(spec: KernelSpec) -> list[GemmShape]:
+    """One shape whose lines are whole units all three ways, and one where none is."""
+    m, n, k = (min(size, 8 * UNIT) for size in spec.threadblock)
+    whole = [ceil_div(size, 2 * UNIT) * UNIT + UNIT for size in (m, n, k)]
+    return [GemmShape(*whole), GemmShape(m // 2 + 3, n // 2 + 5, k + 7)]
+
+
+def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
+    """All placements with scalars in turn, all scalars with placements in turn, all inputs."""
+    every, where = cases(spec), placements(spec.dtypes)
+    for i in range(max(len(every), len(where))):
+        kind, alpha, beta = every[i % len(every)]
+        yield trial(spec, shape, kind, (alpha, beta), where[i % len(where)])
+    for kind, alpha, beta in every:
+        for at in (WHOLE, PACKED, RAGGED):
+            yield trial(spec, shape, kind, (alpha, beta), at)
+    for at in where:
+        for scalars in ((1, 0), (3, -2)):
+            yield trial(spec, shape, "integer", scalars, at)
+
+
+def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterator[Trial]:
+    """Some trials of a shape: the next scalars, the next placement."""
+    where = placements(spec.dtypes)
+    cases = [("integer", *scalars) for scalars in SCALARS] + beyond(spec.dtypes)
+    for i in range(count * at, count * (at + 1)):
+        kind, alpha, beta = cases[i % len(cases)]
+        # Whole units every other time: what starts there is what vectors are for.
+        place = where[i // 2 % len(where)] if i % 2 else WHOLE
+        yield trial(spec, shape, kind, (alpha, beta), place)
+
+
+def _in_place(spec: KernelSpec) -> Iterator[Trial]:
+    """C is D, as every header allows."""
+    m, n, k = spec.threadblock
+    shapes = [*_both(spec), GemmShape(m, n, k), GemmShape(2 * m + 1, 2 * n + 1, k + 1)]
+    for shape, scalars in itertools.product(shapes, ((3, -2), (1, 1), (2, 0))):
+        for where in (PACKED, WHOLE, RAGGED):
+            one = trial(spec, shape, "integer", scalars, where)
+            problem = replace(one.problem, ldc=one.problem.ldd)
+            watched = scalars == (3, -2) and where is PACKED
+            yield replace(one, problem=problem, in_place=True, watched=watched)
+
+
+def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
+    """Blocks that stride over what a grid cannot cover, here because there are so few of them."""
+    if not spec.geometry.strides:
+        return
+    m, n, k = spec.threadblock
+    shapes = [(1, (3 * m + 1, n + 1, 2 * k + 1))]
+    shapes += [(blocks, (5 * m + 1, n + 1, min(k, UNIT) + 3)) for blocks in (1, 2, 3)]
+    for blocks, size in shapes:
+        one = trial(spec, GemmShape(*size), "integer", (3, -2), RAGGED)
+        yield replace(one, blocks=blocks, watched=True)
+
+
+def _crowds(spec: KernelSpec) -> Iterator[Trial]:
+    """GPUs of other sizes: blocks with many tiles or none to spare, K in many slices."""
+    for shape, count in _sliced(spec):
+        for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
+            yield replace(trial(spec, shape, "integer", scalars, where), multiprocessors=count)
+    if spec.row.persistent:
+        m, n, k = spec.threadblock
+        for count in (1, 2, 3, _MANY):
+            one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, k + 1), "integer", (3, -2), WHOLE)
+            yield replace(one, multiprocessors=count, watched=count == 1)
+
+
+def _near(spec: KernelSpec, thresholds: Sequence[int]) -> list[GemmShape]:
+    """Sizes on both sides of numbers that the kernel compares with."""
+    most = _MOST_NEAR[spec.warp is not None]
+    sizes = sorted({n + more for n in thresholds if n <= most for more in (0, 1)} - {*_ANY, 0})
+    found = [GemmShape(2, 3, n) for n in sizes] + [GemmShape(n, 3, 2) for n in sizes]
+    return _turned(spec, [*found, *(GemmShape(3, n, 2) for n in sizes)])
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def corners(spec: KernelSpec) -> list[GemmShape]:
+    """Few and small shapes that reach every corner of a kernel, derived from its tile.
+
+    First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
+    stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
+    is summed in slices, some have more steps than there are stages, too, some are longer than
+    others, a full tile has two, and many tiles have a single one. On tensor cores, rows that are
+    ragged but aligned, more tiles along M than are computed together, in full columns, and a long
+    line to pack; M and N change places where C is column-major. Where teams take turns along K,
+    many tiles have an odd number of steps, so that turns change.
+    """
+    m, n, k = spec.threadblock
+    uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
+    two = (2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
+    slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
+    # A persistent block computes tile after tile, which takes long here.
+    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if spec.row.persistent else 2 * n, 1)
+    sizes = [
+        (1, 1, 1),
+        (m, n, k),
+        (m + 1, n + 1, k + 1),
+        (2 * m + 1, 2 * n + 1, max(2 * spec.stages - 1, 2) * k + 1),
+        (2 * m, max(n - 1, 1), 2 * k),
+        (max(m - 1, 1), 2 * n, max(k - 1, 1)),
+        (1, 2, 3 * k + 1),
+        *(slices if spec.split_k != 1 else ()),
+        *([(m + 1, n + 8, k), groups, (1, 2, 1031)] if spec.row.depends_on_alignment else ()),
+        *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
+        (m, n + 1, 0),
+        (0, n, k),
+    ]
+    return _turned(spec, [GemmShape(*size) for size in dict.fromkeys(sizes)])
+
+
+def _turned(spec: KernelSpec, shapes: Iterable[GemmShape]) -> list[GemmShape]:
+    """M and N in each other's place where the kernel computes the transpose."""
+    if spec.row.transposes and not spec.layouts.c:
+        return [GemmShape(shape.n, shape.m, shape.k) for shape in shapes]
+    return list(shapes)
+
+
+# Sizes around what code is unrolled by and vectors hold, every remainder of 16, and some primes.
+_ANY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 31, 32, 33, 47, 63, 64, 65,
+        79, 95, 96, 97, 110, 127, 128, 129, 189, 222, 255, 256, 257)  # fmt: skip
+_SUM_OF_BYTES = 2**31 // 128**2 + 40
+_MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
+_BYTE, _SHORT = 257, 33_000  # tiles, steps, elements: more than such a type counts
+
+
+def mixed(spec: KernelSpec) -> list[GemmShape]:
+    """Sizes along each axis, each with others along the other two.
+
+    They are those of `_ANY`, and those that take the kernel's own loops once, twice, three times,
+    as often as it has stages, and more, each time one less, none and one more.
+    """
+    tile, part, s = spec.threadblock, spec.warp or spec.threadblock, spec.stages
+    along = (
+        _sizes((tile.m, (1, 2, 3)), (part.m, (1,))),
+        _sizes((tile.n, (1, 2, 3)), (part.n, (1,))),
+        _sizes((tile.k, (1, 2, 3, s - 1, s, s + 1, 2 * s + 1))),
+    )
+    count = max(map(len, along))
+    draw = random.Random(0)
+    columns = []
+    for sizes in along:
+        column = [sizes[i % len(sizes)] for i in range(count)]
+        draw.shuffle(column)
+        columns.append(column)
+    sizes_in_turn = (_fitting(spec, *sizes) for sizes in zip(*columns, strict=True))
+    return list(dict.fromkeys(_turned(spec, sizes_in_turn)))
+
+
+def _sizes(*loops: tuple[int, Sequence[int]]) -> list[int]:
+    near = {step * times + more for step, some in loops for times in some for more in (-1, 0, 1)}
+    return sorted(n for n in {*_ANY, *near} if n > 0)
+
+
+def _fitting(spec: KernelSpec, m: int, n: int, k: int) -> GemmShape:
+    """These sizes, or smaller ones along M and N with the same remainders of a unit.
+
+    They take no minutes then.
+    """
+    limit = _WORK[spec.warp is not None]
+    while _work(spec, shape := GemmShape(m, n, k)) > limit and max(m, n) > UNIT:
+        if m > n:
+            m = _halved(m)
+        else:
+            n = _halved(n)
+    return shape
+
+
+def _halved(size: int) -> int:
+    """About half of it, with the same remainder of a unit."""
+    return size // 2 // UNIT * UNIT + size % UNIT or UNIT
+
+
+_MOST_NEAR = {False: 4096, True: 1100}
+# Products of whole tiles, on CUDA cores and on tensor cores.
+_WORK = {False: 4 * 10**6, True: 3 * 10**7}
+
+
+def _work(spec: KernelSpec, shape: GemmShape) -> int:
+    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
+    return math.prod(ceil_div(size, step) * step for size, step in sizes)
+
+
+def _long(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
+    """More tiles, and more steps along K, than a byte counts; on CUDA cores more than a short.
+
+    Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
+    """
+    m, n, k = spec.threadblock
+    shapes = [(_BYTE * m, 1, 1), (1, _BYTE * n, 1)]
+    many = [(shape, _MANY) for shape in _turned(spec, [GemmShape(*size) for size in shapes])]
+    return [*many, (GemmShape(2, 3, min(_BYTE * k, _SHORT) if spec.warp else _SHORT), 1)]
+
+
+def _grouped(spec: KernelSpec) -> list[GemmShape]:
+    """As many tiles along M as are computed close in time, a group more, and a part of one."""
+    group, (m, n, _) = spec.tunables.get("swizzle", 0), spec.threadblock
+    if not 0 < group * m <= 4096:
+        return []
+    sizes = [(group * m, 2 * n, 1), (2 * group * m + 1, n + 1, 1), (group * m + m, 2 * n + 1, 1)]
+    return _turned(spec, [GemmShape(*size) for size in sizes])
+
+
+def _sliced(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
+    """Slices of K, few and many, and the multiprocessors that ask for so many."""
+    k = spec.threadblock.k
+    if spec.split_k == 0:
+        return [
+            (GemmShape(3, 5, STEPS_A_SLICE * k * slices - slices % 2), _MANY)
+            for slices in (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
+        ]
+    most = min(spec.split_k, 20_000 // k)
+    some = {1, 2, 3, most - 1, most, most + 1} if most > 1 else set()
+    return [(GemmShape(3, 5, slices * k - slices % 2), 0) for slices in sorted(some)]
