@@ -44,6 +44,10 @@ def test_which_kernel_has_every_kernel() -> None:
     assert [name for name in VARIANTS if f"`{name}" not in text] == []
 
 
+def test_no_summary_is_cut_where_the_readme_shows_gen_list() -> None:
+    assert [row.name for row in VARIANTS.values() if len(row.summary) > 60] == []
+
+
 def test_the_glossary_is_in_order() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
     words = re.findall(r"^\| ([^|]+) \| ", text, re.MULTILINE)[1:]
