@@ -29,7 +29,7 @@ if(GEMMGEN_EXECUTABLE)
 else()
   set(gemmgen_FOUND FALSE)
   set(gemmgen_NOT_FOUND_MESSAGE
-      "the command gen is missing; get it with: pip install gemmgen, or set GEMMGEN_EXECUTABLE")
+      "the command gen is missing; install gemmgen, from its checkout or wheel, or set GEMMGEN_EXECUTABLE")
 endif()
 
 include("${CMAKE_CURRENT_LIST_DIR}/GenKernels.cmake")

@@ -53,6 +53,15 @@ def test_an_installed_wheel_needs_no_checkout(tmp_path: Path) -> None:
     assert not (site / "tests").exists()
 
 
+def test_an_extra_is_added_to_what_is_installed(tmp_path: Path) -> None:
+    """`pip install 'gemmgen[report]'`, as messages say, looks for no gemmgen elsewhere."""
+    pytest.importorskip("matplotlib")
+    install(build("wheel", ROOT, tmp_path / "dist"), tmp_path / "site")
+    pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "gemmgen[report]")
+    out = run(*pip, cwd=tmp_path, path=tmp_path / "site")
+    assert "already satisfied: gemmgen[report] in ./site " in out
+
+
 def test_the_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
     with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as archive:
         names = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}

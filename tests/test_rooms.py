@@ -121,6 +121,17 @@ def test_an_import_against_the_order_is_found() -> None:
     assert any("gen/kernels/registry.py" in text and "spec" in text for text in wrong)
 
 
+def test_folders_say_what_they_are_for() -> None:
+    """Each of the package, and those of tests/ that mirror none of them."""
+    folders = [path.parent for path in PACKAGE.rglob("__init__.py")]
+    for path in (ROOT / "tests").glob("*/__init__.py"):
+        if not (PACKAGE / path.parent.name).is_dir():
+            folders.append(path.parent)
+    for folder in folders:
+        text = (folder / "__init__.py").read_text(encoding="utf-8")
+        assert ast.get_docstring(ast.parse(text)), folder
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     left = {name: {other for other, _ in imports_of(path)} for name, path in MODULES.items()}
     while free := [name for name, needs in left.items() if not needs & left.keys() - {name}]:

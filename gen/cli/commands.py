@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gen._version import __version__
-from gen.cli import bench, check, emit, foreign, output, profile, sweep_report
-from gen.cli.options import ALL, ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
-from gen.errors import SpecError, UsageError, unknown
-from gen.kernels.registry import VARIANTS, retarget
+from gen.cli import bench, check, emit, foreign, output, profile, sweep_report, verify
+from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
+from gen.errors import UsageError, unknown
+from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
 from gen.source.render import Source, read_source, render
-from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmShape, parse_shape
-
-if TYPE_CHECKING:
-    from gen.device.runner import Runner
 
 FORMATS = ("ptx", "cubin")
 
@@ -150,92 +144,7 @@ def _compile(
         tables.resources(compiled, paths, json)
 
 
-@app.command()
-@tunable_options
-def verify(
-    variant: Annotated[list[str] | None, VARIANT] = None,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option("--dtype", metavar="TYPE", help="Element types; default: all; repeatable."),
-    ] = None,
-    layout: Annotated[list[str] | None, LAYOUT] = None,
-    arch: Annotated[str | None, ARCH] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape",
-            metavar="MxNxK",
-            help="Problem size; default: sizes that reach every edge of a tile; repeatable.",
-        ),
-    ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device", metavar="DEVICE", help="Where to run: auto, gpu, or cpu (the emulator)."
-        ),
-    ] = "auto",
-    each: Annotated[bool, typer.Option("--each", help="Print a row for each shape.")] = False,
-    json: Annotated[bool, JSON] = False,
-    **tunables: Value | None,
-) -> None:
-    """Run kernels; compare with CUTLASS and an oracle."""
-    specs = select(variant or [ALL], dtype or [], layout or ["rrr"], arch, tunables)
-    shapes = [parse_shape(text) for text in shape] if shape else None
-    if not _verify(specs, shapes, device, each or bool(shape), json):
-        raise typer.Exit(1)
-
-
-def _verify(
-    specs: Sequence[KernelSpec],
-    shapes: Sequence[GemmShape] | None,
-    device: str,
-    each: bool,
-    json: bool,
-) -> bool:
-    from gen.cli import tables
-    from gen.device.choose import choose_runner
-    from gen.device.driver import why_no_gpu
-    from gen.prove.verify import default_shapes
-    from gen.prove.verify import verify as verify_kernel
-
-    runner = choose_runner(device)
-    reason = why_no_gpu() if device == "auto" else None
-    print(f"device: {runner.name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
-    specs = _runnable(specs, runner)
-    found = []
-    with tables.progress("verifying", sum(len(shapes or default_shapes(s)) for s in specs)) as step:
-        for spec in specs:
-            results = []
-            for result in verify_kernel(spec, runner, shapes):
-                results.append(result)
-                step()
-            found.append(results)
-    if json:
-        tables.results_as_json(found, runner.name)
-    else:
-        tables.results(found, runner.name, each)
-    return all(result.ok for results in found for result in results)
-
-
-def _runnable(specs: Sequence[KernelSpec], runner: Runner) -> list[KernelSpec]:
-    """The kernels that the device has the instructions and the memory for; notes on the others.
-
-    Raises SpecError where there are none.
-    """
-    found, why = [], {}
-    for spec in specs:
-        try:
-            retarget(spec, runner.target(spec.arch))
-            found.append(spec)
-        except SpecError as error:
-            why[spec.variant, spec.dtypes.name] = error
-    if why and not found:
-        raise next(iter(why.values()))
-    for (variant, dtype), reason in why.items():
-        print(f"note: {variant} {dtype} is left out on {runner.name}: {reason}", file=sys.stderr)
-    return found
-
-
+app.command("verify")(tunable_options(verify.verify))
 app.command("check")(foreign.launch_options(tunable_options(check.check)))
 app.command("run")(foreign.run)
 app.command("profile")(foreign.launch_options(tunable_options(profile.profile), checked=False))

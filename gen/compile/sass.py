@@ -1,6 +1,6 @@
 """What machine code a kernel became: the widths of its shared loads, from NVIDIA's disassembler.
 
-The disassembler is optional: `nvdisasm` of a CUDA toolkit, or of `pip install gemmgen[profile]`.
+The disassembler is optional: `nvdisasm` of a CUDA toolkit, or what gemmgen[profile] brings.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
         raise UsageError(f"shape {shape} has nothing to count; use M and N of 1 or more")
     if source.spec is None:
         raise UsageError(
-            f"{source.filename} has no line '// gen-spec: {{...}}' that says how it is launched; "
+            f"{source.place} has no line '// gen-spec: {{...}}' that says how it is launched; "
             "start from a file of gen emit"
         )
     start = time.perf_counter()

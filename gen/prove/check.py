@@ -128,7 +128,7 @@ def _notes(seen: Seen) -> Iterator[Note]:
 def _compiled(source: Source) -> tuple[KernelSpec, nvrtc.Module]:
     spec = source.spec
     if spec is None:
-        raise UsageError(_NO_SPEC.format(name=source.filename, variants=", ".join(VARIANTS)))
+        raise UsageError(_NO_SPEC.format(name=source.place, variants=", ".join(VARIANTS)))
     module = nvrtc.compile_cuda(source.text, name=f"{spec.name}.cu", arch=spec.arch)
     _check_kernel(spec, module)
     return spec, module

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,16 +63,25 @@ DRIVER = Api(
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA source text and where it came from; `spec` is None for what no specification made."""
+    """CUDA source text and where it came from; `spec` is None for what no specification made.
+
+    `path` is the file that it was read from, if it was.
+    """
 
     name: str
     text: str
     spec: KernelSpec | None = None
+    path: Path | None = field(default=None, compare=False)
 
     @property
     def filename(self) -> str:
         """The file it is written to: the kernel's symbol and `.cu`."""
         return f"{self.name}.cu"
+
+    @property
+    def place(self) -> str:
+        """What messages call it: the file that it was read from, else the one it is written to."""
+        return str(self.path or self.filename)
 
 
 def template_dir() -> Path:
@@ -81,7 +90,9 @@ def template_dir() -> Path:
     for folder in (package.parent / "templates", package / "templates"):
         if (folder / "frame" / "file.cu.j2").is_file():
             return folder
-    raise MissingError("the templates are missing; install gemmgen again: pip install gemmgen")
+    raise MissingError(
+        "the templates are missing; install gemmgen again, from its checkout or wheel"
+    )
 
 
 @cache
@@ -134,7 +145,7 @@ def render_template(template: str, **values: object) -> str:
     except TemplateNotFound as error:
         raise MissingError(
             f"{_place(error, template)}: there is no template '{error.name}'; write it, or install "
-            "gemmgen again: pip install gemmgen"
+            "gemmgen again, from its checkout or wheel"
         ) from error
     except (GenError, OSError):
         raise
@@ -286,4 +297,4 @@ def read_source(path: Path) -> Source:
         except GenError as error:
             line = text.count("\n", 0, match.start()) + 1
             raise type(error)(f"{path}:{line}: {error}") from None
-    return Source(spec.name if spec else path.stem, text, spec)
+    return Source(spec.name if spec else path.stem, text, spec, path)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from gen._version import __version__
-from gen.cli import commands, main, options
+from gen.cli import main, options
+from gen.cli.verify import _runnable
 from gen.device.emulated import EmulatorRunner
 from gen.device.runner import Runner
 from gen.errors import CheckError, SpecError
@@ -167,10 +168,10 @@ def test_what_a_gpu_cannot_run_is_left_out(capsys: pytest.CaptureFixture[str]) -
             return "sm_80"
 
     specs = [make_spec("mma"), make_spec("mma_tma")]
-    assert commands._runnable(specs, Ampere()) == specs[:1]
+    assert _runnable(specs, Ampere()) == specs[:1]
     assert "note: mma_tma f16 is left out on A100: mma_tma needs" in capsys.readouterr().err
     with pytest.raises(SpecError, match="mma_tma needs sm_90a"):
-        commands._runnable(specs[1:], Ampere())
+        _runnable(specs[1:], Ampere())
 
 
 def test_tunables_in_words_and_sizes(gen: Gen) -> None:

@@ -24,6 +24,13 @@ def test_architecture_has_every_room() -> None:
     assert [room for room in ORDER if f"`{room}`" not in text] == []
 
 
+def test_files_that_architecture_names_exist() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    names = re.findall(r"`((?:gen|templates|tests|build|examples)/[^`<]*)`", text)
+    assert len(names) > 30
+    assert [name for name in names if not list(ROOT.glob(name))] == []
+
+
 def test_commands_have_every_gpu() -> None:
     assert [name for name in GPUS if f"`{name}`" not in section("`gen profile`")] == []
 
@@ -35,6 +42,10 @@ def test_measuring_has_every_suite() -> None:
 def test_which_kernel_has_every_kernel() -> None:
     text = (DOCS / "which-kernel.md").read_text(encoding="utf-8")
     assert [name for name in VARIANTS if f"`{name}" not in text] == []
+
+
+def test_no_summary_is_cut_where_the_readme_shows_gen_list() -> None:
+    assert [row.name for row in VARIANTS.values() if len(row.summary) > 60] == []
 
 
 def test_the_glossary_is_in_order() -> None:

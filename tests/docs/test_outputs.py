@@ -85,3 +85,15 @@ def test_the_readmes_program_compiles(tmp_path: Path) -> None:
         [*command, "main.cpp"], cwd=session.cwd, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_program_with_machine_code_is_built_without_cuda(tmp_path: Path) -> None:
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not on the PATH")
+    text = (ROOT / "docs" / "cpp.md").read_text(encoding="utf-8")
+    (emit,) = (part.command for part in parts(text) if "--embed" in part.command)
+    (build,) = (content for _, content, _ in blocks(text) if content.startswith("g++"))
+    session = Session(tmp_path)
+    session.run(emit)
+    assert session.run(build) == ""
+    assert session.run("./example") == "skipped: there is no GPU\n"

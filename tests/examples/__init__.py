@@ -1,0 +1,1 @@
+"""The examples whose files are committed: is what they compute right?"""

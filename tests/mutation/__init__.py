@@ -1,0 +1,1 @@
+"""Kernels with one small mistake each: does `gen check` notice? `run` is the script."""

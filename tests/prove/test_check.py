@@ -431,14 +431,16 @@ def test_variants_like_verify(gen: Gen) -> None:
     [
         ((), "no kernel is named"),
         (("missing.cu",), "cannot read missing.cu"),
-        (("empty.cu",), "no gen-spec line"),
+        (("empty.cu",), "error: empty.cu has no gen-spec line"),
+        (("main.cpp",), "error: main.cpp has no gen-spec line"),
         (("empty.cu", "--tile", "8"), "leave out the options that choose one"),
         (("--variant", "tiles", "--shape", "9x9"), "is not MxNxK"),
         (("--variant", "tiles", "--budget", "0"), "--budget"),
     ],
 )
 def test_bad_usage(gen: Gen, arguments: tuple[str, ...], message: str) -> None:
-    Path("empty.cu").write_text("int x;\n")
+    for name in ("empty.cu", "main.cpp"):
+        Path(name).write_text("int x;\n")
     code, out, err = gen("check", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")

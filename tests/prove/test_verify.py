@@ -75,8 +75,9 @@ def small(variant: str, dtype: str | None = None, layout: str = "rrr", **more: A
 
 
 def layout_of(variant: str, dtype: str) -> str:
-    """One of the type's layouts, another one for the next kernel."""
-    return LAYOUTS[dtype][list(VARIANTS).index(variant) % len(LAYOUTS[dtype])]
+    """One of the type's layouts, another one for the next kernel of the same kind."""
+    number = (SCALAR if variant in SCALAR else TENSOR).index(variant)
+    return LAYOUTS[dtype][number % len(LAYOUTS[dtype])]
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +183,9 @@ def test_epilogues_on_cuda_cores(
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_integers_have_no_gelu(variant: str) -> None:
     dtype = next(name for name in VARIANTS[variant].dtypes if not DTYPES[name].scalar.is_float)
-    with pytest.raises(SpecError, match=rf"needs sums in floating point, not {dtype}; use linear"):
+    with pytest.raises(
+        SpecError, match=rf"needs sums in floating point, not {dtype}; use epilogue=l"
+    ):
         make_spec(variant, dtype=dtype, epilogue="linear_bias_gelu")
 
 

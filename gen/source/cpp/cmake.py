@@ -13,4 +13,6 @@ def cmake_dir() -> Path:
     for folder in (package.parent / "build", package / "cmake"):
         if (folder / "gemmgenConfig.cmake").is_file():
             return folder
-    raise MissingError("the CMake files are missing; install gemmgen again: pip install gemmgen")
+    raise MissingError(
+        "the CMake files are missing; install gemmgen again, from its checkout or wheel"
+    )
