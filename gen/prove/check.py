@@ -113,11 +113,11 @@ def check(
         report.not_run = sorted(seen.lines_not_run or ())
         _check_far(report, spec, module, max_findings, deadline or far_deadline())
     if shapes is None and report.ok:
-        report.notes += _notes(seen)
+        report.notes += notes(seen)
     return report
 
 
-def _notes(seen: Seen) -> Iterator[Note]:
+def notes(seen: Seen) -> Iterator[Note]:
     """Kernels that leave shared memory alone which their launch asks for, on every shape."""
     for name, (written, given) in seen.shared.items():
         if given - written > max(SLACK, given // 8):

@@ -17,10 +17,10 @@ from gen.errors import CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
 from gen.prove.check import check
-from gen.prove.check_trials import corners
+from gen.prove.check_trials import corner_trials, corners
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
-from gen.prove.stand import default_budget
+from gen.prove.stand import Limits, default_budget, outcomes
 from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape
@@ -110,7 +110,7 @@ def without_barrier(variant: str, which: int) -> tuple[Source, str]:
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_missing_barrier(variant: str, which: int) -> None:
     source, store = without_barrier(variant, which)
-    report = check(source)
+    report = check(source, corners(small(variant)))
     assert not report.ok
     kinds = {one.finding.kind for one in report.findings}
     assert kinds == ({"RAW"} if which == 0 else {"WAR"}) or variant == "shared_row"
@@ -219,10 +219,14 @@ def test_more_shared_memory_than_the_launch_gives(variant: str, edit: tuple[str,
 def test_more_shared_memory_than_the_kernel_uses() -> None:
     """Stages that the file does not use any more, though its gen-spec line still asks for them."""
     few, many = (small("mma", stages=stages, name="gemm") for stages in (3, 6))
-    assert check(render(many)).notes == []
-    report = check(Source("gemm", render(few).text, many))
-    assert report.ok
-    (note,) = report.notes
+    seen = []
+    for spec in (few, many):
+        module = compile_cuda(render(spec).text, name="gemm.cu", arch=spec.arch)
+        trials = corner_trials(spec, GemmShape(64, 64, 1024))[:1]
+        (outcome,) = outcomes(many, module, Limits(False, 20), trials, 1)
+        seen.append(list(library.notes(outcome.seen)))
+    ((note,), nothing) = seen
+    assert nothing == []
     assert note.kind == "shared-size"
     assert re.match("gemm uses 24576 of the 49152 bytes of shared memory", note.message)
 
@@ -279,11 +283,11 @@ def test_reading_c_is_found_where_beta_is_0(variant: str) -> None:
 
 def test_findings_are_merged_and_limited() -> None:
     source, _ = without_barrier("tiles", 0)
-    report = check(source)
+    report = check(source, SHAPES)
     keys = [(o.finding.kind, o.finding.file_line, o.finding.other_line) for o in report.findings]
     assert len(keys) == len(set(keys))
     assert max(one.launches for one in report.findings) > 3
-    fewer = check(source, max_findings=1)
+    fewer = check(source, SHAPES, max_findings=1)
     assert len(fewer.findings) == 1
     assert fewer.suppressed > 0
 
@@ -327,14 +331,16 @@ def test_time_ends_a_kernel() -> None:
     """A thread that loops alone runs few instructions; what it did wrong before is reported."""
     spec = make_spec("naive", threads=64)
     start = "    accumulator_t sum = 0;\n"
-    line = "if (row + col == 0) { D[-1] = 0; while (*(volatile output_t*)D != 7); }"
+    line = "if (row + col == 0) { D[-1] = 0; for (int i = 0; *(volatile output_t*)D != 7; ++i) D[0] = i % 2; }"
     source = plant(spec, (start, f"{start}{line}\n"))
     report = check(source, [GemmShape(8, 8, 8)], seconds=1)
     assert [one.finding.address for one in report.findings] == ["D-4 of 396"]
     assert "on 8x8x8: kernel 'gemm_naive" in report.error
-    where = rf"was still running at CUDA line {line_of(source, 'while')} when the time was up; use"
+    where = (
+        rf"was still running at CUDA line {line_of(source, 'volatile')} when the time was up; use"
+    )
     assert re.search(f"{where} a larger --time", report.error)
-    assert "--time" in check(source, [GemmShape(0, 1, 1)], seconds=0).error
+    assert "--time" in check(render(spec), [GemmShape(8, 8, 8)], seconds=0).error
     assert check(render(spec), [GemmShape(8, 8, 8)], seconds=100).ok
 
 

@@ -71,8 +71,8 @@ MISTAKES = {
     "alpha through float": one("naive", ALPHA, "scalar_t x = int(float(alpha)) * sum;", dtype="i8"),
     "alpha in f16, on tensor cores": one(
         "mma",
-        "scalar_t x = out.alpha * sum.x, y = out.alpha * sum.y;",
-        "scalar_t x = float(__half(out.alpha)) * sum.x, y = out.alpha * sum.y;",
+        "scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;",
+        "scalar_t x = float(__half(out.alpha)) * acc.x, y = out.alpha * acc.y;",
     ),
     # sizes
     "the first 8 products": one("naive", LOOP, "for (index_t k = 0; k < (K < 8 ? K : 8); ++k) {"),
@@ -159,7 +159,14 @@ MISTAKES = {
 
 
 # What only the last launches show takes long.
-SLOW = ("pieces in 32 bits", "packed indices in 32 bits", "sums of bytes that saturate")
+SLOW = (
+    "steps in 8 bits",
+    "distances in 32 bits",
+    "blocks of the reduction in 32 bits",
+    "pieces in 32 bits",
+    "packed indices in 32 bits",
+    "sums of bytes that saturate",
+)
 QUICK = [name for name in MISTAKES if name not in SLOW]
 
 
