@@ -93,9 +93,9 @@ class EmulatorRunner:
         """The emulator runs code for any architecture."""
         return arch
 
-    def upload(self, array: np.ndarray, name: str, defined: bool = True) -> Any:
+    def upload(self, array: np.ndarray, name: str, defined: bool = True, first: int = 0) -> Any:
         """See Runner; accesses outside of the buffer are findings of `launch`."""
-        return self._emulator.alloc(array, name, defined)
+        return self._emulator.alloc(array, name, defined, first)
 
     def upload_zeros(self, nbytes: int, name: str) -> DeviceArray:
         """Bytes that take room only where somebody writes. Raises MissingError: see Emulator."""

@@ -120,7 +120,8 @@ def uploaded(
             skip = (skips or {}).get(name, 0)
             before = np.full(skip, _filler(storage.dtype), storage.dtype)
             whole = np.concatenate([before, storage.reshape(-1)])
-            buffer = runner.upload(whole, (names or {}).get(name, name), name not in undefined)
+            called, defined = (names or {}).get(name, name), name not in undefined
+            buffer = runner.upload(whole, called, defined, before.nbytes)
             places[name] = Place(buffer, before.nbytes)
         yield places
     finally:

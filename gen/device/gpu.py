@@ -48,7 +48,9 @@ class GpuRunner:
         """See Runner."""
         return self._gpu.target(arch)
 
-    def upload(self, array: np.ndarray, name: str, defined: bool = True) -> _GpuBuffer:
+    def upload(
+        self, array: np.ndarray, name: str, defined: bool = True, first: int = 0
+    ) -> _GpuBuffer:
         """See Runner; guard bands around the buffer are checked by `download`."""
         import numpy as np
 

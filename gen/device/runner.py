@@ -41,10 +41,13 @@ class Runner(Protocol):
         """The architecture to compile for, of a kernel that was specified for `arch`."""
         ...
 
-    def upload(self, array: np.ndarray, name: str, defined: bool = True) -> Uploaded:
+    def upload(
+        self, array: np.ndarray, name: str, defined: bool = True, first: int = 0
+    ) -> Uploaded:
         """Device memory of exactly the array's bytes, with guards around it.
 
-        defined: False where a kernel must not read before it has written.
+        defined: False where a kernel must not read before it has written. first: bytes at the
+        beginning that a kernel must not touch.
         """
         ...
 

@@ -331,7 +331,8 @@ def test_time_ends_a_kernel() -> None:
     """A thread that loops alone runs few instructions; what it did wrong before is reported."""
     spec = make_spec("naive", threads=64)
     start = "    accumulator_t sum = 0;\n"
-    line = "if (row + col == 0) { D[-1] = 0; for (int i = 0; *(volatile output_t*)D != 7; ++i) D[0] = i % 2; }"
+    loop = "for (int i = 0; *(volatile output_t*)D != 7; ++i) D[0] = i % 2;"
+    line = f"if (row + col == 0) {{ D[-1] = 0; {loop} }}"
     source = plant(spec, (start, f"{start}{line}\n"))
     report = check(source, [GemmShape(8, 8, 8)], seconds=1)
     assert [one.finding.address for one in report.findings] == ["D-4 of 396"]

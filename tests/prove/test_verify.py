@@ -253,7 +253,7 @@ def test_a_write_before_d_is_found(runner: EmulatorRunner) -> None:
     text = render(spec).text.replace(old, f"D[-1] = 7;\n    {old}")
     module = compile_cuda(text, name="wrong.cu")
     problem = GemmProblem.packed(GemmShape(2, 3, 4), spec.layouts)
-    with pytest.raises(CheckError, match="an element before D was overwritten"):
+    with pytest.raises(CheckError, match="D-4 of 24 is out of bounds"):
         run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"), {"D": 1})
 
 

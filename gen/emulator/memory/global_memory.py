@@ -99,6 +99,7 @@ class Buffer:
     def __init__(self, name: str, base: int, data: npt.NDArray[np.uint8]) -> None:
         self.name, self.base, self.nbytes, self.data = name, base, data.size, data
         self.valid: npt.NDArray[np.bool_] | None = None  # bytes that have a value; None: all
+        self.first = 0  # bytes at the beginning that do not belong to it: it starts in between
         self.constant = False  # parameters, and what is in constant memory: no kernel writes there
         self._views: dict[Any, npt.NDArray[Any]] = {}
 
@@ -138,10 +139,13 @@ class Counted:
         cells[index] = data
 
 
-def fits(relative: npt.NDArray[np.int64], size: int, nbytes: int) -> bool:
-    """True if every access of `size` bytes at these offsets is aligned and within `nbytes`."""
+def fits(relative: npt.NDArray[np.int64], size: int, nbytes: int, first: int = 0) -> bool:
+    """True if every access of `size` bytes at these offsets is aligned and within `nbytes`.
+
+    None may be before the byte `first`.
+    """
     joined = int(np.bitwise_or.reduce(relative, axis=None))
-    if joined < 0 or joined & (size - 1):
+    if joined < 0 or joined & (size - 1) or (first and int(relative.min()) < first):
         return False
     return joined + size <= nbytes or int(relative.max()) + size <= nbytes
 
@@ -194,10 +198,10 @@ class GlobalMemory(Counted):
         near = min(
             self.buffers, key=lambda b: max(b.base - address, address - b.base - b.nbytes, 0)
         )
-        offset = address - near.base
+        offset = address - near.base - near.first
         if abs(offset) > 2 * GAP:
             return f"{address:#x}"
-        return f"{near.name}{offset:+d} of {near.nbytes}"
+        return f"{near.name}{offset:+d} of {near.nbytes - near.first}"
 
     def load(self, site: Site, address: Value, mask: Mask | None, report: Report) -> list[Value]:
         """Values at int64 `address` (+ site.offset), one array shaped as `address` per lane."""
@@ -208,7 +212,7 @@ class GlobalMemory(Counted):
             relative = address - (buffer.base - site.offset)
             if active is not None:
                 relative = np.where(active.bits, relative, first - buffer.base)
-            if fits(relative, site.size, buffer.nbytes):
+            if fits(relative, site.size, buffer.nbytes, buffer.first):
                 data = buffer.view(site.whole).take(relative >> site.shift)
                 return [part[()] for part in site.parts(np.asarray(data))]
         return self._load_slowly(site, np.asarray(address), mask, report)
@@ -228,8 +232,10 @@ class GlobalMemory(Counted):
     def locate(self, exact: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
         """Index of the buffer that each `size` bytes at `exact` lie in, -1 for none."""
         at = np.searchsorted(np.array(self.bases, np.int64), exact, "right") - 1
+        starts = np.array([b.base + b.first for b in self.buffers] or [0], np.int64)
         ends = np.array([b.base + b.nbytes for b in self.buffers] or [0], np.int64)
         inside = (at >= 0) & (exact + size <= ends[np.maximum(at, 0)])
+        inside &= exact >= starts[np.maximum(at, 0)]
         return np.where(inside, at, -1)
 
     def _locate(
@@ -264,7 +270,7 @@ class GlobalMemory(Counted):
         buffer = self.find(target.item(0) + site.offset)
         if buffer is not None:
             relative = target - (buffer.base - site.offset)
-            if fits(relative, site.size, buffer.nbytes):
+            if fits(relative, site.size, buffer.nbytes, buffer.first):
                 self.put(buffer.view(site.whole), relative >> site.shift, data)
                 return
         self._store_slowly(site, np.asarray(address), values, mask, report)

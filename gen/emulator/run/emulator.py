@@ -82,15 +82,19 @@ class Emulator:
         self._programs: dict[tuple[PtxModule, str], Program] = {}
         self._variables: dict[tuple[PtxModule, str], Buffer] = {}
 
-    def alloc(self, array: npt.NDArray[Any], name: str = "A", defined: bool = True) -> DeviceArray:
+    def alloc(
+        self, array: npt.NDArray[Any], name: str = "A", defined: bool = True, first: int = 0
+    ) -> DeviceArray:
         """Copy an array into emulated global memory; `name` is how findings call it.
 
-        defined: False for contents that a kernel must not read before it has written there.
+        defined: False for contents that a kernel must not read before it has written there. first:
+        bytes at the beginning that no kernel may touch, so that the rest starts at any address.
         """
         array = np.ascontiguousarray(array).reshape(np.shape(array))
         data = aligned_bytes(array.nbytes)
         data[:] = np.frombuffer(array.tobytes(), np.uint8)
         buffer = self.memory.add(name, data)
+        buffer.first = first
         if not defined:
             buffer.valid = np.zeros(buffer.nbytes, np.bool_)
         return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
