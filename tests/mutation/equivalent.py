@@ -25,7 +25,6 @@ _LANES = "the lanes write the rows that they would have left to the TMA"
 _SPEED = "every kernel waits for the ones before it: when it starts is a matter of speed"
 _BASE = "on the emulator, shared memory begins at a multiple of 1024 bytes"
 _WRAPS = "a funnel shift counts its bits modulo 32"
-_CHUNK = "16 bytes that hold an element of the matrix lie in its allocation"
 _BEHIND = "nobody uses what is behind the end of a packed line"
 _SLOWER = "`end` is never too late: more chunks than necessary are read element by element"
 _ONE_ROUND = "nine slices are added up in one round; found where there are more than 128"
@@ -75,7 +74,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SPEED, 'drop: if (kReduceWidth > 8) asm volatile("griddepcontrol.launch_dependents;"'),
     (_BASE, "stages = begin;"),
     (_WRAPS, "-> const int bits = first * 8;"),
-    (_CHUNK, "-> if (low + 2 * kChunk <= end"),
     (_BEHIND, "-> if (low >= source && low + 2 * kChunk <= end) {"),
     (_BEHIND, "-> if (low >= source && low + 2 * kChunk <= end && at <= length) {"),
     (_SLOWER, "end = source + (lines - 1) * int(ld) + length;"),
@@ -105,6 +103,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SLOTS, "mma_tma sliced-k: drop: if (lane == 0) wait_for_stores<1>();"),
     (_SLOTS, "mma_tma sliced-k: boxes: if (lane == 0) wait_for_stores<1>(); ->"),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),
+    (_ROWS, "-> const int first_row ="),
     (_ROWS, "int(blockIdx.y) * kTile"),
     (_ROWS, "int(gridDim.y) * kThreadsY"),
     (_ROWS, "int(gridDim.y) * kTile"),
