@@ -154,9 +154,12 @@ def _tried(report: CheckReport) -> str:
         lines = ", ".join(map(str, report.not_run[:MOST_LINES]))
         more = ", ..." if len(report.not_run) > MOST_LINES else ""
         missing.append(f"lines that no launch has run: {lines}{more}")
-    launches = "1 launch" if report.trials == 1 else f"{report.trials} launches"
     shapes = "1 shape" if len(report.shapes) == 1 else f"{len(report.shapes)} shapes"
-    return f"{launches} on {shapes}\n  not checked: {'; '.join(missing)}"
+    return f"{_launches(report.trials)} on {shapes}\n  not checked: {'; '.join(missing)}"
+
+
+def _launches(count: int) -> str:
+    return "1 launch" if count == 1 else f"{count} launches"
 
 
 MOST_LINES = 8
@@ -172,8 +175,14 @@ def _print_one(report: CheckReport) -> None:
         tables.table(("check", "line", "message", "where"), rows, ("line",))
     for line, text in lines_of(report.findings):
         print(f"{line:6} | {text.rstrip()}")
-    for shape, message in report.mismatches[:MOST_MISMATCHES]:
-        print(f"mismatch on {shape}: {message}")
+    messages: dict[GemmShape, list[str]] = {}
+    for shape, message in report.mismatches:
+        messages.setdefault(shape, []).append(message)
+    for shape, some in list(messages.items())[:MOST_MISMATCHES]:
+        more = f"; and in {_launches(len(some) - 1)} more" if len(some) > 1 else ""
+        print(f"mismatch on {shape}: {some[0]}{more}")
+    if len(messages) > MOST_MISMATCHES:
+        print(f"mismatches on {len(messages) - MOST_MISMATCHES} more shapes (--json has all)")
     if report.error:
         print(f"stopped {report.error}")
     counts = [f"{len(report.findings)} findings", f"{len(report.mismatches)} mismatches"]
@@ -182,7 +191,7 @@ def _print_one(report: CheckReport) -> None:
     print(f"{', '.join(counts)} in {_tried(report)}")
 
 
-MOST_MISMATCHES = 10  # --json has all
+MOST_MISMATCHES = 6  # shapes of which one is printed
 
 
 def _row(one: Occurrence) -> tuple[str, str, str, str]:

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -265,8 +265,7 @@ def _print(report: Report, file: str, tools: int) -> None:
     outcome = report.outcome
     for note in outcome.left_out:
         print(f"note: {note}", file=sys.stderr)
-    for line in outcome.printed:
-        print(line)
+    _print_lines(outcome)
     titles = _titles(outcome)
     if outcome.findings:
         _print_findings([(finding, "") for finding in outcome.findings], titles)
@@ -311,7 +310,7 @@ def _print_json(report: Report) -> None:
             "suppressed": outcome.suppressed,
             "mismatches": report.mismatches,
             "compared": report.compared,
-            "printed": outcome.printed,
+            "printed": [asdict(one) for one in outcome.printed],
             "error": outcome.stopped or None,
             "left_out": outcome.left_out,
             "instructions": outcome.instructions,
@@ -458,6 +457,7 @@ def run(
     """Run any kernel on the emulator; print or save what it computes."""
     from gen.foreign.emulate import prepare as compile_steps
     from gen.foreign.emulate import run_steps
+    from gen.foreign.words import sentence
 
     own = {
         "kernel": kernel, "grid": grid, "block": block, "arg": arg,
@@ -471,15 +471,26 @@ def run(
     if any(one.gemm for one in launches):
         raise UsageError("--gemm is for gen check; give an --arg for each parameter")
     checks = _checks({"seed": seed}, {"budget": budget})
-    outcome = run_steps(compile_steps(text, str(file), launches), replace(checks, tools=()))
+    # What a GPU would stop at, or hang.
+    checks = replace(checks, tools=("memcheck", "synccheck"))
+    outcome = run_steps(compile_steps(text, str(file), launches), checks)
     _check_buffers(outcome, [*(text.partition("=")[0] for text in save or ()), *(show or ())])
-    for line in outcome.printed:
-        print(line)
+    _print_lines(outcome)
     _print_buffers(outcome, show or ())
     _save_buffers(outcome, save or ())
     if outcome.stopped:
         print(f"stopped: {outcome.stopped}")
+    if outcome.findings:
+        print(f"wrong: {sentence(outcome.findings[0])}; gen check says more")
+    if outcome.stopped or outcome.findings:
         raise typer.Exit(1)
+
+
+def _print_lines(outcome: Outcome) -> None:
+    """What printf has printed, with who did."""
+    for one in outcome.printed:
+        block, thread = (",".join(map(str, at)) for at in (one.block, one.thread))
+        print(f"block ({block}), thread ({thread}): {one.text}".rstrip("\n"))
 
 
 def _check_buffers(outcome: Outcome, names: Sequence[str]) -> None:

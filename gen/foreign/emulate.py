@@ -18,6 +18,7 @@ from gen.emulator import (
     GlobalRaces,
     LaunchReport,
     Observer,
+    Printed,
     SameValues,
     SharedRaces,
     Totals,
@@ -65,7 +66,7 @@ class Outcome:
     types: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
-    printed: list[str] = field(default_factory=list)
+    printed: list[Printed] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
     counters: Totals | None = None
     suppressed: int = 0
@@ -189,7 +190,7 @@ def _run(
         report = launched.report
         outcome.launched.append(launched)
         outcome.findings += [finding for finding in report.findings if checks.wants(finding)]
-        outcome.printed += getattr(report, "printed", ())
+        outcome.printed += report.printed
         outcome.suppressed += report.suppressed
         outcome.instructions += report.instructions
         outcome.seconds += report.seconds

@@ -73,7 +73,7 @@ def _both(spec: KernelSpec) -> list[GemmShape]:
 
 def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
     """All placements with scalars in turn, all scalars with placements in turn, all inputs."""
-    every, where = cases(spec), placements(spec.dtypes)
+    every, where = cases(spec), placements(spec)
     for i in range(max(len(every), len(where))):
         kind, alpha, beta = every[i % len(every)]
         yield trial(spec, shape, kind, (alpha, beta), where[i % len(where)])
@@ -87,7 +87,7 @@ def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
 
 def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterator[Trial]:
     """Some trials of a shape: the next scalars, the next placement."""
-    where = placements(spec.dtypes)
+    where = placements(spec)
     cases = [("integer", *scalars) for scalars in SCALARS] + beyond(spec.dtypes)
     for i in range(count * at, count * (at + 1)):
         kind, alpha, beta = cases[i % len(cases)]

@@ -59,13 +59,19 @@ class Trial:
     def __str__(self) -> str:
         """In words, what differs from an aligned and packed problem on any GPU."""
         words = [f"{self.kind} inputs, alpha={self.problem.alpha}, beta={self.problem.beta}"]
-        words += [
-            f"{name} {n} elements off" for name, n in zip(OPERANDS, self.skips, strict=True) if n
-        ]
+        if self.skips.d and len(set(self.skips)) == 1:
+            words.append(f"all operands {_elements(self.skips.d)} off")
+        else:
+            off = zip(OPERANDS, self.skips, strict=True)
+            words += [f"{name} {_elements(n)} off" for name, n in off if n]
         words += ["C is D"] * self.in_place
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
         words += [f"{self.multiprocessors} multiprocessors"] * (self.multiprocessors > 0)
         return ", ".join(words)
+
+
+def _elements(count: int) -> str:
+    return "1 element" if count == 1 else f"{count} elements"
 
 
 # -- alpha and beta --------------------------------------------------------------------------------
@@ -145,13 +151,14 @@ WHOLE = Placement(UNIT, UNIT)  # everything in whole units
 RAGGED = Placement(3, skips=Skips(1, 1, 1, 1, 1))  # nothing is
 
 
-def placements(dtypes: DTypes) -> list[Placement]:
+def placements(spec: KernelSpec) -> list[Placement]:
     """Everything aligned; one operand's address, or its lines, off by a power of two of bytes."""
     found = [WHOLE, RAGGED, PACKED]
-    sizes = [dtypes.input.size] * 2 + [dtypes.output.size] * 3
-    for (name, size), bytes_ in itertools.product(
-        zip(Skips._fields, sizes, strict=True), (1, 2, 4, 8)
-    ):
+    input_, output = spec.dtypes.input.size, spec.dtypes.output.size
+    sizes = {"a": input_, "b": input_, "c": output, "d": output}
+    if spec.has_bias:
+        sizes["bias"] = output
+    for (name, size), bytes_ in itertools.product(sizes.items(), (1, 2, 4, 8)):
         if bytes_ >= size:
             off = Skips(**{name: bytes_ // size})
             found.append(WHOLE._replace(skips=off))

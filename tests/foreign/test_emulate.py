@@ -318,3 +318,21 @@ def test_null_pointers_are_named(gen: Gen) -> None:
     code, out, _ = gen("check", file, "--grid", "1", "--block", "4", "--arg", "x=null")
     assert code == 1
     assert "Invalid __global__ write of size 4 bytes at 0x0 is out of bounds, a null pointer" in out
+
+
+def test_what_a_kernel_prints(gen: Gen) -> None:
+    file = write('#include <cstdio>\n__global__ void k(int n) {\n'
+                 '  if (threadIdx.x < n) printf("%d of %d\\n", threadIdx.x, n);\n}\n')  # fmt: skip
+    out = gen("run", file, "--grid", "1", "--block", "32", "--arg", "n=2").out
+    assert out.splitlines() == [
+        "block (0,0,0), thread (0,0,0): 0 of 2",
+        "block (0,0,0), thread (1,0,0): 1 of 2",
+        "no buffer has changed",
+    ]
+
+
+def test_a_run_that_a_gpu_would_stop(gen: Gen) -> None:
+    file = write("__global__ void k(int* x) { x[threadIdx.x] = 1; }\n")
+    code, out, _ = gen("run", file, "--grid", "1", "--block", "32", "--arg", "x=i32[31]:zeros")
+    assert code == 1
+    assert "wrong: Invalid __global__ write of size 4 bytes at x+124 is out of bounds" in out
