@@ -161,8 +161,7 @@ def _check_far(
         report.skipped = f"lines more than 2^32 elements apart: {reason}"
     else:
         results.append(far_results(spec, module, deadline))
-    if spec.row.takes_workspace:
-        results.append(far_tiles(spec, module, deadline))
+    results.append(far_tiles(spec, module, deadline))
     try:
         for result in itertools.chain(*results):
             for finding in result.findings:

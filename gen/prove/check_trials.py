@@ -250,12 +250,12 @@ def _work(spec: KernelSpec, shape: GemmShape) -> int:
 
 
 def _long(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
-    """More tiles, and more steps along K, than a byte counts; on CUDA cores more than a short.
+    """More tiles and steps along K than a byte counts, more rows and columns than a short.
 
     Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
     """
     m, n, k = spec.threadblock
-    shapes = [(_BYTE * m, 1, 1), (1, _BYTE * n, 1)]
+    shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
     many = [(shape, _MANY) for shape in _turned(spec, [GemmShape(*size) for size in shapes])]
     return [*many, (GemmShape(2, 3, min(_BYTE * k, _SHORT) if spec.warp else _SHORT), 1)]
 

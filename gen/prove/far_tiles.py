@@ -1,15 +1,18 @@
-"""The last tiles of a D too large to store, by kernels that pack operands and sum slices of K.
+"""The last rows, or columns, of a D too large to store.
 
-Rows, or columns, of D are so many that elements of D, of packed operands and of partial sums lie
-more than 2^32 elements behind the first. All of it is mapped, and takes room only where something
-is written: the operands of the last two tiles, and what kernels make of them. Of each launch, only
-the blocks run that this takes.
+On tensor cores there are so many that elements of D, of packed operands and of partial sums lie
+more than 2^32 elements behind the first; on CUDA cores there are more than 2^32 rows. (As many
+columns are tried by `far_indices`.) All of it is mapped, and takes room only where something is
+written: the operands of the last two tiles, and what kernels make of them. Of each launch, only the
+blocks run that this takes.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,7 +20,7 @@ from gen.compile.nvrtc import Module
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments
 from gen.kernels.formulas import ceil_div
-from gen.kernels.launches import BIAS, WORKSPACE, Launch
+from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.plan import STEPS_A_SLICE
 from gen.prove.far_indices import FarResult
 from gen.prove.inputs import draw_operands
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
 _SHORT = 24  # of the other ones: less than a tile has
+_ROWS = 2**32 + 40  # on CUDA cores
+_LAST = 40  # of these, what is computed
 _BUDGET = 10**9
 
 
@@ -39,10 +44,14 @@ def far_tiles(
 ) -> Iterator[FarResult]:
     """Runs the last tiles of D along M, then along N, with operands in place and packed.
 
-    deadline: when it has to end, as time.perf_counter gives it. Raises MissingError where this
-    machine does not map so much memory.
+    On CUDA cores, the last rows. deadline: when it has to end, as time.perf_counter gives it.
+    Raises MissingError where this machine does not map so much memory.
     """
     tile = spec.threadblock
+    if not spec.row.takes_workspace:
+        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), 0, deadline):
+            yield result
+        return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
     for shape in (GemmShape(_LINES, _SHORT, k), GemmShape(_SHORT, _LINES, k)):
@@ -80,12 +89,13 @@ def _run(
     """The last two tiles along the longer side; None where packing alone would take minutes."""
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
     down = shape.m > shape.n  # along M
-    size = (tile.m if down == layouts.c else tile.n) if spec.row.transposes else tile.m
-    tiles = ceil_div(_LINES, size)
-    first = (tiles - 2) * size
+    lines = max(shape.m, shape.n)
+    size = tile.m if down == layouts.c or not spec.row.transposes else tile.n
+    tiles = ceil_div(lines, size)
+    first = (tiles - 2) * size if spec.row.takes_workspace else lines - _LAST
     problem = GemmProblem.packed(shape, layouts, 2, -1, 16, 16)
     part = GemmShape(
-        _LINES - first if down else shape.m, shape.n if down else _LINES - first, shape.k
+        lines - first if down else shape.m, shape.n if down else lines - first, shape.k
     )
     small = GemmProblem.packed(part, layouts, 2, -1)
     given = draw_operands(spec, small, "integer")
@@ -114,7 +124,11 @@ def _run(
     places[WORKSPACE] = Place(runner.upload_zeros(max(steps.workspace_bytes, 1), WORKSPACE))
     found: list[Finding] = []
     for launch in steps.launches:
-        for window in _windows(spec, launch, tiles, size, shape.k):
+        if spec.row.takes_workspace:
+            windows = _windows(spec, launch, tiles, size, shape.k)
+        else:
+            windows = _row_windows(spec, launch, range(first, lines), shape.n)
+        for window in windows:
             runner.window = window
             args = arguments(launch.args, places, runner)
             found += runner.launch(
@@ -122,7 +136,8 @@ def _run(
             )
     got = np.ascontiguousarray(matrices["D"].elements[rows, columns])
     _, message = against_oracle(spec, small, given, got, "integer")
-    return FarResult(shape, found, message and f"in the last two tiles, {message}")
+    where = f"in the last {min(lines - first, 2 * size)} lines"
+    return FarResult(shape, found, message and f"{where}, {message}")
 
 
 def _long_lines(launch: Launch) -> bool:
@@ -130,7 +145,34 @@ def _long_lines(launch: Launch) -> bool:
     return any(launch.args.get(f"{x}_length", 0) > 2**20 for x in "ab")
 
 
-def _windows(spec: KernelSpec, launch: Launch, tiles: int, size: int, depth: int) -> Iterator[Any]:
+def _row_windows(
+    spec: KernelSpec, launch: Launch, rows: range, columns: int
+) -> Iterator[tuple[Dim3, Dim3]]:
+    """The blocks that compute these rows, whether they have rows or elements each.
+
+    Along the axis where they stride, that is told by what is left of a whole grid's share.
+    """
+    x, y, z = launch.grid
+    if "y" in spec.geometry.strides:
+        for first, count in _runs({row // spec.threadblock.m % y for row in rows}):
+            yield (0, first, 0), (x, count, z)
+        return
+    threads = math.prod(launch.block)
+    elements = range(rows.start * columns, rows.stop * columns)
+    for first, count in _runs({r % x for r in rows} | {e // threads % x for e in elements}):
+        yield (first, 0, 0), (count, y, z)
+
+
+def _runs(numbers: set[int]) -> Iterator[tuple[int, int]]:
+    """Numbers that follow each other: the first and how many they are."""
+    for first in sorted(numbers):
+        if first - 1 not in numbers:
+            yield first, next(n for n in itertools.count(1) if first + n not in numbers)
+
+
+def _windows(
+    spec: KernelSpec, launch: Launch, tiles: int, size: int, depth: int
+) -> Iterator[tuple[Dim3, Dim3]]:
     """The first block and the number of blocks along each axis, of those that the tiles take."""
     x, y, z = launch.grid
     starts: Sequence[int]
