@@ -136,7 +136,7 @@ def _run(
             )
     got = np.ascontiguousarray(matrices["D"].elements[rows, columns])
     _, message = against_oracle(spec, small, given, got, "integer")
-    where = f"in the last {min(lines - first, 2 * size)} lines"
+    where = f"in the last {lines - first} lines"
     return FarResult(shape, found, message and f"{where}, {message}")
 
 
