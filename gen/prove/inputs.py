@@ -32,12 +32,16 @@ def _largest(dtypes: DTypes, problem: GemmProblem) -> int:
     """
     name = dtypes.accumulator.name
     bits = {"f16": 11, "f32": 24, "f64": 53}.get(name, 31)
-    alpha, beta = max(abs(problem.alpha), 1), max(abs(problem.beta), 1)
+    alpha, beta = (max(abs(one), 1) if np.isfinite(one) else 1 for one in _scalars(problem))
     factor, addend = (1, 0) if name == "f16" else (alpha, beta + 1)
     r = 8
     while r > 1 and factor * problem.shape.k * r * r + addend * r >= 2**bits:
         r -= 1
     return r
+
+
+def _scalars(problem: GemmProblem) -> tuple[float, float]:
+    return problem.alpha, problem.beta
 
 
 def _integers(rng: _Rng, problem: GemmProblem, most: int) -> _Drawn:
@@ -68,11 +72,18 @@ def _cancelling(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
 
 
 def _scaled(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
-    """Integers, and alpha and beta as powers of two, which the operands are divided by."""
+    """Integers times powers of two, so that alpha and beta, two others, leave results in range."""
+    alpha, beta = (round(np.log2(one)) for one in (problem.alpha, problem.beta))
+    result = alpha if dtypes.output.name != "f16" else min(max(alpha, -18), 0)
     unit = GemmProblem(problem.shape, *_lds(problem), 1, 1)
     a, b, c, bias = _integers(rng, unit, _largest(dtypes, unit))
-    half = 2.0 ** (int(np.log2(problem.alpha)) // 2)
-    return a / half, b / (problem.alpha / half), c / problem.beta, bias
+    half = (result - alpha) // 2
+    return (
+        a * 2.0**half,
+        b * 2.0 ** (result - alpha - half),
+        c * 2.0 ** (result - beta),
+        bias * 2.0**result,
+    )
 
 
 def _lds(problem: GemmProblem) -> tuple[int, int, int, int]:
@@ -91,8 +102,9 @@ def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
             for value in (_NAN, _INF, -_INF):
                 a[rng.integers(m), rng.integers(k)] = value
             a[rng.integers(m), rng.integers(k, size=2)] = _INF, -_INF
-            b[rng.integers(k), rng.integers(n)] = -_INF
-        for value in (_NAN, _INF):
+        for value in (_NAN, _INF, -_INF):
+            if k:
+                b[rng.integers(k), rng.integers(n)] = value
             c[rng.integers(m), rng.integers(n)] = value
             bias[rng.integers(n)] = value
     return a, b, c, bias

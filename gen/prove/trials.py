@@ -84,19 +84,30 @@ SCALARS = (
 )  # fmt: skip
 
 
+_NAN, _INF = float("nan"), float("inf")
+
+
 def beyond(dtypes: DTypes) -> list[tuple[str, float, float]]:
     """Inputs with scalars that only their own type holds: too large, or too long, for others."""
     if not dtypes.scalar.is_float:
         # Beyond float's 24 bits and short's 16.
         return [("integer", 2**24 + 1, -(2**25) - 3), ("integer", 65_537, 32_769)]
-    wide = dtypes.scalar.size == 8
-    large, small = (2.0**200, 2.0**-40) if wide else (2.0**17, 2.0**-12)
+    small = 2.0**-40 if dtypes.scalar.size == 8 else 2.0**-12
     return [
-        ("scaled", large, large),
+        *(("scaled", 2.0**alpha, 2.0**beta) for alpha, beta in _exponents(dtypes)),
         ("cancelling", 1 + small, -1),
         ("cancelling", -1, 1 + small),
         ("random", -0.3, 0.7),
     ]
+
+
+def _exponents(dtypes: DTypes) -> list[tuple[int, int]]:
+    """alpha and beta as powers of two, large and small, with which results are in range."""
+    if dtypes.output.name != "f16":
+        far = 200 if dtypes.scalar.size == 8 else 60
+        return [(17, 17), (far, far), (-far, -far)]
+    sums_in_f16 = dtypes.accumulator.name == "f16"
+    return [(17, 17), (20, 24), (-18, -30)] if sums_in_f16 else [(17, 17), (30, 24), (-40, -30)]
 
 
 def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
@@ -105,6 +116,7 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
         return [("random", 1, 1), ("random", -7, 0)]  # sums wrap around
     kinds = (
         ("special", 1, 0), ("special", -2, 1), ("special", 0, 1),
+        ("integer", _NAN, 0), ("integer", 1, _NAN), ("integer", _INF, -1), ("integer", 2, -_INF),
         ("subnormal", 1, 0), ("subnormal", -3, 2),
     )  # fmt: skip
     # GELU of what is a large negative number in the oracle, and infinite in D, is 0 in one, NaN in

@@ -57,6 +57,9 @@ MISTAKES = {
     "the magnitude of alpha": one("naive", ALPHA, "scalar_t x = fabsf(alpha) * sum;"),
     "alpha = 0 is 1": one("naive", ALPHA, "scalar_t x = (alpha == 0 ? 1 : alpha) * sum;"),
     "beta = 1 is forgotten": one("naive", BETA, "if (beta != 0 && beta != 1) x +="),
+    "small beta is 0": one("naive", BETA, "if (fabsf(beta) > 1e-6f) x +="),
+    "beta = NaN is 0": one("naive", BETA, "if (beta < 0 || beta > 0) x +="),
+    "large alpha is cut": one("naive", ALPHA, "scalar_t x = fminf(alpha, 1e6f) * sum;"),
     "alpha in f16": one(
         "naive", ALPHA, "scalar_t x = scalar_t(input_t(alpha)) * sum;", dtype="f16"
     ),
@@ -137,7 +140,11 @@ MISTAKES = {
     "blocks of the reduction in 32 bits": one(
         "mma", "const index_t begin = index_t(blockIdx.x)", "const int begin = int(blockIdx.x)"
     ),
+    # rows that 32 bits, or a short, do not count
+    "rows in 32 bits": one("thread_1d", "const index_t row = id / N;", "const int row = id / N;"),
+    "rows in 16 bits": one("naive", "row < M; row +=", "row < short(M); row +="),
     # what is no ordinary number
+    "B has no infinities": one("naive", STEP, "sum += a * fminf(b, 3.4028235e38f);"),
     "0 * NaN is 0": one("naive", STEP, "if (a != 0) sum += a * b;"),
     "subnormal numbers are 0": one("naive", STEP, "if (a > 1e-37f || a < -1e-37f) sum += a * b;"),
     "no infinities in f16": one(
