@@ -68,7 +68,7 @@ def check(
             "--time",
             metavar="SECONDS",
             min=0,
-            help="Seconds for a kernel's check; default: 600 and more for each launch.",
+            help="Seconds for a kernel's check; default: 60 and more for each launch.",
         ),
     ] = None,
     json: Annotated[bool, JSON] = False,

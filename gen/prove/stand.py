@@ -106,7 +106,7 @@ def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
 
 def default_time(shape: GemmShape) -> float:
     """Seconds that no launch of this kind should need."""
-    return 600 + shape.m * shape.n * shape.k / 10**6
+    return 60 + shape.m * shape.n * shape.k / 10**6
 
 
 def advice(error: CheckError) -> str:
