@@ -3,14 +3,14 @@
 A kernel that is launched as the dependent of the one before it may start while that one still runs.
 What that one writes is complete, and what it reads may be overwritten, from `griddepcontrol.wait`
 on. The instruction makes the earlier kernels' memory visible to the whole grid, so one thread may
-wait for all of its block, with a barrier behind it. So the rule is: a block touches nothing in
-global memory before any of its threads has waited. Kernels without the instruction are launched
-when the one before has ended, and are not watched, unless they are said to be launched `early`.
+wait for others of its block that meet it at a barrier behind it, or see the phase of an mbarrier
+complete at which it has arrived since. So the rule is: a thread touches nothing in global memory
+before it has waited, or is ordered behind one that has. Kernels without the instruction are
+launched when the one before has ended, and are not watched, unless they are said to be launched
+`early`.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import Bits, Mask, lanes_of
+from gen.emulator.warp.shuffles import WARP, from_warps, to_warps
 from gen.emulator.watch.findings import noun
 
 _WAIT = "griddepcontrol.wait"
@@ -46,15 +47,51 @@ class EarlyAccesses(ChunkObserver):
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
-        self.waiting: Any = np.ones((1,) * 6, np.bool_)  # blocks in which no thread has waited
-        self.done = False  # there are none
+        self.waited: Bits = np.zeros((1,) * 6, np.bool_)  # lanes that have, or are behind one
+        self.done = False  # all of them
+        self.arrived: dict[int, Bits] = {}  # blocks of which one has arrived at an mbarrier
         self.constants = [buffer for buffer in chunk.memory.buffers if buffer.constant]
 
     def wait_for_grids(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""
-        waited = True if mask is None else mask.per_block(chunk.shape) > 0
-        self.waiting = self.waiting & np.logical_not(waited)
-        self.done = not self.waiting.any()
+        self._add(np.ones((1,) * 6, np.bool_) if mask is None else mask.bits)
+
+    def _add(self, lanes: Bits) -> None:
+        self.waited = self.waited | lanes
+        self.done = bool(self.waited.all())
+
+    # -- order ---------------------------------------------------------------------------------
+    def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
+        """See Observer."""
+        if not self.done:
+            some = Mask(self.waited).per_block(chunk.shape) > 0
+            self._add(some if blocks is None else some & blocks)
+
+    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
+        """See Observer. Who does not wait for the others is not behind them."""
+        if not self.done:
+            some = Mask(self.waited & mask.bits).per_block(chunk.shape) > 0
+            self._add(some & mask.bits & ~early.bits)
+
+    def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """See Observer."""
+        if not self.done:
+            lanes = np.ones((1,) * 6, np.bool_) if mask is None else mask.bits
+            some = to_warps(chunk, self.waited & lanes).any(axis=-1, keepdims=True)
+            self._add(from_warps(chunk, np.repeat(some, WARP, axis=-1)) & lanes)
+
+    def arrive(self, chunk: ObservedChunk, offset: int, mask: Mask | None, done: Bits) -> None:
+        """See Observer."""
+        if not self.done:
+            lanes = self.waited if mask is None else self.waited & mask.bits
+            some = Mask(lanes).per_block(chunk.shape) > 0
+            self.arrived[offset] = self.arrived.get(offset, np.False_) | some
+
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
+        """See Observer."""
+        if not self.done and offset in self.arrived:
+            some = self.arrived[offset]
+            self._add(some if mask is None else some & mask.bits)
 
     # -- accesses ------------------------------------------------------------------------------
     def load(
@@ -78,14 +115,14 @@ class EarlyAccesses(ChunkObserver):
         """See Observer. Bulk copies count when they are issued."""
         if self.done:
             return
-        used = (move.addresses >= 0) & move.of(self.waiting)[:, None]
+        used = (move.addresses >= 0) & move.of(~self.waited)[:, None]
         if used.any():
             mask = move.some(used.any(axis=1)).mask()
             self._report(chunk, move.site, move.nbytes, int(move.addresses[used][0]), mask.bits)
 
     def _lanes(self, mask: Mask | None) -> Bits:
-        """Those of a mask whose blocks have not waited."""
-        lanes: Bits = self.waiting if mask is None else self.waiting & mask.bits
+        """Those of a mask that have not waited."""
+        lanes: Bits = ~self.waited if mask is None else ~self.waited & mask.bits
         return lanes
 
     def _check(self, chunk: ObservedChunk, site: Site, address: Value, lanes: Bits) -> None:

@@ -59,6 +59,9 @@ RIGHT = {
     "one thread, then an mbarrier": (
         f"{INIT}if (x == 63) {{ WAIT; arrive(&bar); }}\nwait(&bar, 0); {MOVE}"
     ),
+    "a warp's first thread": (
+        f'if (x % 32 == 0) WAIT;\nasm volatile("bar.warp.sync -1;"); {MOVE}'
+    ),
     "after shared memory": f"s[x] = x;\n{INIT}WAIT; out[at_x] = s[63 - x];",
     "after parameters and constants": "s[x] = table[x] + given;\nWAIT; out[at_x] = s[x];",
     "after a prefetch": (
@@ -113,6 +116,13 @@ WRONG = {
     "one way to the wait": (
         "if (given == 3) s[x] = in[at_x];  // early\nWAIT; out[at_x] = s[x];",
         "load of 4 bytes at in+0",
+    ),
+    "wait of another warp": (
+        "if (x < 32) WAIT;\nout[at_x] = 0;  // early", "store of 4 bytes at out+128"
+    ),
+    "wait of another thread, arriving before": (
+        f"{INIT}if (x == 63) {{ arrive(&bar); WAIT; }}\nwait(&bar, 0); if (x < 9) "
+        "out[at_x] = 0;  // early", "store of 4 bytes at out+0"
     ),
     "wait behind a loop": (
         "for (int i = 0; i < given; ++i) {\n  out[at_x] = i;  // early\n  SYNC;\n}\nWAIT;",
