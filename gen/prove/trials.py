@@ -95,6 +95,10 @@ def beyond(dtypes: DTypes) -> list[tuple[str, float, float]]:
     small = 2.0**-40 if dtypes.scalar.size == 8 else 2.0**-12
     return [
         *(("scaled", 2.0**alpha, 2.0**beta) for alpha, beta in _exponents(dtypes)),
+        # Near 1 and 0, which a kernel may treat apart.
+        ("integer", 1.5, 0),
+        ("integer", 1 - small, 0),
+        ("integer", 1, small),
         ("cancelling", 1 + small, -1),
         ("cancelling", -1, 1 + small),
         ("random", -0.3, 0.7),

@@ -76,8 +76,8 @@ def fma_f64(a: Value, b: Value, c: Value) -> Value:
     t, t_low = _two_sum(c, error)
     v, v_low = _two_sum(product, t)
     result = v + odd_sum(t_low, v_low)
-    naive = product + c
-    return np.where(np.isfinite(result), result, naive)[()]
+    naive = product + c  # which also has the right sign where all is zero
+    return np.where(np.isfinite(result) & (result != 0), result, naive)[()]
 
 
 def minimum(a: Value, b: Value) -> Value:

@@ -244,6 +244,8 @@ def test_f64_fma_rounds_once() -> None:
     got = execute("fma.rn.f64 %d, %a, %b, %c;", "f8", a, b, c)
     assert np.array_equal(got, expected)
     assert not np.array_equal(a * b + c, expected)
+    zeros = execute("fma.rn.f64 %d, %a, %b, %c;", "f8", *np.array([[1, 0.1], [-0.0, 1], [-0.0, 1]]))
+    assert np.signbit(zeros).tolist() == [True, False]
     huge = execute("fma.rn.f64 %d, %a, %b, %c;", "f8", *np.array([[1e300], [1e300], [-1e10]]))
     assert huge[0] == INF
 
