@@ -105,8 +105,8 @@ def _run(
     sizes = {
         "A": (shape.m, shape.k, layouts.a, problem.lda, skip, input_),
         "B": (shape.k, shape.n, layouts.b, problem.ldb, skip, input_),
-        "C": (shape.m, shape.n, layouts.c, problem.ldc, 0, output),
-        "D": (shape.m, shape.n, layouts.c, problem.ldd, 0, output),
+        "C": (shape.m, shape.n, layouts.c, problem.ldc, skip, output),
+        "D": (shape.m, shape.n, layouts.c, problem.ldd, skip, output),
         BIAS: (1, shape.n, True, shape.n, 0, output),
     }
     matrices = {name: _matrix(runner, name, *size) for name, size in sizes.items()}
