@@ -126,6 +126,10 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
     for shape, count in _sliced(spec):
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
             yield replace(trial(spec, shape, "integer", scalars, where), multiprocessors=count)
+        if shape.k == _sliced(spec)[2][0].k:  # three slices
+            for kind, alpha, beta in cases(spec):
+                one = trial(spec, shape, kind, (alpha, beta), WHOLE)
+                yield replace(one, multiprocessors=count)
     if spec.row.persistent:
         m, n, k = spec.threadblock
         for count in (1, 2, 3, _MANY):
@@ -255,10 +259,10 @@ def _long(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
 
     Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
     """
-    m, n, k = spec.threadblock
+    m, n, _ = spec.threadblock
     shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
     many = [(shape, _MANY) for shape in _turned(spec, [GemmShape(*size) for size in shapes])]
-    return [*many, (GemmShape(2, 3, min(_BYTE * k, _SHORT) if spec.warp else _SHORT), 1)]
+    return [*many, (GemmShape(2, 3, _SHORT), 1)]
 
 
 def _grouped(spec: KernelSpec) -> list[GemmShape]:

@@ -111,10 +111,14 @@ def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
 
 
 def _subnormal(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
-    """Integers times the least positive number of the input's type: B alone has ordinary ones."""
+    """Integers times the least positive number of the input's type: B alone has ordinary ones.
+
+    Or A alone, where alpha is negative.
+    """
     a, b, c, bias = _integers(rng, problem, _largest(dtypes, problem))
     unit = numerics.smallest_subnormal(dtypes.input.name)
-    return a * unit, b, c * unit, bias * unit
+    first, second = (1, unit) if problem.alpha < 0 else (unit, 1)
+    return a * first, b * second, c * unit, bias * unit
 
 
 def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
