@@ -276,12 +276,12 @@ def _grouped(spec: KernelSpec) -> list[GemmShape]:
 
 def _sliced(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     """Slices of K, few and many, and the multiprocessors that ask for so many."""
-    k = spec.threadblock.k
+    m, n, k = spec.threadblock
     if spec.split_k == 0:
         return [
-            (GemmShape(3, 5, STEPS_A_SLICE * k * slices - slices % 2), _MANY)
+            (GemmShape(m - 1, n - 3, STEPS_A_SLICE * k * slices - slices % 2), _MANY)
             for slices in (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
         ]
     most = min(spec.split_k, 20_000 // k)
     some = {1, 2, 3, most - 1, most, most + 1} if most > 1 else set()
-    return [(GemmShape(3, 5, slices * k - slices % 2), 0) for slices in sorted(some)]
+    return [(GemmShape(m - 1, n - 3, slices * k - slices % 2), 0) for slices in sorted(some)]

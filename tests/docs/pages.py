@@ -36,6 +36,9 @@ VARIABLE = (
     (r"\b\d+(\.\d+)?(e-?\d+)? (us|ms|s)\b|\bcached\b", "<time>"),
     # why there is no GPU
     (r"(no NVIDIA driver \(libcuda\) is installed|CUDA_VISIBLE_DEVICES is empty)", "<no GPU>"),
+    # how much `gen check` has tried
+    (r"\b[\d,]+ launch(es)? on \d+ shapes?", "<launches>"),
+    (r"\b\d+ repeats\b", "<repeats>"),
     # the version of a package in `gen doctor`
     (r"\bok +\d+(\.\d+)+", "ok <version>"),
     # whether `gen profile` could read machine code, for which it needs nvdisasm
