@@ -167,6 +167,7 @@ MISTAKES = {
 
 # What only the last launches show takes long.
 SLOW = (
+    "the first 32 slices",
     "steps in 8 bits",
     "distances in 32 bits",
     "blocks of the reduction in 32 bits",
