@@ -95,9 +95,9 @@ def _check(
     from gen.cli import tables
     from gen.prove import check as library
 
-    total = sum(len(library.planned_trials(source, shapes)) for source in sources)
-    with tables.progress("checking", total) as step:
-        reports = [library.check(source, shapes, step=step, **options) for source in sources]
+    plans = [library.plan(source, shapes) for source in sources]
+    with tables.progress("checking", sum(len(plan.trials) for plan in plans)) as step:
+        reports = [library.check(plan, step=step, **options) for plan in plans]
     if json:
         ok = all(report.ok for report in reports)
         tables.as_json({"ok": ok, "kernels": [_fields(report) for report in reports]})

@@ -2,8 +2,8 @@
 
 The kernel is taken as its file has it now, edited or not; how to launch it comes from the file's
 `gen-spec` line. On every shape it runs under all checks and, where they find nothing, its results
-are compared with CUTLASS's and with the oracle's. Last come two problems too large to store (see
-`far_indices`).
+are compared with CUTLASS's and with the oracle's (`check_trials` says what is tried). Last come
+problems too large to store, in matrices of which only a few parts are (`far_indices`, `far_tiles`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gen.compile import nvrtc
-from gen.emulator import Finding, PtxKernel, parse_ptx
+from gen.emulator import Finding, PtxKernel, PtxModule, parse_ptx
 from gen.errors import CheckError, MissingError, UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
@@ -76,7 +76,7 @@ class CheckReport:
 
 
 def check(
-    source: Source,
+    source: Source | Planned,
     shapes: Sequence[GemmShape] | None = None,
     *,
     strict: bool = False,
@@ -87,7 +87,7 @@ def check(
     first: bool = False,
     step: Callable[[], object] = lambda: None,
 ) -> CheckReport:
-    """Checks a kernel, on shapes or on all that `trials.check_trials` tries.
+    """Checks a kernel, on shapes or on all that `check_trials` tries, or as `plan` has it.
 
     strict: report loads of memory that was never written, even if their values are not used.
     budget: thread-instructions that a launch may run (see `stand.default_budget`). seconds: that
@@ -96,10 +96,8 @@ def check(
     each trial. Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does
     not describe it, CompileError where it does not compile.
     """
-    for shape in shapes or ():
-        _check_size(shape)
-    spec, module = _compiled(source)
-    trials = planned_trials(source, shapes)
+    planned = source if isinstance(source, Planned) else plan(source, shapes)
+    spec, module, trials = planned.spec, planned.module, planned.trials
     deadline = None if seconds is None else time.perf_counter() + seconds
     limits = Limits(strict, max_findings, budget, deadline)
     report, seen = CheckReport(spec), Seen()
@@ -109,10 +107,10 @@ def check(
         step()
         if report.error or (first and not report.ok):
             break
-    if shapes is None and not report.error and (report.ok or not first):
+    if planned.far and not report.error and (report.ok or not first):
         report.not_run = sorted(seen.lines_not_run or ())
         _check_far(report, spec, module, max_findings, deadline or far_deadline())
-    if shapes is None and report.ok:
+    if planned.far and report.ok:
         report.notes += notes(seen)
     return report
 
@@ -125,26 +123,38 @@ def notes(seen: Seen) -> Iterator[Note]:
             yield Note("shared-size", text)
 
 
-def _compiled(source: Source) -> tuple[KernelSpec, nvrtc.Module]:
+class Planned(NamedTuple):
+    """A kernel, compiled, and what `check` tries of it.
+
+    far: whether that is all that a kernel is checked for, large matrices too, and not shapes that
+    somebody named.
+    """
+
+    spec: KernelSpec
+    module: nvrtc.Module
+    trials: list[Trial]
+    far: bool
+
+
+def plan(source: Source, shapes: Sequence[GemmShape] | None = None) -> Planned:
+    """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`."""
+    for shape in shapes or ():
+        _check_size(shape)
     spec = source.spec
     if spec is None:
         raise UsageError(_NO_SPEC.format(name=source.place, variants=", ".join(VARIANTS)))
     module = nvrtc.compile_cuda(source.text, name=f"{spec.name}.cu", arch=spec.arch)
-    _check_kernel(spec, module)
-    return spec, module
-
-
-def planned_trials(source: Source, shapes: Sequence[GemmShape] | None = None) -> list[Trial]:
-    """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`."""
-    spec, module = _compiled(source)
+    ptx = parse_ptx(module.code.decode())
+    _check_kernels(spec, ptx)
     if shapes is not None:
-        return [trial for shape in shapes for trial in corner_trials(spec, shape)]
-    return check_trials(spec, thresholds(module))
+        trials = [trial for shape in shapes for trial in corner_trials(spec, shape)]
+        return Planned(spec, module, trials, far=False)
+    return Planned(spec, module, check_trials(spec, thresholds(ptx)), far=True)
 
 
-def thresholds(module: nvrtc.Module) -> list[int]:
+def thresholds(ptx: PtxModule) -> list[int]:
     """Numbers that the kernels compare something with: beyond them, they may do something else."""
-    found = {abs(number) for number in parse_ptx(module.code.decode()).comparisons}
+    found = {abs(number) for number in ptx.comparisons}
     return sorted(number for number in found if number <= MAX_THRESHOLD)
 
 
@@ -170,7 +180,8 @@ def _check_far(
                 far = f"in matrices of more than 2^32 elements: {result.message}"
                 report.mismatches.append((result.shape, far))
     except MissingError as error:
-        report.skipped = f"tiles more than 2^32 elements behind the first: {error}"
+        tiles = f"tiles more than 2^32 elements behind the first: {error}"
+        report.skipped = "; ".join(filter(None, [report.skipped, tiles]))
     except CheckError as error:
         report.error = f"in matrices of more than 2^32 elements: {advice(error)}"
 
@@ -239,9 +250,9 @@ def launches(spec: KernelSpec) -> tuple[Launch, ...]:
     return spec.plan(GemmProblem.packed(_LONG, spec.layouts), _UNALIGNED).launches
 
 
-def _check_kernel(spec: KernelSpec, module: nvrtc.Module) -> None:
+def _check_kernels(spec: KernelSpec, ptx: PtxModule) -> None:
     """Raises UsageError where the file's kernels are not what its `gen-spec` line says."""
-    kernels = parse_ptx(module.code.decode()).kernels
+    kernels = ptx.kernels
     for launch in launches(spec):
         if launch.kernel not in kernels:
             found = ", ".join(kernels) or "none"

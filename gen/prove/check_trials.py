@@ -34,20 +34,21 @@ from gen.spec.problem import GemmShape
 
 
 def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial]:
-    """What `gen check` tries, what tells most and takes least first.
+    """What `gen check` tries, what tells most and takes least first, if not the last of it.
 
-    thresholds: numbers that the kernel compares something with, which sizes should straddle.
+    Several processes should end together: the longest trials are not the last ones. thresholds:
+    numbers that the kernel compares something with, which sizes should straddle.
     """
     trials = [t for shape in corners(spec) for t in corner_trials(spec, shape)]
     trials += [t for shape in _both(spec) for t in _everything(spec, shape)]
     trials += _in_place(spec)
     trials += _few_blocks(spec)
     trials += _crowds(spec)
+    for i, (shape, count) in enumerate(_long(spec)):
+        trials += [replace(t, multiprocessors=count) for t in _rotated(spec, shape, i, 1)]
     some = (*mixed(spec), *_grouped(spec), *_near(spec, thresholds))
     for i, shape in enumerate(some):
         trials += _rotated(spec, shape, i, 1 if spec.warp else 3)
-    for i, (shape, count) in enumerate(_long(spec)):
-        trials += [replace(t, multiprocessors=count) for t in _rotated(spec, shape, i, 1)]
     if spec.dtypes.input.name == "i8":  # sums that leave 32 bits are as long as this
         one = trial(spec, GemmShape(2, 3, _SUM_OF_BYTES), "extreme", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
@@ -123,13 +124,14 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
 
 def _crowds(spec: KernelSpec) -> Iterator[Trial]:
     """GPUs of other sizes: blocks with many tiles or none to spare, K in many slices."""
-    for shape, count in _sliced(spec):
+    sliced = _sliced(spec)
+    for shape, count in sliced:
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
             yield replace(trial(spec, shape, "integer", scalars, where), multiprocessors=count)
-        if shape.k == _sliced(spec)[2][0].k:  # three slices
-            for kind, alpha, beta in cases(spec):
-                one = trial(spec, shape, kind, (alpha, beta), WHOLE)
-                yield replace(one, multiprocessors=count)
+    for shape, count in sliced[2:3]:  # three slices
+        for kind, alpha, beta in cases(spec):
+            one = trial(spec, shape, kind, (alpha, beta), WHOLE)
+            yield replace(one, multiprocessors=count)
     if spec.row.persistent:
         m, n, k = spec.threadblock
         for count in (1, 2, 3, _MANY):

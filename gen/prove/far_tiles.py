@@ -65,7 +65,6 @@ class _Sparse(NamedTuple):
 
     place: Place
     elements: np.ndarray
-    storage: np.ndarray
 
 
 def _matrix(
@@ -80,7 +79,7 @@ def _matrix(
     strides = (ld * kind.itemsize, kind.itemsize)
     lines = np.lib.stride_tricks.as_strided(flat[skip:], (count, length), strides)
     place = Place(buffer, skip * kind.itemsize)
-    return _Sparse(place, lines if row_major else lines.T, flat)
+    return _Sparse(place, lines if row_major else lines.T)
 
 
 def _run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,16 +33,13 @@ def _largest(dtypes: DTypes, problem: GemmProblem) -> int:
     """
     name = dtypes.accumulator.name
     bits = {"f16": 11, "f32": 24, "f64": 53}.get(name, 31)
-    alpha, beta = (max(abs(one), 1) if np.isfinite(one) else 1 for one in _scalars(problem))
+    scalars = problem.alpha, problem.beta
+    alpha, beta = (max(abs(one), 1) if np.isfinite(one) else 1 for one in scalars)
     factor, addend = (1, 0) if name == "f16" else (alpha, beta + 1)
     r = 8
     while r > 1 and factor * problem.shape.k * r * r + addend * r >= 2**bits:
         r -= 1
     return r
-
-
-def _scalars(problem: GemmProblem) -> tuple[float, float]:
-    return problem.alpha, problem.beta
 
 
 def _integers(rng: _Rng, problem: GemmProblem, most: int) -> _Drawn:
@@ -75,7 +73,7 @@ def _scaled(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Integers times powers of two, so that alpha and beta, two others, leave results in range."""
     alpha, beta = (round(np.log2(one)) for one in (problem.alpha, problem.beta))
     result = alpha if dtypes.output.name != "f16" else min(max(alpha, -18), 0)
-    unit = GemmProblem(problem.shape, *_lds(problem), 1, 1)
+    unit = replace(problem, alpha=1, beta=1)
     a, b, c, bias = _integers(rng, unit, _largest(dtypes, unit))
     half = (result - alpha) // 2
     return (
@@ -84,10 +82,6 @@ def _scaled(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
         c * 2.0 ** (result - beta),
         bias * 2.0**result,
     )
-
-
-def _lds(problem: GemmProblem) -> tuple[int, int, int, int]:
-    return problem.lda, problem.ldb, problem.ldc, problem.ldd
 
 
 def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
@@ -155,7 +149,6 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "extreme": _extreme,
 }
 KINDS = ("random", *_EXACT)
-INFINITE = ("special", "overflowing")  # kinds whose results may be infinite or NaN
 
 
 def _random(rng: _Rng, size: tuple[int, ...], dtype: str, low: float) -> np.ndarray:

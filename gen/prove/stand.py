@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -119,16 +119,20 @@ def advice(error: CheckError) -> str:
 def outcomes(
     spec: KernelSpec, module: Module, limits: Limits, trials: Sequence[Trial], jobs: int
 ) -> Iterator[Outcome]:
-    """The outcomes of trials in their order.
-
-    On CUDA cores they take less time than to start processes.
-    """
-    if jobs == 1 or not spec.warp:
+    """The outcomes of trials in their order; where there is little to do, in this process alone."""
+    if jobs == 1 or _products(trials) < _WORTH:
         yield from map(Stand(spec, module, limits).run, trials)
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs, _set_up, (spec, module, limits)) as pool:
-        yield from pool.imap(_run, trials, chunksize=2)
+        yield from pool.imap(_run, trials)
+
+
+_WORTH = 5 * 10**7  # products: less takes less time than to start processes
+
+
+def _products(trials: Iterable[Trial]) -> int:
+    return sum(t.shape.m * t.shape.n * t.shape.k for t in trials)
 
 
 _stand: Stand  # of a process that runs trials for another

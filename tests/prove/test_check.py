@@ -13,6 +13,7 @@ from gen.compile.nvrtc import compile_cuda
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import run_kernel
+from gen.emulator import parse_ptx
 from gen.errors import CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
@@ -470,4 +471,4 @@ def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
         wanted = ["_pack", "", "_reduce"] if spec.split_k != 1 else ["_pack", ""]
         assert names == (wanted if spec.warp else [""])
         module = compile_cuda(render(spec).text, name=f"{spec.name}.cu")
-        library._check_kernel(spec, module)
+        library._check_kernels(spec, parse_ptx(module.code.decode()))

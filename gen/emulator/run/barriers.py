@@ -16,8 +16,8 @@ import numpy.typing as npt
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
-from gen.emulator.warp.masks import NOBODY, THREAD_AXES, Bits, Mask, lanes_of, narrow
-from gen.emulator.warp.shuffles import WARP, from_warps, to_warps
+from gen.emulator.warp.masks import NOBODY, THREAD_AXES, WARP, Bits, Mask, lanes_of, narrow
+from gen.emulator.warp.shuffles import from_warps, to_warps
 
 BARRIERS = 16  # of a block, by their number
 CLUSTER_BARRIER = 1 << 32  # besides these

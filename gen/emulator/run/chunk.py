@@ -13,8 +13,8 @@ from gen.emulator.run.spinning import Spinning
 from gen.emulator.run.system_calls import SystemCalls
 from gen.emulator.run.waiting import Parking, everyone
 from gen.emulator.translate.blocks import Block
-from gen.emulator.warp.masks import NOBODY, Coordinates, Mask, Waiting, narrow, split
-from gen.emulator.warp.shuffles import WARP, from_warps, to_warps
+from gen.emulator.warp.masks import NOBODY, WARP, Coordinates, Mask, Waiting, narrow, split
+from gen.emulator.warp.shuffles import from_warps, to_warps
 from gen.errors import BudgetError
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from gen.emulator.ptx.module import Instruction, PtxKernel
 from gen.emulator.warp.chunk import WarpChunk
-from gen.emulator.warp.masks import Bits, Mask, lanes_of
-from gen.emulator.warp.shuffles import WARP, from_warps, to_warps
+from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
+from gen.emulator.warp.shuffles import from_warps, to_warps
 
 REGISTERS = 65_536  # of a multiprocessor
 MOST = 256  # of a thread: 255, which take as many as 256

@@ -11,6 +11,7 @@ is then one contiguous run in memory, and so is every array computed from it.
 from __future__ import annotations
 
 import heapq
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from gen.emulator.isa.ops import Value
 Bits = npt.NDArray[np.bool_]
 Shape = tuple[int, ...]
 
+WARP = 32
 BLOCK_AXES = (0, 2, 4)
 THREAD_AXES = (1, 3, 5)
 
@@ -39,7 +41,9 @@ class Mask:
         self.bits = bits
         self._views: dict[Shape, Active | None] = {}
         self._per_block: npt.NDArray[np.int64] | None = None
+        self._lanes: int | None = None  # of `bits`
         self._whole: bool | None = None
+        self._whole_warps: bool | None = None
         self._beyond: tuple[Bits, Bits | None] | None = None  # the last argument and its result
 
     def per_block(self, shape: Shape) -> npt.NDArray[np.int64]:
@@ -56,6 +60,15 @@ class Mask:
             counts = self.per_block(shape)
             self._whole = bool(((counts == 0) | (counts == threads)).all())
         return self._whole
+
+    def whole_warps(self, shape: Shape) -> bool:
+        """True if every warp of a chunk of `shape` has all its 32 lanes running, or none."""
+        if self._whole_warps is None:
+            lanes = np.broadcast_to(self.bits, shape).transpose(BLOCK_AXES + THREAD_AXES)
+            threads = int(np.prod([shape[i] for i in THREAD_AXES]))
+            warps = lanes.reshape(-1, WARP) if threads % WARP == 0 else None
+            self._whole_warps = warps is not None and bool((warps == warps[:, :1]).all())
+        return self._whole_warps
 
     def over(self, shape: Shape) -> Active | None:
         """The mask reduced to `shape` (any over its axes of length 1); None if all are in use."""
@@ -80,7 +93,9 @@ class Mask:
 
     def count(self, shape: Shape) -> int:
         """Running lanes in a chunk of `shape`."""
-        return int(np.count_nonzero(self.bits)) * (int(np.prod(shape)) // self.bits.size)
+        if self._lanes is None:
+            self._lanes = int(np.count_nonzero(self.bits))
+        return self._lanes * (math.prod(shape) // self.bits.size)
 
 
 NOBODY = Mask(np.zeros((1,) * 6, np.bool_))

@@ -23,8 +23,8 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.isa.rounding import from_bf16, from_fp8
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
-from gen.emulator.warp.masks import Mask, lanes_of
-from gen.emulator.warp.shuffles import WARP, from_warps, to_warps
+from gen.emulator.warp.masks import WARP, Mask, lanes_of
+from gen.emulator.warp.shuffles import from_warps, to_warps
 
 Array = npt.NDArray[Any]
 KEPT_FRAGMENTS = 24  # operands converted to float64 that are kept: each meets several others
@@ -229,7 +229,7 @@ def movmatrix(chunk: WarpChunk, m: Mask | None, item: Instruction, a: Value) -> 
 
 def check_whole_warps(chunk: WarpChunk, m: Mask | None, item: Instruction) -> None:
     """Report warps of which only a part executes an instruction that needs all 32 lanes."""
-    if chunk.threads % WARP == 0 and (m is None or m.whole_blocks(chunk.shape)):
+    if chunk.threads % WARP == 0 and (m is None or m.whole_warps(chunk.shape)):
         return
     bits = np.True_ if m is None else m.bits
     running = to_warps(chunk, bits)

@@ -11,9 +11,8 @@ from gen.emulator.isa.bits import popc
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
-from gen.emulator.warp.masks import Mask, compact, lanes_of
+from gen.emulator.warp.masks import WARP, Mask, compact, lanes_of
 
-WARP = 32
 _TO_BLOCKS = (0, 2, 4, 1, 3, 5)  # block axes first
 _TO_CHUNK = (0, 3, 1, 4, 2, 5)
 

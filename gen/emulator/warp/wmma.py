@@ -20,9 +20,8 @@ import numpy as np
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
-from gen.emulator.warp.masks import Mask
+from gen.emulator.warp.masks import WARP, Mask
 from gen.emulator.warp.mma import OPERANDS, Array, check_whole_warps, packed, unpacked
-from gen.emulator.warp.shuffles import WARP
 
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
 

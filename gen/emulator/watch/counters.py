@@ -28,8 +28,8 @@ from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk, Observer
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.translate.program import Program
-from gen.emulator.warp.masks import BLOCK_AXES, Mask
-from gen.emulator.warp.shuffles import WARP, to_warps
+from gen.emulator.warp.masks import BLOCK_AXES, WARP, Mask
+from gen.emulator.warp.shuffles import to_warps
 from gen.emulator.watch import banks
 from gen.emulator.watch.joined_loads import MergePlan, Request, merge_plan
 

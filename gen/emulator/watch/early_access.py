@@ -19,8 +19,8 @@ from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk
 from gen.emulator.translate.program import Program
-from gen.emulator.warp.masks import Bits, Mask, lanes_of
-from gen.emulator.warp.shuffles import WARP, from_warps, to_warps
+from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
+from gen.emulator.warp.shuffles import from_warps, to_warps
 from gen.emulator.watch.findings import noun
 
 _WAIT = "griddepcontrol.wait"
