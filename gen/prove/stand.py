@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -119,20 +121,21 @@ def advice(error: CheckError) -> str:
 def outcomes(
     spec: KernelSpec, module: Module, limits: Limits, trials: Sequence[Trial], jobs: int
 ) -> Iterator[Outcome]:
-    """The outcomes of trials in their order; where there is little to do, in this process alone."""
-    if jobs == 1 or _products(trials) < _WORTH:
-        yield from map(Stand(spec, module, limits).run, trials)
-        return
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, _set_up, (spec, module, limits)) as pool:
-        yield from pool.imap(_run, trials)
+    """The outcomes of trials in their order.
+
+    What this process does not get through in a second is shared among `jobs` of them.
+    """
+    stand, left = Stand(spec, module, limits), deque(trials)
+    alone = time.perf_counter() + _ALONE
+    while left and (jobs == 1 or time.perf_counter() < alone):
+        yield stand.run(left.popleft())
+    if left:
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(jobs, _set_up, (spec, module, limits)) as pool:
+            yield from pool.imap(_run, left)
 
 
-_WORTH = 5 * 10**7  # products: less takes less time than to start processes
-
-
-def _products(trials: Iterable[Trial]) -> int:
-    return sum(t.shape.m * t.shape.n * t.shape.k for t in trials)
+_ALONE = 1.0  # seconds: about what it takes to start processes
 
 
 _stand: Stand  # of a process that runs trials for another

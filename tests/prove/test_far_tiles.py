@@ -1,0 +1,40 @@
+"""The last tiles, or rows, of matrices too large to store."""
+
+import dataclasses
+import time
+
+import pytest
+
+from gen.compile.nvrtc import compile_cuda
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove.far_tiles import far_tiles
+from gen.source.render import render
+from gen.spec.kernel import KernelSpec
+from tests.prove.test_verify import small
+
+
+def complaints(spec: KernelSpec, *edit: str) -> list[str]:
+    source = render(spec)
+    if edit:
+        assert edit[0] in source.text
+        source = dataclasses.replace(source, text=source.text.replace(*edit))
+    module = compile_cuda(source.text, name=source.filename)
+    results = list(far_tiles(spec, module, time.perf_counter() + 60))
+    assert results
+    return [text for r in results for text in (*map(str, r.findings), r.message) if text]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_kernel_is_right_at_the_end(variant: str) -> None:
+    assert not complaints(small(variant, VARIANTS[variant].dtypes[0], "rrr"))
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+def test_few_blocks_do_not_walk_over_all_rows(grid: int) -> None:
+    """Which would take hours."""
+    assert not complaints(make_spec("block_1d", grid=grid))
+
+
+def test_a_row_that_is_counted_in_32_bits_is_found() -> None:
+    spec = make_spec("block_1d", grid=3)
+    assert complaints(spec, "D[c_at(row,", "D[c_at(unsigned(row),")
