@@ -4,8 +4,8 @@
 
 Integers and integer-valued floats must be equal bit for bit. For random inputs the script tabulates
 how many elements differ, and by how many units in the last place at most: the GPU's tensor cores
-accumulate in an order and with a rounding of their own. Exits with 1 where bits differ that must
-not.
+accumulate in an order and with a rounding of their own. Fragments of wmma must lie in lanes alike.
+Exits with 1 where bits differ that must not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from gen.source.render import render
 from gen.spec import numerics
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.emulator import cutlass_kernels
+from tests.emulator.warp.test_wmma import CASES, CUDA
 
 SHAPE = GemmShape(131, 67, 257)
+WmmaCase = tuple[tuple[int, int, int], str, str]
 
 
 def gemm_results(runner: Runner, variant: str, dtype: str, kind: str) -> np.ndarray:
@@ -77,6 +79,34 @@ def cutlass_results(runner: Runner, kernel: cutlass_kernels.CutlassKernel, kind:
     return runner.download(device[3])
 
 
+_FRAGMENTS = """#include <mma.h>
+using namespace nvcuda::wmma;
+extern "C" __global__ void lanes(const {element}* from, {element}* to) {{
+  fragment<{which}, {m}, {n}, {k}, {given}{layout}> x;
+  load_matrix_sync(x, from, 32{order});
+  for (int i = 0; i < 64; ++i) to[threadIdx.x * 64 + i] = i < x.num_elements ? x.x[i] : from[0];
+}}
+"""
+
+
+def fragment_results(runner: Runner, case: WmmaCase, which: str, layout: str) -> np.ndarray:
+    """Which elements of a matrix each lane holds of a wmma fragment."""
+    (m, n, k), kind, sums = case
+    element, given, dtype = CUDA[sums if which == "accumulator" else kind]
+    of_sums = which == "accumulator"
+    text = _FRAGMENTS.format(
+        element=element, which=which, m=m, n=n, k=k,
+        given=element if of_sums else given,
+        layout="" if of_sums else f", {layout}_major",
+        order=f", mem_{layout}_major" if of_sums else "",
+    )  # fmt: skip
+    module = nvrtc.compile_cuda(text, arch=runner.target("sm_80"), format=runner.format)
+    storage = np.arange(32 * 32).astype(dtype).view(f"i{np.dtype(dtype).itemsize}")
+    to = runner.upload(np.zeros(32 * 64, storage.dtype), "to")
+    runner.launch(module, "lanes", (1, 1, 1), (32, 1, 1), [runner.upload(storage, "from"), to])
+    return runner.download(to)
+
+
 def difference(one: np.ndarray, other: np.ndarray, floating: bool) -> tuple[float, int]:
     """The share of elements that differ, and by how many units in the last place at most."""
     bits = [np.ascontiguousarray(x).view(f"i{x.itemsize}").astype(np.int64) for x in (one, other)]
@@ -101,8 +131,16 @@ def main() -> int:
         (f"CUTLASS {k}", k.output, lambda r, kind, k=k: cutlass_results(r, k, kind))
         for k in cutlass_kernels.KERNELS
     ]
+    jobs += [
+        (f"wmma {case} {which} {layout}", "i32",
+         lambda r, kind, case=case, which=which, layout=layout: fragment_results(
+             r, case, which, layout))
+        for case in CASES
+        for which in ("matrix_a", "matrix_b", "accumulator")
+        for layout in ("row", "col")
+    ]  # fmt: skip
     for name, dtype, run in jobs:
-        for kind in ("integer", "random"):
+        for kind in ("integer",) if name.startswith("wmma") else ("integer", "random"):
             pair = run(gpu, kind), run(cpu, kind)
             share, gap = difference(*pair, floating=dtype not in ("i32", "i8", "s32"))
             print(f"{name:52} {kind:8} {share:9.2%} {gap:10d}")
