@@ -25,10 +25,9 @@ from gen.source.render import render
 from gen.spec import numerics
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.emulator import cutlass_kernels
-from tests.emulator.warp.test_wmma import CASES, CUDA
+from tests.emulator.warp.test_wmma import CASES, Case, fragment_kernel
 
 SHAPE = GemmShape(131, 67, 257)
-WmmaCase = tuple[tuple[int, int, int], str, str]
 
 
 def gemm_results(runner: Runner, variant: str, dtype: str, kind: str) -> np.ndarray:
@@ -79,29 +78,11 @@ def cutlass_results(runner: Runner, kernel: cutlass_kernels.CutlassKernel, kind:
     return runner.download(device[3])
 
 
-_FRAGMENTS = """#include <mma.h>
-using namespace nvcuda::wmma;
-extern "C" __global__ void lanes(const {element}* from, {element}* to) {{
-  fragment<{which}, {m}, {n}, {k}, {given}{layout}> x;
-  load_matrix_sync(x, from, 32{order});
-  for (int i = 0; i < 64; ++i) to[threadIdx.x * 64 + i] = i < x.num_elements ? x.x[i] : from[0];
-}}
-"""
-
-
-def fragment_results(runner: Runner, case: WmmaCase, which: str, layout: str) -> np.ndarray:
+def fragment_results(runner: Runner, case: Case, which: str, layout: str) -> np.ndarray:
     """Which elements of a matrix each lane holds of a wmma fragment."""
-    (m, n, k), kind, sums = case
-    element, given, dtype = CUDA[sums if which == "accumulator" else kind]
-    of_sums = which == "accumulator"
-    text = _FRAGMENTS.format(
-        element=element, which=which, m=m, n=n, k=k,
-        given=element if of_sums else given,
-        layout="" if of_sums else f", {layout}_major",
-        order=f", mem_{layout}_major" if of_sums else "",
-    )  # fmt: skip
+    text, dtype = fragment_kernel(case, which, layout)
     module = nvrtc.compile_cuda(text, arch=runner.target("sm_80"), format=runner.format)
-    storage = np.arange(32 * 32).astype(dtype).view(f"i{np.dtype(dtype).itemsize}")
+    storage = np.arange(32 * 32).astype(dtype).view(f"i{dtype.itemsize}")
     to = runner.upload(np.zeros(32 * 64, storage.dtype), "to")
     runner.launch(module, "lanes", (1, 1, 1), (32, 1, 1), [runner.upload(storage, "from"), to])
     return runner.download(to)

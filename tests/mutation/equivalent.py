@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _ROUNDS = "one more round in which every element is outside of D or of the sum"
+_WALKED = "columns that threads walk over, beyond 2^31: as docs/checks.md says"
 _ROWS = "65,535 blocks along y of at most 1024 rows each: the product fits in 32 bits"
 _ROOM = "an array that is larger than needed"
 _SAME = "the two sides differ only where they have the same value"
@@ -114,6 +115,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ROOM, "-> __shared__ input_t row_of_a[(kChunk + 1)]"),
     (_ROOM, "-> accumulator_t sum[(kRowsPerThread + 1)]"),
     (_ROOM, "-> accumulator_t sum[kRowsPerThread][(kCoarsen + 1)]"),
+    (_WALKED, "shared_row: narrow: const index_t col = col0 + threadIdx.x;"),
+    (_ROUNDS, "row0 < M / 16 * 16 + 15;"),
+    (_ROUNDS, "col0 < N / 16 * 16 + 15;"),
+    (_ROUNDS, "k0 < K / 16 * 16 + 15;"),
     (_ROUNDS, "row0 <= M;"),
     (_ROUNDS, "row0 < M + 1;"),
     (_ROUNDS, "col0 <= N;"),

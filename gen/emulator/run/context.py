@@ -287,7 +287,7 @@ class Context:
         g, t = lane >> np.int64(2), lane & np.int64(3)
         single = sums and not (form.elements == 2 and site.kind == "b32")
         bits = 8 * site.size // (1 if single else form.elements)
-        split = not (along or single)
+        split = form.elements > 1 and not (along or single)
         size = bits // 8 if split else site.size
         kind = np.dtype(f"i{size}") if split else site.dtype
         part = replace(site, size=size, shift=size.bit_length() - 1, dtype=kind, whole=kind)

@@ -12,7 +12,7 @@ from gen.emulator.ptx.module import Instruction
 from gen.emulator.ptx.operands import Address, Vector
 from gen.emulator.ptx.values import DTYPES
 from gen.emulator.translate.lines import Lines
-from gen.emulator.warp.wmma import fragment, size_of
+from gen.emulator.warp.wmma import fragment, is_transposed, size_of
 
 _ACCESS = re.compile(
     r"wmma\.(?P<action>load\.[abc]|store\.d)\.sync\.aligned\.(?P<layout>row|col)\.(?P<size>m\d+n\d+k\d+)"
@@ -38,7 +38,8 @@ def access(code: Lines, item: Instruction) -> None:
         f"{code.read(stride[0], 's32')}.astype(np.int64)" if stride
         else code.constant(np.int64(columns if match["layout"] == "row" else rows))
     )  # fmt: skip
-    along = match["layout"] == ("col" if which == "b" else "row")
+    by_column = which == "b" or (which in "cd" and is_transposed(m, n))
+    along = match["layout"] == ("col" if by_column else "row")
     held = {"f32": "f32", "s32": "s32", "f64": "f64"}.get(match["kind"], "b32")
     size = DTYPES[held].itemsize
     site = Site(item, match["space"] or "generic", held, 1, address.offset, size,

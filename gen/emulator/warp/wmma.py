@@ -3,8 +3,9 @@
 PTX leaves open which lane holds which element. Here a fragment is those of `mma` one behind the
 other, as on GPUs since Turing: of A in pieces of 16 rows, of B in pieces of 8 columns, of the
 accumulators in pieces of 16 rows and 8 columns. Lane 4 * g + t holds row g (of B: column g) and a
-few consecutive elements of each piece of 8. Fragments of A and B in f16 have 16 elements whatever
-the shape; where a lane has fewer, they repeat.
+few consecutive elements of each piece of 8. A product wider than high is that of the transposes:
+B takes A's place, and accumulators lie along columns. Fragments of A and B in f16 have 16 elements
+whatever the shape; where a lane has fewer, they repeat.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Fragment:
 @functools.cache
 def fragment(which: str, m: int, n: int, k: int, kind: str) -> Fragment:
     """The fragment of matrix a, b, c or d."""
+    first = "b" if is_transposed(m, n) else "a"
     if which in "cd":
+        m, n = max(m, n), min(m, n)
         rows = [(at, piece) for at in range(0, m, 16) for piece in range(at, min(at + 16, m), 8)]
         starts = [
             (row, column)
@@ -52,13 +55,18 @@ def fragment(which: str, m: int, n: int, k: int, kind: str) -> Fragment:
             return Fragment(2, tuple(starts))
         return Fragment(2, tuple(starts for starts in starts for _ in range(2)))
     elements = OPERANDS[kind][0]
-    step, lines = (16, m) if which == "a" else (8, n)
+    step, lines = 16 if which == first else 8, m if which == "a" else n
     starts = [
         (line, inner)
         for at in range(0, lines, step) for inner in range(0, k, 4 * elements)
         for line in range(at, min(at + step, lines), 8)
     ]  # fmt: skip
     return Fragment(elements, tuple(starts) * (8 // len(starts) if kind == "f16" else 1))
+
+
+def is_transposed(m: int, n: int) -> bool:
+    """Whether a product is computed as that of the transposed matrices."""
+    return m < n
 
 
 def size_of(name: str) -> tuple[int, int, int]:
@@ -112,21 +120,23 @@ def _sums(
     m, n, _ = size
     form = fragment("c", *size, kind)
     parts = [np.ascontiguousarray(packed(chunk, value)) for value in values]
-    if kind == "f16":
-        whole = np.empty((len(parts[0]), m, n), np.float16)
-        for (row, column), part in zip(form.starts, parts, strict=True):
-            whole[:, row : row + 8, column : column + 8] = part.view(np.float16).reshape(-1, 8, 8)
-        return whole
-    whole = np.empty((len(parts[0]), m, n), parts[0].dtype)
+    dtype = np.float16 if kind == "f16" else parts[0].dtype
+    whole = np.empty((len(parts[0]), max(m, n), min(m, n)), dtype)
     for at, ((row, column), part) in enumerate(zip(form.starts, parts, strict=True)):
-        whole[:, row : row + 8, column + at % 2 : column + 8 : 2] = part.reshape(-1, 8, 4)
-    return whole
+        piece = whole[:, row : row + 8, column : column + 8]
+        if kind == "f16":
+            piece[:] = part.view(np.float16).reshape(-1, 8, 8)
+        else:
+            piece[:, :, at % 2 :: 2] = part.reshape(-1, 8, 4)
+    return whole.transpose(0, 2, 1) if is_transposed(m, n) else whole
 
 
 def _registers(
     chunk: WarpChunk, size: tuple[int, int, int], kind: str, sums: Array
 ) -> list[Value]:  # fmt: skip
     """The inverse of `_sums`."""
+    if is_transposed(*size[:2]):
+        sums = sums.transpose(0, 2, 1)
     result = []
     for at, (row, column) in enumerate(fragment("d", *size, kind).starts):
         tile = sums[:, row : row + 8, column : column + 8]

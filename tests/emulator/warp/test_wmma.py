@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -21,8 +22,9 @@ CUDA = {
     "f32": ("float", "float", np.float32),
     "s32": ("int", "int", np.int32),
 }
+Case = tuple[tuple[int, int, int], str, str]
 SIXTEEN = [(16, 16, 16), (32, 8, 16), (8, 32, 16)]
-CASES = [
+CASES: list[Case] = [
     *((size, "f16", sums) for size in SIXTEEN for sums in ("f16", "f32")),
     *((size, "bf16", "f32") for size in SIXTEEN),
     *((size, kind, "s32") for size in SIXTEEN for kind in ("s8", "u8")),
@@ -42,6 +44,64 @@ def laid_out(matrix: np.ndarray, layout: str, pitch: int) -> np.ndarray:
     padded = np.zeros((len(lines), pitch), matrix.dtype)
     padded[:, : lines.shape[1]] = lines
     return padded
+
+
+_FRAGMENTS = """#include <mma.h>
+using namespace nvcuda::wmma;
+extern "C" __global__ void lanes(const {element}* from, {element}* to) {{
+  fragment<{which}, {m}, {n}, {k}, {given}{layout}> x;
+  load_matrix_sync(x, from, 32{order});
+  for (int i = 0; i < 64; ++i) to[threadIdx.x * 64 + i] = i < x.num_elements ? x.x[i] : from[0];
+}}
+"""
+
+
+def fragment_kernel(case: Case, which: str, layout: str) -> tuple[str, np.dtype]:
+    """A kernel that writes 64 elements a lane: those of its fragment, then the matrix's first one.
+
+    The matrix has lines of 32 elements, of the type that comes second.
+    """
+    (m, n, k), kind, sums = case
+    of_sums = which == "accumulator"
+    element, given, dtype = CUDA[sums if of_sums else kind]
+    text = _FRAGMENTS.format(
+        element=element, which=which, m=m, n=n, k=k,
+        given=element if of_sums else given,
+        layout="" if of_sums else f", {layout}_major",
+        order=f", mem_{layout}_major" if of_sums else "",
+    )  # fmt: skip
+    return text, np.dtype(dtype)
+
+
+LANES = [
+    # Computed as 32x8x16 of the transposes: B in the place of A, the sums along columns.
+    ((8, 32, 16), "f16", "f32", "accumulator", lambda g, t, i: (2 * t + i % 2, g + i // 2 * 8)),
+    ((32, 8, 16), "f16", "f32", "accumulator", lambda g, t, i: (g + i // 2 * 8, 2 * t + i % 2)),
+    ((8, 32, 16), "s8", "s32", "accumulator", lambda g, t, i: (2 * t + i % 2, g + i // 2 * 8)),
+    ((8, 32, 16), "f16", "f32", "matrix_b",
+     lambda g, t, i: (2 * t + i % 2 + i // 4 % 2 * 8, g + i // 2 % 2 * 8 + i // 8 * 16)),
+    ((8, 8, 4), "f64", "f64", "matrix_a", lambda g, t, i: (g, t)),
+    ((8, 8, 4), "f64", "f64", "matrix_b", lambda g, t, i: (t, g)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["row", "col"])
+@pytest.mark.parametrize(("size", "kind", "sums", "which", "place"), LANES)
+def test_lanes_hold_what_they_hold_on_a_gpu(
+    size: tuple[int, int, int], kind: str, sums: str, which: str, place: Any, layout: str
+) -> None:
+    """As an H200 has it (tests/hardware/compare_results.py compares all)."""
+    text, dtype = fragment_kernel((size, kind, sums), which, layout)
+    matrix = (np.arange(32 * 32) % 251).astype(dtype).reshape(32, 32)
+    emulator = Emulator()
+    out = emulator.alloc(np.zeros((32, 64), dtype), "to")
+    ptx = compile_cuda(text).code.decode()
+    emulator.launch(ptx, "lanes", (1, 1, 1), (32, 1, 1), [emulator.alloc(matrix, "from"), out])
+    count = {"accumulator": 8, "matrix_a": 1}.get(which, 1 if kind == "f64" else 16)
+    by_rows = matrix if layout == "row" else matrix.T
+    for lane, held in enumerate(emulator.read(out)):
+        expected = [by_rows[place(lane // 4, lane % 4, i)] for i in range(count)]
+        assert held[:count].tolist() == expected
 
 
 @pytest.mark.parametrize("layouts", list(itertools.product(("row", "col"), repeat=3)), ids="-".join)
