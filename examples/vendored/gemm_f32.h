@@ -17,7 +17,8 @@ extern "C" {
 // exits or allocates; may be called by several threads at once, and while a CUDA graph is captured.
 //
 // M, N and K may be 0. Where it returns one of these, D is as it was:
-//   cudaErrorInvalidValue            a negative size, a null matrix, a leading dimension too short
+//   cudaErrorInvalidValue            a negative size, a null matrix, a leading dimension too short, a
+//                                    matrix of more than 2^44 elements
 //   cudaErrorInvalidConfiguration    more blocks than a grid may have
 //   cudaErrorInvalidResourceHandle   a stream of another device
 //   cudaErrorNoKernelImageForDevice  a GPU that the file was not compiled for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gen.device.driver import bindings, call
 from gen.errors import CheckError
@@ -19,6 +19,14 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
+def codes(described: TensorMap) -> tuple[Any, Any]:
+    """The driver's numbers for the type of a map's elements and for its swizzle."""
+    driver = bindings()
+    element = f"CU_TENSOR_MAP_DATA_TYPE_{_ELEMENTS[described.element]}"
+    swizzle = f"CU_TENSOR_MAP_SWIZZLE_{described.swizzle}B"
+    return getattr(driver.CUtensorMapDataType, element), getattr(driver.CUtensorMapSwizzle, swizzle)
+
+
 def encode(described: TensorMap, address: int) -> CUtensorMap:
     """The 128 bytes that a kernel takes; zeros for a map of nothing.
 
@@ -27,12 +35,11 @@ def encode(described: TensorMap, address: int) -> CUtensorMap:
     driver = bindings()
     if 0 in described.dims:
         return driver.CUtensorMap()
-    element = f"CU_TENSOR_MAP_DATA_TYPE_{_ELEMENTS[described.element]}"
-    swizzle = f"CU_TENSOR_MAP_SWIZZLE_{described.swizzle}B"
+    element, swizzle = codes(described)
     try:
         return call(
             "cuTensorMapEncodeTiled",
-            getattr(driver.CUtensorMapDataType, element),
+            element,
             2,
             address,
             [driver.cuuint64_t(n) for n in described.dims],
@@ -40,7 +47,7 @@ def encode(described: TensorMap, address: int) -> CUtensorMap:
             [driver.cuuint32_t(n) for n in described.box],
             [driver.cuuint32_t(1)] * 2,
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(driver.CUtensorMapSwizzle, swizzle),
+            swizzle,
             driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
             driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )

@@ -24,6 +24,7 @@ from gen.kernels.registry import VARIANTS
 from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
+from gen.prove.launcher import LauncherReport, check_launcher
 from gen.prove.stand import Limits, Outcome, Seen, advice, default_time, outcomes
 from gen.prove.trials import Trial
 from gen.source.render import Source
@@ -65,6 +66,7 @@ class CheckReport:
     suppressed: int = 0  # findings that were like others, or beyond the limit
     error: str = ""  # what ended the check early
     skipped: str = ""  # what was not tried, and why
+    launcher: LauncherReport | None = None  # None where it was not looked at
     trials: int = 0  # launches of the kernel
     not_run: list[int] = field(default_factory=list)  # CUDA lines that no trial has reached
     seconds: float = 0.0  # in the kernel
@@ -72,7 +74,8 @@ class CheckReport:
     @property
     def ok(self) -> bool:
         """Whether there is nothing to complain about."""
-        return not (self.findings or self.mismatches or self.error)
+        wrong = self.launcher.wrong if self.launcher else []
+        return not (self.findings or self.mismatches or self.error or wrong)
 
 
 def check(
@@ -110,6 +113,8 @@ def check(
     if planned.far and not report.error and (report.ok or not first):
         report.not_run = sorted(seen.lines_not_run or ())
         _check_far(report, spec, module, max_findings, deadline or far_deadline())
+    if not report.error and (report.ok or not first):
+        report.launcher = check_launcher(planned.source)
     if planned.far and report.ok:
         report.notes += notes(seen)
     return report
@@ -130,6 +135,7 @@ class Planned(NamedTuple):
     somebody named.
     """
 
+    source: Source
     spec: KernelSpec
     module: nvrtc.Module
     trials: list[Trial]
@@ -148,8 +154,8 @@ def plan(source: Source, shapes: Sequence[GemmShape] | None = None) -> Planned:
     _check_kernels(spec, ptx)
     if shapes is not None:
         trials = [trial for shape in shapes for trial in corner_trials(spec, shape)]
-        return Planned(spec, module, trials, far=False)
-    return Planned(spec, module, check_trials(spec, thresholds(ptx)), far=True)
+        return Planned(source, spec, module, trials, far=False)
+    return Planned(source, spec, module, check_trials(spec, thresholds(ptx)), far=True)
 
 
 def thresholds(ptx: PtxModule) -> list[int]:

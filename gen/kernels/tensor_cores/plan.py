@@ -178,14 +178,16 @@ def _slices(spec: KernelSpec) -> list[Fact]:
 
 
 def _partials(spec: KernelSpec, offset: str) -> list[Fact]:
-    sums = f"slices * tiles * kTileM * kTileN * {spec.dtypes.scalar.size}"
-    if writes_d(spec.tunables):
-        sums = f"(slices > 1 ? {sums} : 0)"
     width = reduce_width(spec.split_k) if spec.split_k else f"({_REDUCE_WIDTH.text})"
+    tiles, some = "tiles", []
+    if writes_d(spec.tunables):
+        tiles, some = "split", [Fact("split", "slices > 1 ? tiles : 0", "tiles of many slices")]
+    sums = f"slices * {tiles} * kTileM * kTileN * {spec.dtypes.scalar.size}"
     return [
+        *some,
         Fact("partials_offset", offset),
         Fact("bytes", f"partials_offset + {sums}"),
-        Fact("reduce_blocks", f"tiles * (kTileM * kTileN / 4) / {width}"),
+        Fact("reduce_blocks", f"{tiles} * (kTileM * kTileN / 4) / {width}"),
     ]
 
 
@@ -197,7 +199,7 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     early = Fact("early", alone, "the next kernel may start", "bool")
     # TMA takes long for lines that a matrix does not have.
     boxes = [
-        Fact(f"{x.letter}_box", f"{rows} < {tile} ? {rows} : {tile}", "lines of it", "int")
+        Fact(f"{x.letter}_box", f"{rows} < {tile} ? {rows} : {tile}", "lines of it")
         for x, rows, tile in ((a, "M", "kTileM"), (b, "N", "kTileN"))
         if x.along_k
     ]

@@ -58,6 +58,7 @@ def _common(spec: KernelSpec) -> dict[str, Any]:
         and spec.epilogue == "linear",
         "multiprocessors": spec.row.persistent or split_k == 0,
         "facts": facts(spec),
+        "work": "work" if spec.row.persistent and split_k != 1 else "tiles",
         "reduce_width": width,
         "reduce_at_once": min(4, -(-split_k * width // 256)) if width else 4,
         "signature": {

@@ -24,6 +24,14 @@
 #include <cuda_fp16.h>
 #ifndef __CUDACC_RTC__
 #include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+
+#include <atomic>
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+#error "for -arch=sm_90a alone: other GPUs lack the kernel's instructions"
+#elif defined(__clang__) && defined(__CUDA__) && __clang_major__ < 20
+#error "older compilers ignore __grid_constant__ without a word"
 #endif
 
 namespace gemm_mma_tma_f16_f16_crr_linear_bias_ns {  // several emitted files may be in one program
@@ -454,6 +462,8 @@ constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 32768
 // Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
 constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 230448
 
+extern "C" __device__ void compile_for_sm_90a();  // is nowhere
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_mma_tma_f16_f16_crr_linear_bias(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
@@ -513,8 +523,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
     // Accumulators need registers, copies few: producers leave most of theirs to the consumers.
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc makes PTX for sm_90, too, which lacks it
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+#else  // nvcc -arch=sm_90a makes PTX for sm_90, too, of which there is to be no machine code
+    compile_for_sm_90a();
 #endif
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
@@ -635,23 +647,40 @@ struct Plan {
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
+constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Refuses sizes and operands that no launch takes.
+inline cudaError_t check_operands(
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
+  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  return cudaSuccess;
+}
+
 // Describes a matrix to the TMA. The driver's function is found by name: only the runtime is linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
-    index_t lines, index_t ld, int box_length, int box_lines) {
+    index_t lines, index_t ld, index_t box_length, index_t box_lines) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
   static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
-  static void* const found = [] {
-    void* function = nullptr;
+  static std::atomic<void*> known{nullptr};
+  void* function = known;
+  if (function == nullptr) {
     cudaDriverEntryPointQueryResult result;
     const cudaError_t error = cudaGetDriverEntryPointByVersion(
         "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
-    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? function : nullptr;
-  }();
-  if (found == nullptr) return cudaErrorNotSupported;
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
-  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, stride = ld * size;
+    if (error != cudaSuccess) return error;
+    if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    known = function;
+  }
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
+  const cuuint64_t stride = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
   constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
   const CUresult result = encode(
@@ -667,37 +696,37 @@ extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_tma_f16_f16_crr_linear_bias_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
-  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return cudaErrorInvalidValue;
+  if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
-  if (M == 0 || N == 0) return cudaSuccess;
+  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
-  *bytes = plan.bytes;
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }
 
 // Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
-// or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
-// cudaErrorInvalidConfiguration for 2^31 work tiles or more; cudaErrorInvalidResourceHandle for a
-// stream of another device; cudaErrorNotSupported where the driver does not know the TMA.
+// or 2^31 or more, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
+// a workspace too small or not aligned; cudaErrorInvalidConfiguration for 2^31 work tiles or more;
+// cudaErrorInvalidResourceHandle for a stream of another device; cudaErrorNotSupported where the
+// driver does not know the TMA.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_mma_tma_f16_f16_crr_linear_bias_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, const output_t* bias, void* workspace, size_t workspace_bytes,
     cudaStream_t stream) {
-  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
-  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
   if (bias == nullptr) return cudaErrorInvalidValue;
 
   int device, multiprocessors;
-  cudaError_t error = check_stream(stream, device);
+  error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
@@ -705,19 +734,12 @@ gemm_mma_tma_f16_f16_crr_linear_bias_launch(  // D = alpha * A * B + beta * C
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
+  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return cudaErrorInvalidValue;
   const auto space = static_cast<unsigned char*>(workspace);
-  const input_t *a = A, *b = B;
-  if (plan.packs_a || plan.packs_b) {
-    const auto a_packed = reinterpret_cast<input_t*>(space);
-    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    error = launch(  // a kernel that packs both
-        gemm_mma_tma_f16_f16_crr_linear_bias_pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0,
-        stream, plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld, plan.b_lines,
-        plan.b_length, b, ldb, b_packed, plan.b_ld);
-    if (error != cudaSuccess) return error;
-    if (plan.packs_a) a = a_packed;
-    if (plan.packs_b) b = b_packed;
-  }
+  const auto a_packed = reinterpret_cast<input_t*>(space);
+  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  const input_t* const a = plan.packs_a ? a_packed : A;
+  const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   tensor_map_t a_map, b_map, d_map{};
@@ -732,8 +754,17 @@ gemm_mma_tma_f16_f16_crr_linear_bias_launch(  // D = alpha * A * B + beta * C
   const auto kernel = gemm_mma_tma_f16_f16_crr_linear_bias;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        gemm_mma_tma_f16_f16_crr_linear_bias_pack,
+        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
+        plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
   return launch(
-      kernel, dim3(plan.blocks), kThreads, kSharedBytes, stream,  // and its parameters:
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, bias);
 }
 

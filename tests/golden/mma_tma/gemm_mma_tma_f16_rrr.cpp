@@ -246,7 +246,7 @@ CUresult get_kernels(Kernels& kernels) {
 // Blocks, or threads of a block.
 struct dim3 {
   unsigned x, y, z;
-  dim3(index_t x, index_t y = 1, index_t z = 1) : x(unsigned(x)), y(unsigned(y)), z(unsigned(z)) {
+  dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
   }
 };
 
@@ -292,20 +292,35 @@ struct Plan {
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
-  int a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
   index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
+constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Refuses sizes and operands that no launch takes.
+inline CUresult check_operands(
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
+  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
 // Describes a matrix to the TMA.
 inline CUresult make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
-    index_t lines, index_t ld, int box_length, int box_lines) {
+    index_t lines, index_t ld, index_t box_length, index_t box_lines) {
   map = {};
   if (length == 0 || lines == 0) return CUDA_SUCCESS;  // it will not be read
   const auto encode = get_driver().cuTensorMapEncodeTiled;
-  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, stride = ld * size;
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
+  const cuuint64_t stride = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
   constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
   const CUresult result = encode(
@@ -327,11 +342,13 @@ extern "C" int  // CUDA_SUCCESS once *bytes is set
 gemm_mma_tma_f16_rrr_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     size_t* bytes) {
-  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = 0;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;
+  CUresult error = check_operands(M, N, K, A, lda, B, ldb);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
-  *bytes = plan.bytes;
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = size_t(plan.bytes);
   return CUDA_SUCCESS;
 }
 
@@ -340,16 +357,13 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
     size_t workspace_bytes, CUstream stream) {
-  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
-  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N)) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (C == nullptr || ldc < N)) return CUDA_ERROR_INVALID_VALUE;
-  if (D == nullptr || ldd < N) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = check_operands(M, N, K, A, lda, B, ldb);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
 
   Kernels kernels;
-  CUresult error = get_kernels(kernels);
+  error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
   int multiprocessors;
   error = count_multiprocessors(multiprocessors);
@@ -358,19 +372,12 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
   if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto space = static_cast<unsigned char*>(workspace);
-  auto a = static_cast<const input_t*>(A), b = static_cast<const input_t*>(B);
-  if (plan.packs_a || plan.packs_b) {
-    const auto a_packed = reinterpret_cast<input_t*>(space);
-    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    error = launch(  // a kernel that packs both
-        kernels.pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, a, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, b, ldb, b_packed,
-        plan.b_ld);
-    if (error != CUDA_SUCCESS) return error;
-    if (plan.packs_a) a = a_packed;
-    if (plan.packs_b) b = b_packed;
-  }
+  const auto a_packed = reinterpret_cast<input_t*>(space);
+  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
+  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   tensor_map_t a_map, b_map, d_map{};
@@ -386,7 +393,14 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
 
   const auto kernel = kernels.kernel;
 
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B,
+        ldb, b_packed, plan.b_ld);
+    if (error != CUDA_SUCCESS) return error;
+  }
   return launch(
-      kernel, dim3(plan.blocks), kThreads, kSharedBytes, stream,  // and its parameters:
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
 }

@@ -104,20 +104,21 @@ inline cudaError_t launch(
 }
 
 // Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short;
-// cudaErrorInvalidConfiguration for more blocks than a grid may have; cudaErrorInvalidResourceHandle
-// for a stream of another device.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short, a
+// matrix of more than 2^44 elements; cudaErrorInvalidConfiguration for more blocks than a grid may
+// have; cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_naive_bf16_ccc_linear_bias_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, const output_t* bias, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < K)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < M)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < M) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
   if (bias == nullptr) return cudaErrorInvalidValue;
 
   const index_t grid_x = (N + kThreadsX - 1) / kThreadsX;  // columns of blocks
@@ -128,7 +129,7 @@ gemm_naive_bf16_ccc_linear_bias_launch(  // D = alpha * A * B + beta * C
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   const auto kernel = gemm_naive_bf16_ccc_linear_bias;
-  const dim3 grid(grid_x, grid_y), block(kThreadsX, kThreadsY);
+  const dim3 grid{unsigned(grid_x), unsigned(grid_y)}, block{kThreadsX, kThreadsY};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, bias);

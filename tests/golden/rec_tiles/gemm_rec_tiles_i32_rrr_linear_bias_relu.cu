@@ -148,20 +148,21 @@ inline cudaError_t launch(
 }
 
 // Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short;
-// cudaErrorInvalidConfiguration for more blocks than a grid may have; cudaErrorInvalidResourceHandle
-// for a stream of another device.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short, a
+// matrix of more than 2^44 elements; cudaErrorInvalidConfiguration for more blocks than a grid may
+// have; cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_rec_tiles_i32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, const output_t* bias, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
   if (bias == nullptr) return cudaErrorInvalidValue;
 
   const index_t grid_x = (N + kWidth - 1) / kWidth;  // columns of blocks
@@ -174,7 +175,7 @@ gemm_rec_tiles_i32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
   const auto kernel = gemm_rec_tiles_i32_rrr_linear_bias_relu;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  const dim3 grid(grid_x, grid_y), block(kTile, kThreadRows);
+  const dim3 grid{unsigned(grid_x), unsigned(grid_y)}, block{kTile, kThreadRows};
   return launch(
       kernel, grid, block, kSharedBytes, stream,  // and its parameters:
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, bias);

@@ -97,20 +97,21 @@ inline cudaError_t launch(
 }
 
 // Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short;
-// cudaErrorInvalidConfiguration for more blocks than a grid may have; cudaErrorInvalidResourceHandle
-// for a stream of another device.
+// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short, a
+// matrix of more than 2^44 elements; cudaErrorInvalidConfiguration for more blocks than a grid may
+// have; cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_thread_1d_f32_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
 
   const index_t blocks = (M * N + kThreads - 1) / kThreads;  // they stride over the rest
   const index_t grid_x = blocks < 2147483647 ? blocks : 2147483647;
@@ -119,7 +120,7 @@ gemm_thread_1d_f32_rrr_launch(  // D = alpha * A * B + beta * C
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   const auto kernel = gemm_thread_1d_f32_rrr;
-  const dim3 grid(grid_x), block(kThreads);
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);

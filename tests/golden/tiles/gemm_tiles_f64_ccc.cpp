@@ -213,7 +213,7 @@ CUresult get_kernels(Kernels& kernels) {
 // Blocks, or threads of a block.
 struct dim3 {
   unsigned x, y, z;
-  dim3(index_t x, index_t y = 1, index_t z = 1) : x(unsigned(x)), y(unsigned(y)), z(unsigned(z)) {
+  dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
   }
 };
 
@@ -241,12 +241,13 @@ gemm_tiles_f64_ccc_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, double alpha, const double* A, index_t lda, const double* B,
     index_t ldb, double beta, const double* C, index_t ldc, double* D, index_t ldd,
     CUstream stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
   if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < K)) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (C == nullptr || ldc < M)) return CUDA_ERROR_INVALID_VALUE;
-  if (D == nullptr || ldd < M) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < M || ldd > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
 
   const index_t grid_x = (N + kTile - 1) / kTile;  // columns of blocks
   const index_t rows = (M + kTile - 1) / kTile;  // of blocks; they stride over the rest
@@ -256,7 +257,7 @@ gemm_tiles_f64_ccc_launch(  // D = alpha * A * B + beta * C
   CUresult error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
   const auto kernel = kernels.kernel;
-  const dim3 grid(grid_x, grid_y), block(kTile, kThreadRows);
+  const dim3 grid{unsigned(grid_x), unsigned(grid_y)}, block{kTile, kThreadRows};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);

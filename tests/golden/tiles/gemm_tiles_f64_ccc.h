@@ -24,8 +24,8 @@ gemm_tiles_f64_ccc_load(void);
 // contexts, for several devices.
 //
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult. Besides those of cuLaunchKernel:
-//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short,
-//        more blocks than a grid may have
+//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short, a
+//        matrix of more than 2^44 elements, more blocks than a grid may have
 //   201  CUDA_ERROR_INVALID_CONTEXT, or 3, CUDA_ERROR_NOT_INITIALIZED: there is no current context
 //   209  CUDA_ERROR_NO_BINARY_FOR_GPU: the file has no machine code for this device
 //   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12

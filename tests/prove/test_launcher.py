@@ -1,0 +1,161 @@
+"""Launchers on a CUDA runtime that runs nothing: what they queue, what they refuse."""
+
+import dataclasses
+import shutil
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gen.kernels.registry import make_spec
+from gen.prove import launcher as library
+from gen.prove.check import check
+from gen.prove.launcher import LauncherReport, check_launcher
+from gen.source.render import Source, render
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape
+from tests.prove.test_verify import PAIRS, QUICK, SCALAR, TENSOR, layout_of, small
+from tests.spec.test_spec import specs
+from tests.support.slow import sift
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+
+
+def edited(spec: KernelSpec, *edits: tuple[str, str]) -> Source:
+    source = render(spec)
+    text = source.text
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return dataclasses.replace(source, text=text)
+
+
+def right(report: LauncherReport) -> bool:
+    assert not report.skipped
+    assert report.calls > 200
+    assert not report.wrong, report.wrong
+    return True
+
+
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK))
+def test_launchers_carry_out_the_plan(variant: str, dtype: str) -> None:
+    assert right(
+        check_launcher(render(small(variant, dtype, layout_of(variant, dtype))), always=True)
+    )
+
+
+@given(st.data())
+@settings(max_examples=12, deadline=None)
+def test_any_kernels_launcher_carries_out_the_plan(data: st.DataObject) -> None:
+    spec = data.draw(specs(data.draw(st.sampled_from((SCALAR, TENSOR)))))
+    assert right(check_launcher(render(spec), always=True))
+
+
+ONE: tuple[str, dict[str, Any]] = ("rec_tiles", {"dtype": "f64", "tile": 32, "coarsen": 8})
+AUTO: tuple[str, dict[str, Any]] = ("mma_tma", {"split_k": 0, "epilogue": "linear_bias"})
+FIXED: tuple[str, dict[str, Any]] = ("mma", {"split_k": 3, "layout": "ccc"})
+BROKEN = [
+    (("naive", {}), "(M + kThreadsY - 1) / kThreadsY", "M / kThreadsY"),
+    (("naive", {}), "unsigned(grid_y)", "1"),
+    (("naive", {}), "block{", "block{1u + "),
+    (("naive", {}), "C, ldc, D, ldd);", "C, ldd, D, ldd);"),
+    (("naive", {}), "alpha, A, lda, B", "beta, A, lda, B"),
+    (("thread_1d", {}), "blocks < 2147483647 ? blocks", "blocks < 1000 ? blocks"),
+    (("thread_1d", {}), "M * N + kThreads - 1", "M * N"),
+    (("block_1d", {"grid": 3}), "M < 3 ? M : 3", "3"),
+    (("shared_row", {}), "if (M < 0 || N < 0 || K < 0)", "if (M < 0 || N < 0)"),
+    (("shared_row", {}), "lda < K", "lda < K - 1"),
+    (("shared_row", {}), "lda > kLargest / M", "lda < 0"),
+    (("tiles", {"epilogue": "linear_bias"}), "bias == nullptr", "false"),
+    (("tiles", {}), "if (M == 0 || N == 0) return cudaSuccess;", ""),
+    (("tiles", {}), "beta != 0 && (C == nullptr", "(C == nullptr"),
+    (("tiles", {}), "own != device", "own < device"),
+    (("tiles", {}), "kernel, grid, block, 0, stream", "kernel, grid, block, 0, nullptr"),
+    (("tiles", {}), "return cudaLaunchKernelEx(&config, kernel, arguments...);",
+     "cudaLaunchKernelEx(&config, kernel, arguments...); return cudaGetLastError();"),
+    (("tiles", {}), "return cudaLaunchKernelEx(&config, kernel, arguments...);",
+     "cudaLaunchKernelEx(&config, kernel, arguments...); return cudaSuccess;"),
+    (ONE, "cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes",
+     "cudaFuncAttributeMaxDynamicSharedMemorySize, 49152"),
+    (ONE, "block, kSharedBytes, stream", "block, kSharedBytes / 2, stream"),
+    (FIXED, "if (workspace_bytes < size_t(", "if (workspace_bytes + 1 < size_t("),
+    (FIXED, "size_t(workspace) % 256", "size_t(workspace) % 128"),
+    (FIXED, "steps < 3 ? steps : 3", "3"),
+    (FIXED, "reinterpret_cast<scalar_t*>(space + plan.partials_offset)",
+     "reinterpret_cast<scalar_t*>(space)"),
+    (FIXED, "if (M > kLargest / N) return cudaErrorInvalidValue;", ""),
+    (FIXED, "if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;", ""),
+    (FIXED, "*bytes = size_t(plan.bytes);", "*bytes = size_t(plan.partials_offset);"),
+    (FIXED, "const Plan plan{N, M,", "const Plan plan{M, N,"),
+    (AUTO, "fit < 2 ? 1 : fit < most", "fit < 3 ? 1 : fit < most"),
+    (AUTO, "cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared",
+     "cudaFuncAttributePreferredSharedMemoryCarveout, 50"),
+    (AUTO, "early.val.programmaticStreamSerializationAllowed = 1;", ""),
+    (AUTO, "a_box = M < kTileM ? M : kTileM", "a_box = kTileM"),
+    (AUTO, "void* function = known;", "void* function = known; static int asked = 0;"
+     " if (!function && asked++) return cudaErrorNotSupported;"),
+    (AUTO, "plan.b_length, B, ldb", "plan.b_length, A, ldb"),
+    (AUTO, "size_t(D) % 16 == 0", "size_t(D) % 8 == 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "old", "new"), BROKEN)
+def test_broken_launchers_are_found(kernel: tuple[str, dict[str, Any]], old: str, new: str) -> None:
+    variant, options = kernel
+    report = check_launcher(edited(make_spec(variant, **options), (old, new)))
+    assert not report.as_emitted
+    assert not report.skipped
+    assert report.wrong
+
+
+def test_a_launcher_that_packs_before_all_is_known() -> None:
+    """Nothing is launched where a later step is refused."""
+    step = "  if (error != cudaSuccess) return error;\n\n  const auto kernel"
+    arguments = "0, 0, A, lda, a_packed, 0, 0, 0, B, ldb, b_packed, 0"
+    pack = f"  launch(k_pack, dim3(1), 256, 0, stream, {arguments});\n"
+    report = check_launcher(edited(make_spec("mma_tma", name="k"), (step, pack + step)))
+    assert report.wrong
+
+
+def test_a_launcher_that_crashes_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = make_spec("tiles")
+    first = "  if (M < 0 || N < 0 || K < 0)"
+    crash = check_launcher(edited(spec, (first, "  *(int*)(M == 100 ? 1 : 0) = 1;\n" + first)))
+    assert crash.wrong
+    assert "crashed" in crash.wrong[0]
+    monkeypatch.setattr(library, "SECONDS", 1)
+    grow = "inline void grow() {\n  static int n;\n  n = n + 1;\n}\n"
+    loop = (first, "  while (M == 100) grow();\n" + first)
+    template = "template <class... P"
+    hang = check_launcher(edited(spec, loop, (template, grow + template)))
+    assert hang.wrong
+    assert "did not end" in hang.wrong[0]
+
+
+def test_a_launcher_that_is_as_emitted_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "COMPILERS", ())
+    assert check_launcher(render(make_spec("tiles"))) == LauncherReport(True, [])
+
+
+def test_why_a_launcher_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = make_spec("tiles")
+    changed = edited(spec, ("own != device", "device != own"))
+    monkeypatch.setattr(library, "COMPILERS", ())
+    assert "no C++ compiler" in check_launcher(changed).skipped
+    monkeypatch.undo()
+    odd = edited(spec, ("return launch(", "return my_launch("))
+    assert "my_launch" in check_launcher(odd).skipped
+    text = render(spec).text.partition("#ifndef __CUDACC_RTC__")[0] + "}\n"
+    none = check_launcher(dataclasses.replace(render(spec), text=text))
+    assert "none" in none.skipped
+
+
+def test_check_looks_at_the_launcher() -> None:
+    spec = make_spec("thread_1d")
+    report = check(edited(spec, ("M * N + kThreads - 1", "M * N")), [GemmShape(3, 5, 7)])
+    assert not report.findings
+    assert not report.mismatches
+    assert report.launcher
+    assert report.launcher.wrong
+    assert not report.ok
