@@ -44,8 +44,9 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     trials += _in_place(spec)
     trials += _few_blocks(spec)
     trials += _crowds(spec)
-    for i, (shape, count) in enumerate(_long(spec)):
-        trials += [replace(t, multiprocessors=count) for t in _rotated(spec, shape, i, 1)]
+    for shape, count in _long(spec):
+        one = trial(spec, shape, "integer", (3, -2), RAGGED)
+        trials.append(replace(one, multiprocessors=count))
     some = (*mixed(spec), *_grouped(spec), *_near(spec, thresholds))
     for i, shape in enumerate(some):
         trials += _rotated(spec, shape, i, 1 if spec.warp else 3)
@@ -196,7 +197,8 @@ _ANY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 31, 32, 3
         79, 95, 96, 97, 110, 127, 128, 129, 189, 222, 255, 256, 257)  # fmt: skip
 _SUM_OF_BYTES = 2**31 // 128**2 + 40
 _MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
-_BYTE, _SHORT = 257, 33_000  # tiles, steps, elements: more than such a type counts
+_BYTE, _SHORT = 257, 66_000  # tiles, steps, elements: more than such a type counts
+_SIGNED_SHORT = 33_000
 
 
 def mixed(spec: KernelSpec) -> list[GemmShape]:
@@ -262,9 +264,10 @@ def _long(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
     """
     m, n, _ = spec.threadblock
+    depth = _SIGNED_SHORT if spec.warp else _SHORT  # which takes long on tensor cores
     shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
     many = [(shape, _MANY) for shape in _turned(spec, [GemmShape(*size) for size in shapes])]
-    return [*many, (GemmShape(2, 3, _SHORT), 1)]
+    return [*many, (GemmShape(2, 3, depth), 1)]
 
 
 def _grouped(spec: KernelSpec) -> list[GemmShape]:

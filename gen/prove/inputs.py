@@ -168,8 +168,9 @@ def _stored(matrix: np.ndarray, dtype: str) -> np.ndarray:
 def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands:
     """Matrices of a `kind`: one of `KINDS`; for integer types "integer" or "random".
 
-    D is full of poison, and so is C where it must not be read. For sums in f16, random values are
-    not negative: where they cancel out, a right result may be off by more than its size.
+    D is full of poison, and so is C where it must not be read; where results are to be NaN, D holds
+    numbers. For sums in f16, random values are not negative: where they cancel out, a right result
+    may be off by more than its size.
     """
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     seed = zlib.crc32(f"{problem} {kind}".encode())  # the same inputs in every run
@@ -185,9 +186,12 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
             _stored(matrix, name)
             for matrix, name in zip(drawn, (input_, input_, output, output), strict=True)
         )
+    if kind == "special":  # NaN of both kinds that hardware makes: with one bit set, with all
+        b[np.isnan(numerics.to_float64(b, input_))] = numerics.poison(input_)
     if problem.beta == 0:
         c = np.full_like(c, numerics.poison(output))
-    d = numerics.pack(np.full_like(c, numerics.poison(output)), spec.layouts.c, problem.ldd, output)
+    before = np.zeros_like(c) if kind == "special" else np.full_like(c, numerics.poison(output))
+    d = numerics.pack(before, spec.layouts.c, problem.ldd, output)
     return Operands(a, b, c, d, bias if spec.has_bias else None)
 
 

@@ -200,7 +200,8 @@ def error_bound(
     n, v = sums(k) if sums else (k, numerics.unit_roundoff(acc))
     more = 2 if after.bias is None else 3
     with np.errstate(over="ignore", invalid="ignore"):
-        linear = np.abs(_linear(a, b, c, alpha, beta, dtypes, after)).astype(np.float64)
+        signed = _linear(a, b, c, alpha, beta, dtypes, after)
+        linear = np.abs(signed).astype(np.float64)
         scalar = numerics.storage_dtype(own).type
         alpha, beta = abs(float(scalar(alpha))), abs(float(scalar(beta)))
         total = _magnitude(a, dtypes.input.name) @ _magnitude(b, dtypes.input.name)
@@ -217,6 +218,7 @@ def error_bound(
         if after.epilogue.endswith("gelu"):
             both = u + numerics.unit_roundoff("f64")  # the oracle computes GELU in float64, always
             error = _GELU_SLOPE * error + _GELU_UNITS * both * (linear + error)
+            exact = np.abs(_gelu(signed))
         if out != own:
             error += numerics.unit_roundoff(out) * (exact + error)
             error += numerics.smallest_subnormal(out)
