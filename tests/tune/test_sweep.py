@@ -9,6 +9,7 @@ import pytest
 
 from gen.bench.results import FAILED, OK, SKIPPED, WRONG, Header, load
 from gen.cli import sweep_report
+from gen.emulator import Counters
 from gen.errors import MissingError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.spec.problem import GemmShape, parse_shape
@@ -317,6 +318,18 @@ def test_the_lesson_without_a_gpu(gen: Gen) -> None:
 def document() -> tables.Group:
     (group,) = tables.groups(results.load(DOCUMENT))
     return group
+
+
+def test_what_packs_operands_is_counted_with_the_kernel_that_needs_it() -> None:
+    """Launches of several kernels: each has basic blocks of its own."""
+    counters = Counters()
+    spec = make_spec("mma", dtype="f16")
+    assert not meters._run(spec, GemmShape(9, 7, 5), counters)
+    alone = Counters()
+    assert not meters._run(spec, GemmShape(8, 8, 8), alone)
+    found = counters.totals()
+    assert found.instructions == sum(found.by_class.values()) > alone.totals().instructions
+    assert found.mma == alone.totals().mma > 0
 
 
 def test_the_documents_figures() -> None:
