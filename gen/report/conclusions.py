@@ -10,6 +10,7 @@ from gen.bench.results import Row
 from gen.kernels.tunables import Value
 from gen.profile.compare import EQUAL, TIME
 from gen.report.model import File, Pair, Report, SweepPair, by_problem, family, standings
+from gen.tables import number
 from gen.tune import tables
 from gen.tune.results import Entry
 from gen.tune.tables import Group, Metric, at, groups, least, metrics
@@ -72,7 +73,7 @@ def _benchmarks(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _fastest_two(rows: Sequence[Row], where: str) -> list[str]:
-    """Our best kernel beside the best peer, or beside the next of our variants."""
+    """Our best kernel beside the best peer, else beside the next of our variants, else alone."""
     ours = bench.fastest(bench.find(rows, kind=bench.OURS))
     if ours is None:
         return []
@@ -80,7 +81,7 @@ def _fastest_two(rows: Sequence[Row], where: str) -> list[str]:
     others = others or [row for row in rows if family(row) != family(ours)]
     other = bench.fastest(others)
     if other is None:
-        return []
+        return [f"{family(ours)} takes {number(ours.ms_median).text} ms {where}"]
     times = ours.ms_median or 0.0, family(other), other.ms_median or 0.0
     return TIME.compare(family(ours), *times, where)
 

@@ -271,7 +271,8 @@ def _throughput(dtype: str, layout: str, rows: Sequence[Row]) -> Iterator[Pictur
         yield Picture(_name("squares", where), caption, plots.lines(chart))
     other = [row for row in rows if row.shape not in cubes or len(cubes) == 1]
     if other:
-        yield _by_shape(where, other, families)
+        title = f"{'Other shapes' if len(cubes) > 1 else 'Shapes'}, {where}"
+        yield _by_shape(title, where, other, families)
 
 
 def _cubes(shapes: Mapping[str, GemmShape]) -> set[str]:
@@ -289,7 +290,9 @@ def _cubes(shapes: Mapping[str, GemmShape]) -> set[str]:
     }
 
 
-def _by_shape(where: str, rows: Sequence[Row], families: Sequence[tuple[str, bool]]) -> Picture:
+def _by_shape(
+    title: str, where: str, rows: Sequence[Row], families: Sequence[tuple[str, bool]]
+) -> Picture:
     labels = list(dict.fromkeys(problem[2] for problem in by_problem(rows)))
     curves = [
         Curve(name, [(labels.index(r.shape), r.tflops or 0.0) for r in best], i, peer)
@@ -297,5 +300,5 @@ def _by_shape(where: str, rows: Sequence[Row], families: Sequence[tuple[str, boo
         if (best := _fastest_of(rows, name))
     ]
     caption = f"TFLOP/s of each shape MxNxK, {where}; peers are hollow."
-    figure = plots.dots(f"Other shapes, {where}", labels, curves)
+    figure = plots.dots(title, labels, curves)
     return Picture(_name("shapes", where), caption, figure)
