@@ -52,6 +52,7 @@ def profile(
 
 def _profile(sources: Sequence[Source], shape: GemmShape, gpu: GpuModel, json: bool) -> None:
     from gen.cli import tables
+    from gen.profile.compare import comparison
     from gen.profile.count import profile as count
 
     profiles = []
@@ -59,13 +60,19 @@ def _profile(sources: Sequence[Source], shape: GemmShape, gpu: GpuModel, json: b
         for source in sources:
             profiles.append(count(source, shape, gpu))
             step()
+    compared = comparison(dict(zip(_columns(profiles), profiles, strict=True)))
     if json:
-        tables.as_json({"gpu": gpu.name, "kernels": [_fields(found) for found in profiles]})
+        fields = [_fields(found) for found in profiles]
+        tables.as_json({"gpu": gpu.name, "kernels": fields, "comparison": compared})
         return
     print(f"{shape} on {gpu.name} ({gpu.title}); shared loads: {profiles[0].widths}\n")
     _print_summary(profiles)
     for found in profiles:
         _print_lines(found)
+    if compared:
+        print(f"\ncompared with {_columns(profiles)[0]}:")
+    for sentence in compared:
+        print(f"- {sentence}")
 
 
 def _columns(profiles: Sequence[Profile]) -> list[str]:

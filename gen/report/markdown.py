@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gen.report import sections
+from gen.report.conclusions import conclusions
 from gen.report.model import Report
 from gen.tables import Table
 from gen.tune.tables import left_out
@@ -21,6 +22,9 @@ def _parts(report: Report) -> Iterator[str]:
             f"{name}: {_inline(value)}" for name, value in sections.facts(file.header)
         )
         yield f"`{file.name}`: {facts}\n"
+    found = conclusions(report)
+    if found:
+        yield "\n".join(f"- {_cell(text)}" for text in found) + "\n"
     for table in (sections.peers(report), sections.winners(report)):
         if table:
             yield _table(table)

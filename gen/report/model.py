@@ -83,6 +83,7 @@ class Report:
     pairs: Sequence[Pair]  # of benchmarks
     sweep_pairs: Sequence[SweepPair]
     profiles: Sequence[KernelProfile] = ()
+    comparison: Sequence[str] = ()  # sentences about these
 
     @property
     def header(self) -> Header:
@@ -117,14 +118,16 @@ def load(paths: Sequence[Path]) -> Report:
     """Reads the files and puts them together. Raises UsageError."""
     files: list[File] = []
     found: list[KernelProfile] = []
+    compared: list[str] = []
     for path in paths:
         own = profiles.read(path)
-        found += own
-        if not own:
+        found += own.kernels
+        compared += own.comparison
+        if not own.kernels:
             files.append(_read(path))
     if not files:
         raise UsageError(f"{paths[0]} has counters only; add a file of gen bench or gen sweep")
-    return replace(combine(files), profiles=found)
+    return replace(combine(files), profiles=found, comparison=compared)
 
 
 def _read(path: Path) -> File:

@@ -12,11 +12,11 @@ from gen.bench.instructions import multiplies
 from gen.bench.results import Row
 from gen.report import plots, theme
 from gen.report.model import Report, by_problem, family, intensity
-from gen.report.plots import Ceiling, Chart, Curve
+from gen.report.plots import Ceiling, Chart, Curve, Heat, Panel
 from gen.spec.dtypes import DTYPES
 from gen.spec.problem import GemmShape, parse_shape
 from gen.tune.results import Entry, Sweep
-from gen.tune.tables import Group, Matrix, Metric, groups, metrics, pivot, short, speedup
+from gen.tune.tables import Group, Matrix, Metric, at, groups, metrics, pivot, speedup
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,12 @@ class Picture:
     name: str
     caption: str
     figure: Figure
-    wide: bool = False
+
+    @property
+    def width(self) -> str:
+        """How much of a page it gets."""
+        inches = self.figure.get_figwidth()
+        return "third" if inches <= theme.THIRD else "half" if inches <= theme.HALF else "full"
 
 
 def _name(*words: str) -> str:
@@ -59,35 +64,59 @@ def sweep_files(sweep: Sweep, format: str) -> Iterator[tuple[str, bytes]]:
         yield f"{picture.name}.{format}", theme.save(picture.figure, format)
 
 
-def of_sweep(sweep: Sweep) -> Iterator[Picture]:
-    """For each metric: heat maps, a plot per size, all sizes in one, the speed-up."""
-    for group in groups(sweep):
-        for metric in metrics(sweep):
-            yield from _heat_maps(group, metric)
-            if len(sweep.axes) == 1:
-                yield from _curves(group, metric, next(iter(sweep.axes)))
+def of_sweep(sweep: Sweep) -> list[Picture]:
+    """For each metric, the most telling first: curves for each size, heat maps, ratios.
+
+    What would have a single point, and what is 0 all over, is not drawn: tables have it.
+    """
+    found = []
+    for metric in metrics(sweep):
+        scale = _scale(sweep, metric)
+        for group in groups(sweep):
+            axis = next(iter(sweep.axes)) if len(sweep.axes) == 1 else ""
+            if axis and _is_numeric(group, axis):
+                found += [*_curves(group, metric, axis), *_heat_maps(group, metric, scale)]
+                found += _ratios(group, metric, axis)
+            else:
+                found += _heat_maps(group, metric, scale)
+    return found
 
 
-def _heat_maps(group: Group, metric: Metric) -> Iterator[Picture]:
+def _is_numeric(group: Group, axis: str) -> bool:
+    """A word has no place on an axis: heat maps have it."""
+    return not any(isinstance(e.values.get(axis), str) for e in group.entries)
+
+
+def _where(group: Group) -> str:
+    shapes = group.shapes()
+    return f"{group.dtype} {group.layout}" + (f", {at(shapes[0])}" if len(shapes) == 1 else "")
+
+
+def _scale(sweep: Sweep, metric: Metric) -> tuple[float, float]:
+    """The least and the most of all kernels: a colour means the same in all heat maps."""
+    values = [value for entry in sweep.entries if (value := metric.get(entry))]
+    return (min(values), max(values)) if values else (0.0, 0.0)
+
+
+def _heat_maps(group: Group, metric: Metric, scale: tuple[float, float]) -> Iterator[Picture]:
+    maps = []
     for variant in group.variants():
-        matrix = pivot(group, variant, metric)
-        if any(any(line) for line in matrix.values):
-            caption = f"{metric.title} of {variant}, {group.dtype} {group.layout}: less is better."
-            name = _name("heat", metric.name, variant, group.dtype, group.layout)
-            yield Picture(name, _sentence(caption), _heat(matrix))
+        m = pivot(group, variant, metric)
+        texts = [[m.cell(value).text for value in line] for line in m.values]
+        if any(any(line) for line in m.values):
+            names = (m.row_name, m.rows, m.column_name, m.columns)
+            maps.append(Heat(variant, *names, m.values, texts))
+    if sum(value is not None for heat in maps for line in heat.values for value in line) > len(
+        maps
+    ):
+        title = f"{_sentence(metric.title)}, {_where(group)}"
+        caption = "Less is better. A colour means the same in all kernels and element types."
+        name = _name("heat", metric.name, group.dtype, group.layout)
+        yield Picture(name, caption, plots.heatmaps(title, maps, *scale))
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _heat(matrix: Matrix) -> Figure:
-    texts = [[matrix.metric.cell(value).text for value in line] for line in matrix.values]
-    title = matrix.title.partition(" (")[0]
-    return plots.heatmap(
-        title, matrix.row_name, matrix.rows, matrix.column_name, matrix.columns,
-        matrix.values, texts,
-    )  # fmt: skip
 
 
 def _points(
@@ -100,71 +129,51 @@ def _curves(group: Group, metric: Metric, axis: str) -> Iterator[Picture]:
     def along(entry: Entry) -> float:
         return float(entry.values.get(axis, 0))
 
-    variants, shapes = group.variants(), group.shapes()
-    if any(isinstance(e.values.get(axis), str) for v in variants for e in group.of(v)):
-        return  # a word has no place on an axis: the tables have it
-    if not any(_points(group.of(v), metric, along) for v in variants):
-        return
-    words = (metric.name, group.dtype, group.layout)
-    for shape in shapes:
-        curves = [
-            Curve(v, points, i)
-            for i, v in enumerate(variants)
-            if (points := _points(_at(group.of(v), shape), metric, along))
-        ]
-        if curves:
-            chart = Chart(f"Size {short(shape)}", axis, metric.title, curves)
-            caption = f"{_sentence(metric.title)} for {short(shape)}, {group.dtype}."
-            yield Picture(_name("size", *words, short(shape)), caption, plots.lines(chart))
-    if len(shapes) > 1:
-        yield _all_sizes(group, metric, axis, along)
-    for variant in variants[1:]:
-        yield from _speedups(group, variant, metric, axis)
+    panels = [
+        Panel(
+            at(shape).removeprefix("at ") if len(group.shapes()) > 1 else "",
+            [
+                Curve(v, points, i)
+                for i, v in enumerate(group.variants())
+                if (points := _points(_at(group.of(v), shape), metric, along))
+            ],
+        )
+        for shape in group.shapes()
+    ]
+    panels = [panel for panel in panels if _has_lines(panel)]
+    if panels:
+        chart = Chart(f"{_sentence(metric.title)} over {axis}, {_where(group)}", axis, panels)
+        caption = "A panel for each size; less is better." if len(panels) > 1 else "Less is better."
+        yield Picture(
+            _name("sizes", metric.name, group.dtype, group.layout), caption, plots.lines(chart)
+        )
+
+
+def _has_lines(panel: Panel) -> bool:
+    return any(len(curve.points) > 1 for curve in panel.curves)
 
 
 def _at(entries: Sequence[Entry], shape: str) -> list[Entry]:
     return [e for e in entries if e.row.shape == shape]
 
 
-def _all_sizes(group: Group, metric: Metric, axis: str, along: Callable[[Entry], float]) -> Picture:
-    curves = [
-        Curve(f"{variant}, {short(shape)}", points, i, dashed=variant == group.variants()[0])
-        for variant in group.variants()
-        for i, shape in enumerate(group.shapes())
-        if (points := _points(_at(group.of(variant), shape), metric, along))
-    ]
-    chart = Chart("All sizes", axis, metric.title, curves)
-    caption = f"All sizes in one, {group.dtype}; {group.variants()[0]} is dashed."
-    name = _name("all-sizes", metric.name, group.dtype, group.layout)
-    return Picture(name, caption, plots.lines(chart, theme.WIDE, 4.2), wide=True)
-
-
-def _speedups(group: Group, variant: str, metric: Metric, axis: str) -> Iterator[Picture]:
-    matrix = speedup(group, variant, metric)
-    base = group.variants()[0]
-    numbers = [parse_shape(s) for s in group.shapes()]
-    sizes = [float((s.m * s.n * s.k) ** (1 / 3)) for s in numbers]
-    name = _name("speed-up", metric.name, variant, "over", base, group.dtype, group.layout)
-    over_axis = [
-        Curve(column, points, i)
-        for i, column in enumerate(matrix.columns)
-        if (points := _column(matrix, i))
-    ]
-    if not over_axis:
-        return
-    what = matrix.title.rpartition(": ")[2]
-    chart = Chart(f"{variant} over {base}", axis, what, over_axis, reference=1)
-    caption = f"Above 1, {variant} needs less than {base} with the same {axis}; {group.dtype}."
-    yield Picture(name, caption, plots.lines(chart))
-    over_size = [
-        Curve(f"{axis} {row}" if row.isdecimal() else row, points, i)
-        for i, (row, line) in enumerate(zip(matrix.rows, matrix.values, strict=True))
-        if (points := [(x, y) for x, y in zip(sizes, line, strict=True) if y])
-    ]
-    if len(sizes) > 1:
-        chart = Chart(f"{variant} over {base}, by size", "size", what, over_size, reference=1)
-        caption = f"The same by size; best compares the best {axis} of each."
-        yield Picture(f"{name}-by-size", caption, plots.lines(chart))
+def _ratios(group: Group, metric: Metric, axis: str) -> Iterator[Picture]:
+    base, *others = group.variants()
+    panels = []
+    for variant in others:
+        matrix = speedup(group, variant, metric)
+        columns = [(name, _column(matrix, i)) for i, name in enumerate(matrix.columns)]
+        curves = [Curve(name, points, i) for i, (name, points) in enumerate(columns) if points]
+        panels.append(Panel(variant, curves))
+    panels = [panel for panel in panels if _has_lines(panel)]
+    if panels:
+        chart = Chart(
+            f"{_sentence(metric.title)} against {base}, {_where(group)}",
+            axis, panels, ratio=metric.measure.tick,
+        )  # fmt: skip
+        caption = f"Each kernel beside {base} with the same {axis}, a curve for each size."
+        name = _name("against", base, metric.name, group.dtype, group.layout)
+        yield Picture(name, caption, plots.lines(chart))
 
 
 def _column(matrix: Matrix, index: int) -> list[tuple[float, float]]:
@@ -176,16 +185,16 @@ def _column(matrix: Matrix, index: int) -> list[tuple[float, float]]:
 
 
 def of_benchmarks(report: Report) -> list[Picture]:
-    """Rooflines for each element type, then the throughput over size, then over other shapes."""
+    """Throughput over size, then of other shapes, then a roofline for each element type."""
     rows = [row for row in report.rows if row.ms_median and row.tflops]
     dtypes = list(dict.fromkeys(problem[0] for problem in by_problem(rows)))
-    found = [_roofline(report, dtype, bench.find(rows, dtype=dtype)) for dtype in dtypes]
+    rooflines = [_roofline(report, dtype, bench.find(rows, dtype=dtype)) for dtype in dtypes]
     rates = [
         picture
         for dtype, layout in dict.fromkeys(problem[:2] for problem in by_problem(rows))
         for picture in _throughput(dtype, layout, bench.find(rows, dtype=dtype, layout=layout))
     ]
-    return found + sorted(rates, key=lambda picture: picture.name.startswith("shapes"))
+    return sorted(rates, key=lambda picture: picture.name.startswith("shapes")) + rooflines
 
 
 def _families(rows: Sequence[Row]) -> list[tuple[str, bool]]:
@@ -232,7 +241,7 @@ def _roofline(report: Report, dtype: str, rows: Sequence[Row]) -> Picture:
         "The lines are what gen ceiling measured on this GPU; what is above all of them uses an "
         "instruction that is not among them, or reads from a cache what counts as memory here."
     )
-    return Picture(_name("roofline", dtype), caption, figure, wide=True)
+    return Picture(_name("roofline", dtype), caption, figure)
 
 
 def _readable(ceiling: str) -> str:
@@ -254,17 +263,16 @@ def _throughput(dtype: str, layout: str, rows: Sequence[Row]) -> Iterator[Pictur
         ]
         peaks = [max(y for _, y in curve.points) for curve in curves]
         chart = Chart(
-            f"Square matrices, {where}", "M = N = K", "TFLOP/s", curves,
+            f"Square matrices, {where}", "M = N = K", [Panel("", curves)], "TFLOP/s",
             log_y=max(peaks) / min(peaks) > 30,
         )  # fmt: skip
         caption = f"TFLOP/s over size, {where}, the best kernel of each kind; peers are dashed."
         caption += _left_out(rows)
-        yield Picture(
-            _name("squares", where), caption, plots.lines(chart, theme.WIDE, 4.2), wide=True
-        )
+        yield Picture(_name("squares", where), caption, plots.lines(chart))
     other = [row for row in rows if row.shape not in cubes or len(cubes) == 1]
     if other:
-        yield _by_shape(where, other, families)
+        title = f"{'Other shapes' if len(cubes) > 1 else 'Shapes'}, {where}"
+        yield _by_shape(title, where, other, families)
 
 
 def _cubes(shapes: Mapping[str, GemmShape]) -> set[str]:
@@ -282,7 +290,9 @@ def _cubes(shapes: Mapping[str, GemmShape]) -> set[str]:
     }
 
 
-def _by_shape(where: str, rows: Sequence[Row], families: Sequence[tuple[str, bool]]) -> Picture:
+def _by_shape(
+    title: str, where: str, rows: Sequence[Row], families: Sequence[tuple[str, bool]]
+) -> Picture:
     labels = list(dict.fromkeys(problem[2] for problem in by_problem(rows)))
     curves = [
         Curve(name, [(labels.index(r.shape), r.tflops or 0.0) for r in best], i, peer)
@@ -290,5 +300,5 @@ def _by_shape(where: str, rows: Sequence[Row], families: Sequence[tuple[str, boo
         if (best := _fastest_of(rows, name))
     ]
     caption = f"TFLOP/s of each shape MxNxK, {where}; peers are hollow."
-    figure = plots.dots(f"Other shapes, {where}", labels, curves)
-    return Picture(_name("shapes", where), caption, figure, wide=True)
+    figure = plots.dots(title, labels, curves)
+    return Picture(_name("shapes", where), caption, figure)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gen.errors import UsageError
 from gen.kernels.registry import spec_from_json
@@ -33,16 +33,24 @@ class KernelProfile:
         return re.sub(r"\W+", "-", self.title)
 
 
-def read(path: Path) -> list[KernelProfile]:
+class Profiles(NamedTuple):
+    """A file's profiles, and sentences that compare them."""
+
+    kernels: Sequence[KernelProfile] = ()
+    comparison: Sequence[str] = ()
+
+
+def read(path: Path) -> Profiles:
     """The profiles in a file; none where it is of another kind. Raises UsageError."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return []  # said by the reader of benchmarks
+        return Profiles()  # said by the reader of benchmarks
     if not isinstance(content, dict) or "format" in content or "kernels" not in content:
-        return []
+        return Profiles()
     try:
-        return [_profile(fields, content["gpu"]) for fields in content["kernels"]]
+        kernels = [_profile(fields, content["gpu"]) for fields in content["kernels"]]
+        return Profiles(kernels, list(content.get("comparison", [])))
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not what gen profile --json writes: {error}") from None
 

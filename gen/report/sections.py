@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gen.bench import results as bench
 from gen.bench.results import Header, Row
+from gen.profile.compare import TIME
 from gen.report.model import File, Pair, Report, SweepPair, by_problem, flops, intensity, standings
 from gen.spec.problem import parse_shape
 from gen.tables import NOTHING, Cell, Table, geometric_mean, number, percent, ratio
@@ -44,15 +45,15 @@ def peers(report: Report) -> Table | None:
     rows = [
         [
             *_text(s.peer, s.dtype),
-            ratio(s.mean),
-            ratio(min(s.ratios)),
-            ratio(max(s.ratios)),
+            TIME.cell(s.mean),
+            TIME.cell(min(s.ratios)),
+            TIME.cell(max(s.ratios)),
             Cell(f"{s.wins} of {len(s.ratios)}", s.wins / len(s.ratios)),
         ]
         for s in found
     ]
     columns = ["peer", "type", "geometric mean", "least", "most", "faster on"]
-    note = "The peer's time over that of our best kernel for the same problem; above 1x, ours wins."
+    note = "How our best kernel for a problem compares with the peer's for the same problem."
     return Table("Our best kernels against each peer", columns, rows, note)
 
 
@@ -73,7 +74,7 @@ def winners(report: Report) -> Table | None:
                 number(ours.ms_median),
                 number(ours.tflops),
                 Cell(peer.contender if peer else NOTHING),
-                ratio(against),
+                TIME.cell(against),
                 percent(ours.share_of_ceiling),
                 percent(ours.share_of_bandwidth),
             ]
@@ -211,7 +212,7 @@ def _side_by_side(before: Matrix, now: Matrix) -> Table:
             old = known.get((row, column))
             times = old / value if old and value else None
             cells.append(
-                Cell(f"{number(old).text} → {number(value).text} ({ratio(times).text})", times)
+                Cell(f"{number(old).text} → {number(value).text} ({TIME.cell(times).text})", times)
             )
         body.append(cells)
     columns = [f"{now.row_name} \\ {now.column_name}", *now.columns]

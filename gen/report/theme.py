@@ -19,7 +19,7 @@ SERIES = (
     "#2a78d6", "#d9541e", "#14926a", "#8a3ab9", "#b77a00", "#c2306e", "#00788f", "#6b7280",
 )  # fmt: skip
 MARKERS = "osD^vPX*"
-WIDE = 6.4  # inches, of a figure that gets half of a page
+THIRD, HALF, FULL = 4.5, 6.4, 13.2  # inches of a figure that gets so much of a page
 
 STYLE: Any = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and has the page's font
@@ -27,8 +27,7 @@ STYLE: Any = {
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.titlecolor": INK,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
+    "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -43,6 +42,8 @@ STYLE: Any = {
     "text.color": INK,
     "legend.frameon": False,
     "legend.fontsize": 9,
+    "figure.titlesize": 11,
+    "figure.titleweight": "bold",
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
 }

@@ -86,6 +86,7 @@ class EmulatorMeter:
 
     def _measure(self, cell: Cell) -> Entry:
         from gen.emulator import Counters
+        from gen.profile.compare import counts
 
         assert cell.spec is not None
         counters = Counters()
@@ -95,13 +96,7 @@ class EmulatorMeter:
             return Entry(row_of(cell, check=FAILED, note=str(error)), cell.values)
         if wrong:
             return Entry(row_of(cell, check=WRONG, note=wrong), cell.values)
-        total = counters.totals()
-        counts = {
-            "sectors": total.global_load.parts + total.global_store.parts,
-            "wavefronts": total.shared_load.parts + total.shared_store.parts,
-            "instructions": total.instructions,
-        }
-        return Entry(row_of(cell), cell.values, counts)
+        return Entry(row_of(cell), cell.values, counts(counters.totals()))
 
 
 def _run(spec: KernelSpec, shape: GemmShape, counters: Counters) -> str:

@@ -7,32 +7,39 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gen.kernels.tunables import Value
+from gen.profile import compare
+from gen.profile.compare import Measure
 from gen.spec.problem import GemmShape, parse_shape
-from gen.tables import NOTHING, Cell, Table, count, number, ratio
+from gen.tables import NOTHING, Cell, Table, count, number
 from gen.tune.results import Entry, Sweep
 
 
 class Metric(NamedTuple):
-    """A quantity of which less is better, how it is called and how it is written."""
+    """A quantity of which less is better, where it is found and how it is written."""
 
-    name: str
-    title: str
+    measure: Measure
     get: Callable[[Entry], float | None]
     cell: Callable[[float | None], Cell]
 
+    @property
+    def name(self) -> str:
+        """One word for it."""
+        return self.measure.name
 
-TIME = Metric("time", "time in ms", lambda e: e.row.ms_median, number)
+    @property
+    def title(self) -> str:
+        """What it is, with its unit."""
+        return self.measure.title
 
 
-def _counter(name: str, title: str) -> Metric:
-    return Metric(name, title, lambda e: e.counters.get(name), count)
+TIME = Metric(compare.TIME, lambda e: e.row.ms_median, number)
 
 
-COUNTERS = (
-    _counter("sectors", "sectors of global memory"),
-    _counter("wavefronts", "wavefronts of shared memory"),
-    _counter("instructions", "instructions of warps"),
-)
+def _counter(measure: Measure) -> Metric:
+    return Metric(measure, lambda e: e.counters.get(measure.name), count)
+
+
+COUNTERS = tuple(map(_counter, compare.COUNTERS))
 
 
 def metrics(sweep: Sweep) -> list[Metric]:
@@ -42,10 +49,13 @@ def metrics(sweep: Sweep) -> list[Metric]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A metric over rows (the axes' values) and columns (the shapes, or the last axis)."""
+    """A metric over rows (the axes' values) and columns (the shapes, or the last axis).
+
+    `cell` writes a value.
+    """
 
     title: str
-    metric: Metric
+    cell: Callable[[float | None], Cell]
     row_name: str
     rows: Sequence[str]
     column_name: str
@@ -55,7 +65,7 @@ class Matrix:
     def table(self) -> Table:
         """As a table, with the name of the columns in the corner."""
         body = [
-            [Cell(label, float(label) if label.isdecimal() else None), *map(self.metric.cell, line)]
+            [Cell(label, float(label) if label.isdecimal() else None), *map(self.cell, line)]
             for label, line in zip(self.rows, self.values, strict=True)
         ]
         return Table(self.title, [f"{self.row_name} \\ {self.column_name}", *self.columns], body)
@@ -92,6 +102,11 @@ def short(shape: str) -> str:
     return str(s.m) if s.m == s.n == s.k else shape
 
 
+def at(shape: str) -> str:
+    """The same after a preposition: "at 64 a side"."""
+    return compare.at(parse_shape(shape))
+
+
 def groups(sweep: Sweep) -> list[Group]:
     """One group for each combination of element type and layout."""
     found: dict[tuple[str, str], list[Entry]] = {}
@@ -105,9 +120,12 @@ Place = tuple[tuple[str, Value], ...]
 
 def place(values: Mapping[str, Value]) -> str:
     """Where in the sweep, in words; the value alone where there is one axis."""
-    if len(values) == 1:
-        return str(*values.values())
-    return ", ".join(f"{name} {value}" for name, value in values.items()) or "default"
+    return str(*values.values()) if len(values) == 1 else names_and_values(values) or "default"
+
+
+def names_and_values(values: Mapping[str, Value]) -> str:
+    """The same always with the axes' names; empty for a kernel that has none of them."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def pivot(group: Group, variant: str, metric: Metric) -> Matrix:
@@ -149,7 +167,7 @@ def _matrix(
     rows = list(dict.fromkeys(row for row, _ in values))
     columns = list(dict.fromkeys(name for _, name in values))
     cells = [[values.get((row, name)) for name in columns] for row in rows]
-    return Matrix(title, metric, row_name, rows, column_name, columns, cells)
+    return Matrix(title, metric.cell, row_name, rows, column_name, columns, cells)
 
 
 def least(entries: Iterable[Entry], metric: Metric) -> Entry | None:
@@ -196,14 +214,10 @@ def speedup(group: Group, variant: str, metric: Metric) -> Matrix:
             values.append(line)
     rows.append(BEST)
     values.append([_best_quotient(group, base, variant, shape, metric) for shape in shapes])
-    title = f"{variant} over {base} ({group.dtype} {group.layout}): {_less(metric)}"
+    title = f"{variant} against {base} ({group.dtype} {group.layout}): {metric.title}"
     name = next(iter(group.of(variant)[0].values), "kernel")
-    factor = Metric("ratio", "times less", lambda _: None, ratio)
-    return Matrix(title, factor, name, rows, "size", [short(s) for s in shapes], values)
-
-
-def _less(metric: Metric) -> str:
-    return "speed-up" if metric is TIME else f"times fewer {metric.title}"
+    sizes = [short(s) for s in shapes]
+    return Matrix(title, metric.measure.cell, name, rows, "size", sizes, values)
 
 
 def _best_quotient(

@@ -14,6 +14,7 @@ from gen.compile import sass
 from gen.device.gpus import GPUS, find_gpu, occupancy
 from gen.errors import UsageError
 from gen.kernels.registry import make_spec
+from gen.profile import compare
 from gen.profile.count import Profile, profile
 from gen.profile.explain import verdict
 from gen.source.render import read_source, render
@@ -178,6 +179,13 @@ def test_command_prints_kernels_side_by_side(capsys: pytest.CaptureFixture[str])
     rows = {line[:28].strip(): line[28:].split() for line in text.splitlines()}
     assert rows["global load sectors"] == ["4,096", "3,072"]
     assert "gemm_rec_tiles_f32_rrr_tile16_sm86:" in text
+    first, *sentences = text[text.index("\ncompared with") + 1 :].splitlines()
+    assert first == "compared with tiles:"
+    assert sentences == [
+        "- rec_tiles moves 1.3 times fewer sectors of global memory than tiles at 64 a side",
+        "- rec_tiles takes 1.2 times fewer wavefronts of shared memory than tiles at 64 a side",
+        "- rec_tiles executes 1.5 times fewer instructions of warps than tiles at 64 a side",
+    ]
 
 
 def test_command_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -189,6 +197,49 @@ def test_command_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert found["counters"]["global_load"]["bytes"] == 2 * 32 * 64 * 16 * 4
     assert {line["kind"] for line in found["lines"]} == {"load", "store"}
     assert found["occupancy"]["max_warps"] == 64
+
+
+def test_kernels_are_compared_with_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["profile", "--variant", "naive", "--variant", "tiles", "--variant", "thread_1d"]
+    assert main([*words, "--shape", "33x64x32", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["comparison"]
+    assert all(text.count(" 33x64x32") == 1 for text in found)
+    assert [text.split()[0] for text in found] == ["tiles"] * 3 + ["thread_1d"] * 2
+    assert "wavefronts of shared memory at 33x64x32, naive has none" in found[1]
+    # One kernel has nothing to be compared with.
+    assert main([*words[:3], "--shape", "32", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["comparison"] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "than", "sentence", "cell"),
+    [
+        (10, 162, "a moves 16 times fewer S than b", "16.2x fewer"),
+        (1_000, 117, "a moves 8.5 times more S than b", "8.55x more"),
+        (100, 101.9, "a moves as many S as b", "as many"),
+        (101.9, 100, "a moves as many S as b", "as many"),
+        (100, 103, "a moves 1.03 times fewer S than b", "1.03x fewer"),
+        (1, 9.97, "a moves 10 times fewer S than b", "9.97x fewer"),
+        (1, 12_345, "a moves 12,345 times fewer S than b", "12,300x fewer"),
+        (5, 0, "a has 5 S, b has none", "-"),
+        (0, 0, "", "-"),
+    ],
+)  # fmt: skip
+def test_a_comparison_in_words(value: float, than: float, sentence: str, cell: str) -> None:
+    """A factor is always above 1, and the words say which way."""
+    sectors = compare.COUNTERS[0]
+    found = "".join(sectors.compare("a", value, "b", than, ""))
+    assert found.replace(sectors.title, "S").replace(" ,", ",").strip() == sentence
+    assert sectors.cell(than / value if value else None).text == cell
+
+
+def test_times_in_words() -> None:
+    def said(value: float, than: float) -> str:
+        return "".join(compare.TIME.compare("mma_tma", value, "cublas", than, "here"))
+
+    assert said(1.0, 1.3) == "mma_tma is 1.3 times as fast as cublas here"
+    assert said(1.3, 1.0) == "mma_tma takes 1.3 times as long as cublas here"
+    assert said(1.0, 1.01) == "mma_tma is as fast as cublas here"
 
 
 @pytest.mark.parametrize(

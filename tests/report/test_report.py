@@ -6,6 +6,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -13,6 +15,7 @@ from gen.bench.results import OURS, PEER, WRONG, Header, Results, Row
 from gen.errors import UsageError
 from gen.kernels.registry import make_spec
 from gen.report import markdown, model, pictures, plots, sections, sources
+from gen.report.conclusions import conclusions
 from gen.spec.problem import parse_shape
 from gen.tables import count, geometric_mean, number
 from tests import ROOT
@@ -137,6 +140,98 @@ def test_highlighting_loses_nothing() -> None:
     assert unescape(re.sub(r"</?i[^>]*>", "", marked)) == text
     assert '<i class="k">const</i>' in marked
     assert "<a>" not in marked
+
+
+# --- the conclusions
+
+
+def said(*rows: Row) -> list[str]:
+    return conclusions(model.combine([model.File("x.json", Results(HEADER, rows), None)]))
+
+
+def test_a_benchmark_in_words() -> None:
+    assert said(*ROWS) == [
+        "gemm_rec_tiles_f32_rrr is wrong at 64 a side: D(0, 0) is <b>3</b> & not 4",
+        "tiles is 2.0 times as fast as cublas at 128 a side in f32 rrr",
+        "of 3 problems in f32 rrr, naive is fastest on 1, cublas on 1, tiles on 1",
+        "our best kernel is as fast as cublas on average over 2 problems in f32",
+    ]
+
+
+def test_without_peers_our_kernels_are_compared() -> None:
+    assert said(ours("naive", 4.0), ours("tiles", 2.5)) == [
+        "tiles is 1.6 times as fast as naive at 64 a side in f32 rrr"
+    ]
+    assert said(ours("naive", 4.0)) == ["naive takes 4.00 ms at 64 a side in f32 rrr"]
+    assert said() == []
+
+
+def swept(*words: str, gen: Gen) -> list[str]:
+    gen("sweep", "--device", "cpu", "--dtype", "f32", *words, "--json", "s.json")
+    return conclusions(model.load([Path("s.json")]))
+
+
+def test_a_sweep_in_words(gen: Gen) -> None:
+    words = [
+        "--variant",
+        "naive",
+        "--variant",
+        "tiles",
+        "--axis",
+        "side=8,32",
+        "--shape",
+        "32",
+        "--shape",
+        "64",
+    ]
+    assert swept(*words, gen=gen) == [
+        "tiles moves the fewest sectors of global memory at all 2 sizes",
+        "tiles moves 16 times fewer sectors of global memory than naive at 64 a side, "
+        "in blocks of 32 a side",
+        "tiles has 12.8 k wavefronts of shared memory at 64 a side, in blocks of 32 a side, "
+        "naive has none",
+        "tiles executes 1.1 times fewer instructions of warps than naive at 64 a side, "
+        "in blocks of 32 a side",
+    ]
+
+
+def test_a_sweep_whose_kernels_share_no_place_compares_their_best(gen: Gen) -> None:
+    words = "--variant tiles --variant rec_tiles --axis coarsen=2,4 --axis tile=8,16 --shape 32"
+    found = swept(*words.split(), gen=gen)
+    assert found[0] == "rec_tiles moves the fewest sectors of global memory at 32 a side"
+    assert found[1] == (
+        "rec_tiles with coarsen 2, tile 16 moves 1.2 times fewer sectors of global memory "
+        "than tiles with tile 16 at 32 a side"
+    )
+
+
+def test_a_sweep_of_one_kernel_says_where_it_is_best_and_what_is_missing(gen: Gen) -> None:
+    assert swept(*["--variant", "tiles", "--axis", "tile=8,16", "--shape", "32"], gen=gen) == [
+        "tiles moves the fewest sectors of global memory at 32 a side with tile 16"
+    ]
+    words = "--variant thread_1d --variant block_1d --variant mma --axis side=8 --shape 32"
+    *_, missing = swept(*words.split(), gen=gen)
+    assert missing.startswith("mma was skipped at 32 a side: mma has no dtype f32")
+
+
+def test_repeated_measurements_in_words() -> None:
+    before = [ours("naive", 4.0), ours("tiles", 2.0), row("cublas", 1.0)]
+    after = [ours("naive", 2.0), ours("tiles", 3.0), row("cublas", 1.0)]
+    files = [
+        model.File(n, Results(HEADER, tuple(r)), None) for n, r in (("a", before), ("b", after))
+    ]
+    assert conclusions(model.combine(files))[-1] == (
+        "of 3 times that were measured twice, 1 have become shorter and 1 longer; "
+        "1 differ by no more than the noise"
+    )
+
+
+def test_two_sweeps_in_words() -> None:
+    found = conclusions(model.load([SEEDS / "document.json", SEEDS / "h200.json"]))
+    assert found[1] == (
+        "tiles on NVIDIA H200 is 2.1 times as fast as tiles on an unnamed GPU (document) "
+        "at 4096 a side, both at their best"
+    )
 
 
 # --- Markdown
@@ -280,6 +375,31 @@ def test_the_file_is_whole_and_alone(page: Path) -> None:
     assert "var(--s0)" in text
 
 
+def test_the_page_begins_with_words_and_has_few_plots_before_its_tables(page: Path) -> None:
+    main = page.read_text().partition("<main")[2]
+    assert main.index("<h2") == main.index('<h2 id="conclusions-title">Conclusions')
+    assert "tiles is 2.0 times as fast as cublas at 128 a side in f32 rrr" in main
+    for section in re.split(r'<section id="', main)[1:]:
+        before, table, _ = section.partition("<table")
+        folded = before.partition('<details class="more"')[0]
+        assert folded.count("<svg") <= 2 or not table
+    shown = re.sub(r"<details.*?</details>", "", main, flags=re.DOTALL)
+    assert main.count("<svg") > 10 > shown.count("<svg") > 0
+    # No title is there twice, neither above sections nor in pictures.
+    for titles in (re.findall(r"<h2[^>]*>(.*?)</h2>", main), _titles(main)):
+        assert len(titles) == len(set(titles)) > 0
+    assert "times fewer" not in re.sub(r"<li>.*?</li>", "", main)
+    assert not re.search(r"\b0\.\d+x (fewer|faster)", main)
+
+
+def _titles(page: str) -> list[str]:
+    """What stands above each picture."""
+    pictures = [part.partition("</svg>")[0] for part in page.split("<svg ")[1:]]
+    found = [re.findall(r"font-weight: 700; [^>]*>([^<]+)<", part) for part in pictures]
+    assert all(len(titles) == 1 for titles in found)
+    return [title for (title,) in found]
+
+
 def test_the_same_results_give_the_same_page(gen: Gen) -> None:
     pytest.importorskip("matplotlib")
     path = str(written("1.json", *ROWS))
@@ -304,6 +424,107 @@ def test_a_curve_goes_through_the_rounder_of_nearly_equal_sizes() -> None:
     texts = ("127", "128", "4095", "4096", "4097", "1000", "64x64x65536")
     shapes = {text: parse_shape(text) for text in texts}
     assert pictures._cubes(shapes) == {"128", "4096", "1000"}
+
+
+LONG = "torch.compile (a long name, of no use to anyone)"
+EVERYTHING = [
+    # Benchmarks: many contenders with long names, few shapes, one shape.
+    [
+        *ROWS,
+        *(row(f"{LONG} {i}", 1.0 + i / 9, s) for i in range(9) for s in ("64x64x64", "4x4096x9")),
+    ],
+    [row(LONG, 1.0, f"{n}x8x1048576") for n in range(1, 14)],
+    [ours("naive", 4.0)],
+]
+SWEEPS = {
+    "two kernels": "--variant naive --variant tiles --axis side=1,2,4,8 --shape 8 --shape 16x8x9",
+    "one point": "--variant tiles --axis tile=8 --shape 16",
+    "many sizes": "--variant tiles --axis tile=2,4" + "".join(f" --shape {n}" for n in range(2, 9)),
+    "close values": "--variant naive --axis threads=32,64,96,128,160,192,224,256 --shape 8",
+    "long places": "--variant mma --variant rec_tiles --axis threadblock=64x64x32,128x64x32 "
+    "--axis stages=2,3 --warp 32x32 --shape 16 --shape 32 --dtype f16",
+    "two axes": "--variant rec_tiles --variant tiles --axis coarsen=1,2 --axis tile=8,16 --shape 8",
+    "words": "--variant mma --axis threadblock=64x64x64,128x128x32 --shape 32 --dtype f16",
+}  # fmt: skip
+
+
+def assert_readable(picture: pictures.Picture) -> None:
+    """All text is inside of the figure, and no label lies on another."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    drawn: dict[int, Text] = {}
+    draw = Text.draw
+
+    def remember(text: Text, *args: Any) -> None:
+        drawn[id(text)] = text
+        draw(text, *args)
+
+    figure, canvas = picture.figure, FigureCanvasAgg(picture.figure)
+    with mock.patch.object(Text, "draw", remember):
+        canvas.draw()
+    texts = [text for text in drawn.values() if text.get_text().strip() and text.get_visible()]
+    boxes = [(t.get_text(), t.get_window_extent(canvas.get_renderer())) for t in texts]
+    width, height = figure.bbox.width, figure.bbox.height
+    for text, box in boxes:
+        assert -1 <= box.x0 <= box.x1 <= width + 1, (picture.name, text)
+        assert -1 <= box.y0 <= box.y1 <= height + 1, (picture.name, text)
+    for (one, a), (other, b) in combinations(boxes, 2):
+        meet = min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 3
+        assert not meet, (picture.name, one, other)
+
+
+@pytest.mark.parametrize("rows", EVERYTHING, ids=["many", "long", "one"])
+def test_pictures_of_benchmarks_are_readable(rows: list[Row]) -> None:
+    pytest.importorskip("matplotlib")
+    found = pictures.of_benchmarks(
+        model.combine([model.File("x", Results(HEADER, tuple(rows)), None)])
+    )
+    assert found
+    for picture in found:
+        assert_readable(picture)
+
+
+@pytest.mark.parametrize("words", SWEEPS.values(), ids=SWEEPS)
+def test_pictures_of_sweeps_are_readable(gen: Gen, words: str) -> None:
+    pytest.importorskip("matplotlib")
+    gen("sweep", "--device", "cpu", *words.split(), "--json", "s.json")
+    (file,) = model.load([Path("s.json")]).sweeps
+    assert file.sweep
+    found = pictures.of_sweep(file.sweep)
+    for picture in found:
+        assert_readable(picture)
+        # None is empty.
+        assert all(axes.lines or axes.patches or axes.collections for axes in picture.figure.axes)
+    titles = [picture.figure.get_suptitle() for picture in found]
+    assert len(set(titles)) == len(titles)
+    # A table says as much as a plot of one point.
+    assert bool(found) == ("tile=8 " not in words)
+
+
+def test_heat_maps_that_are_compared_have_one_scale(gen: Gen) -> None:
+    """A value has one colour in all kernels and element types, and there is a bar to read it."""
+    pytest.importorskip("matplotlib")
+    words = "--variant naive --variant tiles --axis side=2,32 --shape 32 --shape 64"
+    types = ("--dtype", "f32", "--dtype", "f16")
+    gen("sweep", "--device", "cpu", *words.split(), *types, "--json", "s.json")
+    (file,) = model.load([Path("s.json")]).sweeps
+    assert file.sweep
+    maps = [p.figure for p in pictures.of_sweep(file.sweep) if p.name.startswith("heat-sectors")]
+    assert len(maps) == 2
+    cells = []
+    for figure in maps:
+        naive, tiles, bar = figure.axes
+        assert bar.get_label() == "<colorbar>"
+        assert bar.get_ylim() == maps[0].axes[2].get_ylim()
+        for axes in (naive, tiles):
+            for cell, text in zip(axes.patches, axes.texts, strict=True):
+                number = float(text.get_text().replace(",", "").replace(" k", "e3"))
+                cells.append((number, cell.get_facecolor()[1]))
+    # Of these colours, more value has more green, in whichever map.
+    greens = [green for _, green in sorted(cells)]
+    assert greens == sorted(greens)
+    assert len(set(greens)) > 4
 
 
 def test_labels_of_close_ceilings_do_not_meet() -> None:

@@ -1,6 +1,7 @@
 """`gen sweep`: which kernels it runs, what it keeps, what it answers."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from gen.bench.results import FAILED, OK, SKIPPED, WRONG, Header, load
 from gen.cli import sweep_report
+from gen.emulator import Counters
 from gen.errors import MissingError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.spec.problem import GemmShape, parse_shape
@@ -303,11 +305,14 @@ def test_the_lesson_without_a_gpu(gen: Gen) -> None:
     code, out, err = gen("sweep", *args)
     assert code == 0
     assert "device: emulator, counters in place of times" in err
-    assert "tiles over naive (i32 rrr): times fewer sectors of global memory" in out
+    assert "tiles against naive (i32 rrr): sectors of global memory" in out
+    # A ratio below 1 is one above 1 the other way round.
+    assert "1.81x more" in out
+    assert not re.search(r"\b0\.\d+x", out)
     assert "time in ms" not in out
     # naive has no shared memory: neither a table of zeros nor a ratio to them.
     assert "naive (i32 rrr): wavefronts" not in out
-    assert "times fewer wavefronts" not in out
+    assert "against naive (i32 rrr): wavefronts" not in out
     assert {e.row.ms_median for e in results.load(Path("s.json")).entries} == {None}
 
 
@@ -317,6 +322,18 @@ def test_the_lesson_without_a_gpu(gen: Gen) -> None:
 def document() -> tables.Group:
     (group,) = tables.groups(results.load(DOCUMENT))
     return group
+
+
+def test_what_packs_operands_is_counted_with_the_kernel_that_needs_it() -> None:
+    """Launches of several kernels: each has basic blocks of its own."""
+    counters = Counters()
+    spec = make_spec("mma", dtype="f16")
+    assert not meters._run(spec, GemmShape(9, 7, 5), counters)
+    alone = Counters()
+    assert not meters._run(spec, GemmShape(8, 8, 8), alone)
+    found = counters.totals()
+    assert found.instructions == sum(found.by_class.values()) > alone.totals().instructions
+    assert found.mma == alone.totals().mma > 0
 
 
 def test_the_documents_figures() -> None:

@@ -5,7 +5,7 @@ models of sectors and wavefronts are in `banks`, the joining of loads in `joined
 
     counters = Counters()
     emulator.launch(ptx, "gemm", grid, block, args, observers=[counters])
-    print(counters.totals().global_load.sectors)
+    print(counters.totals().global_load.parts)
 """
 
 from __future__ import annotations
@@ -99,25 +99,28 @@ class Totals:
 
 
 class Counters(Observer):
-    """Counts one launch. `merge`: count shared loads as the assembler joins them, not as the PTX
-    has them; `limits` has the widest load for CUDA lines whose machine code is known.
+    """Counts launches, of one kernel or of several, together.
+
+    `merge`: count shared loads as the assembler joins them, not as the PTX has them; `limits` has
+    the widest load for CUDA lines whose machine code is known.
     """
 
     def __init__(self, merge: bool = True, limits: Mapping[int, int] | None = None) -> None:
         self.accesses: dict[AccessPoint, Access] = {}
         self.blocks = self.warps = 0
         self._merge, self._limits = merge, limits
-        self._program: Program | None = None
+        self._programs: dict[int, Program] = {}  # by id
         self._plan: MergePlan = {}
-        self._warps: Counter[int] = Counter()  # executions of each basic block, by warps
-        self._lanes: Counter[int] = Counter()  # and by threads
+        # Executions of each basic block, (id of its program, number), by warps and by threads.
+        self._warps: Counter[tuple[int, int]] = Counter()
+        self._lanes: Counter[tuple[int, int]] = Counter()
         self._running: WeakKeyDictionary[Mask, tuple[int, int]] = WeakKeyDictionary()
         self._digests: WeakKeyDictionary[Mask, bytes] = WeakKeyDictionary()
         self._known: dict[tuple[object, ...], Access] = {}
 
     # -- results -------------------------------------------------------------------------------
     def totals(self) -> Totals:
-        """The sums over the launch."""
+        """The sums over all launches."""
         total = Totals(blocks=self.blocks, warps=self.warps)
         mix: Counter[str] = Counter()
         for item, warps, lanes in self._executed():
@@ -132,18 +135,19 @@ class Counters(Observer):
         return total
 
     def _executed(self) -> Iterable[tuple[Instruction, int, int]]:
-        blocks = self._program.blocks if self._program else []
-        for at, warps in self._warps.items():
-            block = blocks[at]
+        for (program, at), warps in self._warps.items():
+            block = self._programs[program].blocks[at]
             for item in [*block.body, *([block.end] if block.end else [])]:
-                yield item, warps, self._lanes[at]
+                yield item, warps, self._lanes[program, at]
 
     # -- what the launch reports ---------------------------------------------------------------
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
-        if self._program is None:
-            self._program = chunk.launch.program
-            self._plan = merge_plan(self._program.blocks, self._limits) if self._merge else {}
+        program = chunk.launch.program
+        if id(program) not in self._programs:
+            self._programs[id(program)] = program
+            if self._merge:
+                self._plan |= merge_plan(program.blocks, self._limits)
         blocks = math.prod(chunk.shape[i] for i in BLOCK_AXES)
         self.blocks += blocks
         self.warps += blocks * -(-chunk.threads // WARP)
@@ -151,8 +155,9 @@ class Counters(Observer):
     def block(self, chunk: ObservedChunk, at: int, mask: Mask | None) -> None:
         """See Observer."""
         warps, lanes = self._count(chunk, mask)
-        self._warps[at] += warps
-        self._lanes[at] += lanes
+        place = (id(chunk.launch.program), at)
+        self._warps[place] += warps
+        self._lanes[place] += lanes
 
     def _count(self, chunk: ObservedChunk, mask: Mask | None) -> tuple[int, int]:
         if mask is None:
