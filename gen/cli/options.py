@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from gen.errors import SpecError, UsageError
+from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, get_variant, make_spec
 from gen.kernels.tunables import Tunable, Value
 from gen.kernels.variant import Variant
@@ -117,7 +117,7 @@ def select(
     if len(rows) > 1:
         _require_owner(rows, given)
     specs: list[KernelSpec] = []
-    left: dict[tuple[Variant, str], SpecError] = {}
+    left: dict[tuple[Variant, str], GenError] = {}
     for row in rows:
         own = _own(rows, row, given)
         for dtype in row.dtypes[:1] if dtypes is None else dtypes or row.dtypes:
@@ -126,7 +126,7 @@ def select(
                     make_spec(row.name, dtype=dtype, layout=layout, arch=arch, name=name, **own)
                     for layout in layouts
                 ]
-            except SpecError as error:
+            except (SpecError, UsageError) as error:  # the latter for a word that others have
                 if row.name in variants and dtype in (dtypes or ()):
                     raise
                 left[row, dtype] = error
@@ -137,9 +137,9 @@ def select(
 
 
 def _leave_out(
-    left: Mapping[tuple[Variant, str], SpecError], specs: Sequence[KernelSpec], named: set[str]
+    left: Mapping[tuple[Variant, str], GenError], specs: Sequence[KernelSpec], named: set[str]
 ) -> None:
-    """Notes on combinations that do not exist. Raises SpecError where nothing else has a name."""
+    """Notes on combinations that do not exist. Raises the error where nothing else has a name."""
     have = {name for spec in specs for name in (spec.variant, spec.dtypes.name, *spec.tunables)}
     for (row, dtype), error in left.items():
         if not specs or named & {row.name, dtype, *row.tunable_names} - have:

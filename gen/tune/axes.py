@@ -89,7 +89,7 @@ class SweepPlan:
         spec, why = None, ""
         try:
             spec = make_spec(row.name, dtype=dtype, layout=layout, arch=self.arch, **tunables)
-        except SpecError as error:
+        except (SpecError, UsageError) as error:
             why = str(error)
         return Cell(row.name, dtype, layout, shape, values, spec, why)
 

@@ -205,7 +205,16 @@ def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
             "tiles i32, tiles i8",
             "epilogue=linear_bias_gelu needs sums in floating point, not i32",
         ),
-        ("--variant all --dtype f64", "mma f64, mma_tma f64", "mma has no dtype f64, but f16, f1"),
+        (
+            "--variant all --dtype f64",
+            "mma f64, mma_m16n8k8 f64, mma_tma f64",
+            "mma has no dtype f64, but f16, f1",
+        ),
+        (
+            "--variant all --dtype f16 --instruction m16n8k16",
+            "mma_m16n8k8 f16",
+            "unknown instruction 'm16n8k16'",
+        ),
         ("--variant mma --dtype all --arch sm_75", "mma bf16, mma bf16_f32, mma tf32, mma i8", "t"),
         ("--variant all --threadblock 64x64x64 --warp 64x64", "mma_tma f16", "threadblock=64x64x"),
     ],
