@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gen.compile import nvrtc
+from gen.device.emulated import default_time
 from gen.emulator import Finding, PtxKernel, PtxModule, parse_ptx
 from gen.errors import CheckError, MissingError, UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
@@ -24,7 +25,7 @@ from gen.kernels.registry import VARIANTS
 from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
-from gen.prove.stand import Limits, Outcome, Seen, advice, default_time, outcomes
+from gen.prove.stand import Limits, Outcome, Seen, advice, outcomes
 from gen.prove.trials import Trial
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
@@ -143,7 +144,7 @@ def plan(source: Source, shapes: Sequence[GemmShape] | None = None) -> Planned:
     spec = source.spec
     if spec is None:
         raise UsageError(_NO_SPEC.format(name=source.place, variants=", ".join(VARIANTS)))
-    module = nvrtc.compile_cuda(source.text, name=f"{spec.name}.cu", arch=spec.arch)
+    module = nvrtc.compile_cuda(source.text, name=source.place, arch=spec.arch)
     ptx = parse_ptx(module.code.decode())
     _check_kernels(spec, ptx)
     if shapes is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import time
 from collections import deque
@@ -12,16 +11,12 @@ from typing import Any, NamedTuple
 
 from gen.compile.nvrtc import Module
 from gen.device.choose import FEW
-from gen.device.emulated import EmulatorRunner
+from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Finding, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
-from gen.kernels.formulas import ceil_div
 from gen.prove.trials import Trial
 from gen.prove.verify import CaseResult, run_trial
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import Alignment, GemmProblem, GemmShape
-
-_UNALIGNED = Alignment(False, False, False)
 
 
 class Limits(NamedTuple):
@@ -95,20 +90,6 @@ class Stand:
             error = str(reason)
         seen = Seen(runner.lines_not_run(self.module), dict(self.use.kernels))
         return Outcome(result, findings, error, runner.suppressed - before, seen)
-
-
-def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
-    """Thread-instructions that no launch of this kind should need: some thirty times too many."""
-    steps = spec.plan(GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
-    threads = max((math.prod(s.grid) * math.prod(s.block) for s in steps.launches), default=0)
-    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
-    work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
-    return 1000 * work + 50_000 * threads
-
-
-def default_time(shape: GemmShape) -> float:
-    """Seconds that no launch of this kind should need."""
-    return 60 + shape.m * shape.n * shape.k / 10**6
 
 
 def advice(error: CheckError) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from gen.compile.nvrtc import compile_cuda
 from gen.device.choose import FEW
-from gen.device.emulated import EmulatorRunner
+from gen.device.emulated import EmulatorRunner, default_budget
 from gen.device.execute import run_kernel
 from gen.emulator import parse_ptx
 from gen.errors import CompileError, PtxError, UsageError
@@ -21,7 +21,7 @@ from gen.prove.check import check
 from gen.prove.check_trials import corner_trials, corners
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
-from gen.prove.stand import Limits, default_budget, outcomes
+from gen.prove.stand import Limits, outcomes
 from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape
