@@ -98,10 +98,12 @@ def bench(
     from gen.bench import nvbench, run
     from gen.bench.device import MeasuredGpu
     from gen.bench.peers.table import parse_peers
-    from gen.bench.results import FAILED, WRONG
+    from gen.bench.results import FAILED, WRONG, check_place
 
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
+    if json:
+        check_place(json)
     # Kernels that are named one by one stand alone, unless others are named, too.
     named = variant or ([] if spec else [ALL] if dtype else _with_dtype(_DEFAULT_DTYPE))
     # f32 where all kernels are meant; its own first type for one that is named.

@@ -129,14 +129,17 @@ def _compile(
         for source in sources:
             chosen = arch or (source.spec.arch if source.spec else "sm_80")
             # Registers are allocated in a cubin; PTX has none.
-            cubin = compile_cuda(source.text, name=source.filename, arch=chosen, format="cubin")
+            cubin = compile_cuda(source.text, name=source.place, arch=chosen, format="cubin")
+            if not cubin.resources:
+                raise UsageError(
+                    f"{source.place} has no kernel: nothing in it is __global__, or it is a "
+                    "template that nothing instantiates; name a file that has one"
+                )
             compiled.append((source, cubin))
             if target is not None:
                 code = cubin
                 if format != "cubin":
-                    code = compile_cuda(
-                        source.text, name=source.filename, arch=chosen, format=format
-                    )
+                    code = compile_cuda(source.text, name=source.place, arch=chosen, format=format)
                 files.append((f"{source.name}.{format}", code.code))
             step()
     paths = output.write_all(files, target) if target is not None else []

@@ -77,6 +77,7 @@ def sweep(
     **tunables: Value | None,
 ) -> None:
     """Measure kernels over values of their tunables."""
+    from gen.bench.results import check_place
     from gen.tune.axes import (
         DEFAULT_AXES,
         DEFAULT_DTYPE,
@@ -89,6 +90,8 @@ def sweep(
         raise unknown("format", format_, PICTURES)
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
+    if json:
+        check_place(json)
     chosen = list(VARIANTS) if ALL in (variant or []) else variant or DEFAULT_VARIANTS
     for name in dtype or []:
         parse_dtype(name)

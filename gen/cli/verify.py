@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,7 +48,8 @@ def verify(
     """Run kernels; compare with CUTLASS and an oracle."""
     specs = select(variant or [ALL], dtype or [], layout or ["rrr"], arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
-    if not _verify(specs, shapes, device, each or bool(shape), json):
+    named = [*(variant or ()), *(dtype or ())]
+    if not _verify(specs, shapes, device, each or bool(shape), json, named):
         raise typer.Exit(1)
 
 
@@ -58,6 +59,7 @@ def _verify(
     device: str,
     each: bool,
     json: bool,
+    named: Collection[str],
 ) -> bool:
     from gen.cli import tables
     from gen.device.choose import choose_runner
@@ -68,7 +70,7 @@ def _verify(
     runner = choose_runner(device)
     reason = why_no_gpu() if device == "auto" else None
     print(f"device: {runner.name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
-    specs = _runnable(specs, runner)
+    specs = _runnable(specs, runner, named)
     found = []
     with tables.progress("verifying", sum(len(shapes or default_shapes(s)) for s in specs)) as step:
         for spec in specs:
@@ -84,10 +86,13 @@ def _verify(
     return all(result.ok for results in found for result in results)
 
 
-def _runnable(specs: Sequence[KernelSpec], runner: Runner) -> list[KernelSpec]:
+def _runnable(
+    specs: Sequence[KernelSpec], runner: Runner, named: Collection[str] = ()
+) -> list[KernelSpec]:
     """The kernels that the device has the instructions and the memory for; notes on the others.
 
-    Raises SpecError where there are none.
+    Raises SpecError where there are none, or none with the name of a kernel or of element types in
+    `named`, or not the kernel that has both.
     """
     found, why = [], {}
     for spec in specs:
@@ -96,8 +101,11 @@ def _runnable(specs: Sequence[KernelSpec], runner: Runner) -> list[KernelSpec]:
             found.append(spec)
         except SpecError as error:
             why[spec.variant, spec.dtypes.name] = error
-    if why and not found:
-        raise next(iter(why.values()))
+    have = {name for spec in found for name in (spec.variant, spec.dtypes.name)}
+    for (variant, dtype), reason in why.items():
+        own = {variant, dtype} & set(named)
+        if not found or len(own) == 2 or own - have:
+            raise reason
     for (variant, dtype), reason in why.items():
         print(f"note: {variant} {dtype} is left out on {runner.name}: {reason}", file=sys.stderr)
     return found

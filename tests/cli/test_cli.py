@@ -170,8 +170,10 @@ def test_what_a_gpu_cannot_run_is_left_out(capsys: pytest.CaptureFixture[str]) -
     specs = [make_spec("mma"), make_spec("mma_tma")]
     assert _runnable(specs, Ampere()) == specs[:1]
     assert "note: mma_tma f16 is left out on A100: mma_tma needs" in capsys.readouterr().err
-    with pytest.raises(SpecError, match="mma_tma needs sm_90a"):
-        _runnable(specs[1:], Ampere())
+    assert _runnable(specs, Ampere(), ["all", "f16"]) == specs[:1]
+    for left, named in ((specs[1:], []), (specs, ["mma", "mma_tma"]), (specs, ["mma_tma", "f16"])):
+        with pytest.raises(SpecError, match="mma_tma needs sm_90a"):
+            _runnable(left, Ampere(), named)
 
 
 def test_tunables_in_words_and_sizes(gen: Gen) -> None:
@@ -304,6 +306,9 @@ BAD = [
     ("compile none.cu --variant naive", 2, "none.cu is compiled as it is; leave out"),
     ("compile --variant naive --format sass", 2, "unknown format 'sass'; use one of ptx, cubin"),
     ("compile --variant naive --arch sm_99", 2, "unknown architecture 'sm_99'; use one of"),
+    ("compile /dev/null", 2, "/dev/null has no kernel: nothing in it is __global__"),
+    ("sweep --axis tile=4 --tile 8", 2, "tiles: tile=8 is fixed, and the axis 'tile' varies it; l"),
+    ("sweep --axis side=4 --threads 64", 2, "naive: threads=64 is fixed, and the axis 'side' var"),
     ("verify --shape 3x4", 2, "shape '3x4' is not MxNxK"),
     ("verify --shape 3x4x-1", 2, "shape '3x4x-1' is not MxNxK"),
     ("verify --variant nave", 2, "unknown variant 'nave'; did you mean naive?"),
@@ -357,7 +362,7 @@ def test_compile_takes_an_edited_file(gen: Gen) -> None:
     Path("mine.cu").write_text(text.replace("sum += a * b;", "sum += a * c;"))
     code, out, err = gen("compile", "mine.cu", "-o", "mine.ptx")
     assert (code, out) == (1, "")
-    assert 'identifier "c" is undefined' in err
+    assert err.startswith('error: mine.cu:71: identifier "c" is undefined\n')
     assert "sum += a * c;" in err  # the source's line
     assert listing() == ["mine.cu"]
     Path("mine.cu").write_text(text)
@@ -543,6 +548,14 @@ def test_a_read_only_folder_is_one_line(gen: Gen) -> None:
         2,
         "error: cannot write old/x.json: Permission denied; choose another place",
     )
+
+
+@pytest.mark.parametrize("command", ["sweep", "bench"])
+def test_what_is_no_result_is_not_replaced(gen: Gen, command: str) -> None:
+    Path("notes.txt").write_text("mine")
+    code, out, err = gen(command, "--json", "notes.txt")
+    assert (code, out, Path("notes.txt").read_text()) == (2, "", "mine")
+    assert re.fullmatch(r"error: notes.txt is not JSON: .*; it stays as it is, use .*\n", err)
 
 
 @pytest.mark.parametrize(
