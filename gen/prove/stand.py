@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,6 +125,7 @@ _stand: Stand  # of a process that runs trials for another
 
 def _set_up(*arguments: Any) -> None:
     global _stand
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which ends this process through its parent
     _stand = Stand(*arguments)
 
 

@@ -31,7 +31,7 @@ OURS = Row(
     rounds=11, launches=100, tflops=3.3, gbps=78.6, method="graph",
 )  # fmt: skip
 PEER = Row("cublas", "peer", "f32", "rrr", "256x256x256", ms_median=0.005, workspace=1024)
-WRONG = Row("broken", "ours", "f32", "rrr", "1x1x1", check=results.WRONG, note="D(0, 0) is 1")
+WRONG = Row("broken", "ours", "f32", "rrr", "1x1x1", check=results.WRONG, note="D[0, 0] is 1")
 ALL = Results(HEADER, (OURS, PEER, WRONG))
 
 

@@ -322,16 +322,16 @@ FINISHES = "epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);"  # where it i
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("scalar_t x = alpha * sum;", "scalar_t x = sum;", "D(0, 0) is"),
-        (ADDS_C, ADDS_C.removeprefix("if (beta != 0) "), "C+0 of 0 is out"),
-        (ADDS_C, "", "D(0, 0) is"),
-        ("k < K", "k + 1 < K", "D(0, 0) is"),
+        ("scalar_t x = alpha * sum;", "scalar_t x = sum;", "D[0, 0] is"),
+        (ADDS_C, ADDS_C.removeprefix("if (beta != 0) "), "C[0, 0] of 1x1 (C+0 of 0)"),
+        (ADDS_C, "", "D[0, 0] is"),
+        ("k < K", "k + 1 < K", "D[0, 0] is"),
         ("k < K", "k <= K", "memcheck"),
         ("col >= N", "col > N", "memcheck"),
         ("row < M", "row < M - 1", "is nan"),
         (FINISHES, FINISHES.replace("ldd)", "ldd + (ldd == N ? 0 : 1))"), "memcheck"),
-        ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D(0, 0) is"),
-        ("sum += a * b;", "sum = a * b;", "D(0, 0) is"),
+        ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D[0, 0] is"),
+        ("sum += a * b;", "sum = a * b;", "D[0, 0] is"),
         (
             FINISHES,
             FINISHES.replace("alpha,", "alpha == 1 && beta == 0 ? 2 : alpha,"),
@@ -389,7 +389,7 @@ def test_an_error_just_beyond_the_bound_is_found() -> None:
     assert verification._within(np.array([[1.25, 1.75]]), exact, bound) == (1.0, "")
     worst, message = verification._within(np.array([[1.25, 1.74]]), exact, bound)
     assert worst > 1
-    assert message.startswith("D(0, 1) is 1.74")
+    assert message.startswith("D[0, 1] is 1.74")
     worst, message = verification._within(np.array([[1.0, np.inf]]), exact, bound)
     assert worst == np.inf
     assert message
