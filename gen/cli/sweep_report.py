@@ -163,6 +163,9 @@ def _sweep(plan: SweepPlan, meter: Meter, json: Path | None, resume: bool) -> Sw
     done, left = batches(plan, done)
     with _shown_at_the_end() as seen, tables.progress("measuring", len(left)) as step:
         for cells in left:
+            first = cells[0]
+            place = " ".join(f"{name}={value}" for name, value in first.values.items())
+            step.now(f"measuring {first.shape} {first.dtype} {place}".rstrip())
             for entry in meter.measure(cells):
                 done = done.with_entry(entry)
             done = ordered(plan, replace(done, header=meter.header))

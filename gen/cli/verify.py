@@ -17,6 +17,7 @@ from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
     from gen.device.runner import Runner
+    from gen.prove.verify import ShapeResult
 
 
 def verify(
@@ -64,6 +65,7 @@ def _verify(
     from gen.cli import tables
     from gen.device.choose import choose_runner
     from gen.device.driver import why_no_gpu
+    from gen.prove.trials import emulated
     from gen.prove.verify import default_shapes
     from gen.prove.verify import verify as verify_kernel
 
@@ -71,18 +73,33 @@ def _verify(
     reason = why_no_gpu() if device == "auto" else None
     print(f"device: {runner.name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
     specs = _runnable(specs, runner, named)
-    found = []
-    with tables.progress("verifying", sum(len(shapes or default_shapes(s)) for s in specs)) as step:
-        for spec in specs:
-            results = []
-            for result in verify_kernel(spec, runner, shapes):
-                results.append(result)
-                step()
-            found.append(results)
-    if json:
-        tables.results_as_json(found, runner.name)
-    else:
-        tables.results(found, runner.name, each)
+    if runner.finds_reads:  # the emulator
+        emulated(shapes or ())
+    found: list[list[ShapeResult]] = []
+    counts = [len(shapes or default_shapes(spec)) for spec in specs]
+    try:
+        with tables.progress("verifying", sum(counts)) as step:
+            every = [shapes or default_shapes(spec) for spec in specs] if each else []
+            titles = [str(shape) for some in every for shape in some]
+            titles += [] if each else [tables.shapes_of(count) for count in counts]
+            table = None if json else tables.growing_results(specs, titles, runner.name)
+            for spec in specs:
+                step.now(f"verifying {spec.variant} {spec.dtypes.name}")
+                results = []
+                for result in verify_kernel(spec, runner, shapes):
+                    results.append(result)
+                    if table and each:
+                        table.add(tables.result_row([result], runner.name))
+                    step()
+                found.append(results)
+                if table and not each:
+                    table.add(tables.result_row(results, runner.name))
+    finally:  # also what was done before an interruption or an error
+        left = len(specs) - len(found)
+        if json:
+            tables.results_as_json(found, runner.name, not left)
+        elif found:
+            tables.failures(found, each, left)
     return all(result.ok for results in found for result in results)
 
 
