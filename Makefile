@@ -31,11 +31,11 @@ clean:
 
 # The stamps: set-up runs again only where pyproject.toml has changed.
 $(VENV)/.run: pyproject.toml
-	$(call install,.)
+	$(call install,.,170)
 	touch $@
 
 $(VENV)/.test: pyproject.toml
-	$(call install,.[dev])
+	$(call install,.[dev],270)
 	touch $(VENV)/.run $@
 
 define install
@@ -43,5 +43,6 @@ define install
 	{ echo "error: $(PYTHON) is older than 3.10; give a newer one: make PYTHON=python3.12" >&2; exit 3; }
 @test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
 	{ echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }
+@echo "Downloading up to $(2) MB of Python packages into $(VENV); NVRTC is 80 of these."
 $(BIN)/python -m pip install --quiet --editable '$(1)'
 endef

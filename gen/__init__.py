@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from gen._version import __version__ as __version__
 
+# They need numpy and CUDA, which the commands do without.
+_HOMES = {"Kernel": "gen.api", "matmul": "gen.api", "emulate": "gen.foreign.emulate"}
+
 if TYPE_CHECKING:
     from gen.api import Kernel as Kernel
     from gen.api import matmul as matmul
@@ -18,9 +21,11 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # They need numpy and CUDA, which the commands do without.
-    homes = {"Kernel": "gen.api", "matmul": "gen.api", "emulate": "gen.foreign.emulate"}
-    if name not in homes:
+    if name not in _HOMES:
         raise AttributeError(f"module 'gen' has no attribute '{name}'")
-    globals()[name] = found = getattr(import_module(homes[name]), name)
+    globals()[name] = found = getattr(import_module(_HOMES[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

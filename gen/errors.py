@@ -8,7 +8,9 @@ A message names the rule, the values and the way out, in one line::
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -57,6 +59,29 @@ class MissingError(GenError):
     """The environment lacks something; the message says what and how to get it (exit code 3)."""
 
     exit_code = 3
+
+
+_DEVICE = re.compile(r"--device (\w+)")
+_OPTION = re.compile(r"--(arg|tool|kernel|grid|block|dynamic-shared|budget|include|define|std)\b")
+_PYTHON = {"arg": "args", "tool": "tools"}
+
+
+def python_words(text: str) -> str:
+    """A message with Python's arguments in place of a command's options."""
+    text = _DEVICE.sub(r'device="\1"', text)
+    return _OPTION.sub(lambda m: _PYTHON.get(m[1], m[1].replace("-", "_")), text)
+
+
+@contextmanager
+def said_in_python() -> Iterator[None]:
+    """Errors that leave it speak of Python's arguments (see `python_words`)."""
+    try:
+        yield
+    except CompileError:  # which quotes source
+        raise
+    except GenError as error:
+        error.args = (python_words(str(error)),)
+        raise
 
 
 def unknown(kind: str, value: str, choices: Iterable[str]) -> UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,12 +14,14 @@ from gen.api.problem import Call
 from gen.compile.nvrtc import Module
 from gen.device import driver
 from gen.device.choose import choose_runner
+from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.device.execute import Operands, run_kernel
 from gen.device.runner import Runner
-from gen.errors import UsageError
+from gen.errors import BudgetError, UsageError
 from gen.spec import numerics
 from gen.spec.kernel import KernelSpec
 
+_RAISE = re.compile("raise (instruction|time)_budget")
 _own = threading.local()  # a runner is for one thread
 
 
@@ -46,8 +49,13 @@ def multiply(
     result: np.ndarray,
     device: str,
     build: Callable[[Runner], tuple[KernelSpec, Module]],
+    time_budget: float | None = None,
 ) -> None:
-    """Computes `result` from A, B, C and the bias. Raises FindingsError as run_kernel."""
+    """Computes `result` from A, B, C and the bias. Raises FindingsError as run_kernel.
+
+    time_budget: seconds that the emulator may take for a launch. Raises BudgetError beyond, and
+    without one for a launch that takes far more than any of its kind should.
+    """
     problem, shape, kind = call.problem, call.problem.shape, call.dtypes.output.name
     a, b, c, bias = (None if x is None else _storage(x) for x in arrays)
     assert a is not None
@@ -64,7 +72,13 @@ def multiply(
     with _first_gpu(device):
         on = runner(device)
         spec, module = build(on)
-        storage = run_kernel(spec, on, module, problem, operands)
+        if isinstance(on, EmulatorRunner):
+            on.budget = None if time_budget else default_budget(spec, shape)
+            on.time_budget = time_budget or default_time(shape)
+        try:
+            storage = run_kernel(spec, on, module, problem, operands)
+        except BudgetError as error:
+            raise BudgetError(_RAISE.sub("pass a larger time_budget", str(error))) from None
     found = numerics.unpack(storage, *size, call.layouts.c, problem.ldd)
     result[...] = found.view(result.dtype).reshape(result.shape)
 

@@ -15,9 +15,9 @@ from gen.compile import nvrtc
 from gen.device import driver
 from gen.device.choose import DEVICES
 from gen.dispatch.rules import Product, choose
-from gen.errors import UsageError, unknown
+from gen.errors import UsageError, said_in_python, unknown
 from gen.kernels.registry import get_variant, make_spec, retarget
-from gen.source.render import read_source, render
+from gen.source.render import Source, read_source, render
 from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import EPILOGUES, KernelSpec
 from gen.spec.problem import Alignment, parse_layout
@@ -64,7 +64,9 @@ class Kernel:
     edited or not. A specification and a file fix the element types and the layouts; a variant takes
     them from the arrays of each call, unless `dtype` (see `gen.spec.DTYPES`) or `layout` ("rcr")
     are given. tunables: see `gen list`; on tensor cores also `epilogue`. device: where NumPy arrays
-    are multiplied: "gpu", "cpu" (the emulator), or "auto", a GPU if there is one.
+    are multiplied: "gpu", "cpu" (the emulator), or "auto", a GPU if there is one. time_budget:
+    seconds that the emulator may take for a launch, after which it raises BudgetError; if left out,
+    some thirty times of what any kernel needs for the shape.
 
     It is compiled when it is first called, once for each architecture, element types and layouts,
     and may be called from several threads. Raises UsageError and SpecError for what cannot be made.
@@ -77,12 +79,13 @@ class Kernel:
         dtype: str | None = None,
         layout: str | None = None,
         device: str = "auto",
+        time_budget: float | None = None,
         **tunables: Any,
     ) -> None:
         if device not in DEVICES:
             raise unknown("device", device, DEVICES)
-        self._device = device
-        self._spec, self._text, self._variant = _origin(kernel)
+        self._device, self._time_budget = device, time_budget
+        self._spec, self._source, self._variant = _origin(kernel)
         self._tunables = {k: v for k, v in tunables.items() if v is not None}
         if self._spec:
             if dtype or layout or self._tunables:
@@ -177,7 +180,11 @@ class Kernel:
             home, kind = framework(arrays[0], "A"), call.dtypes.output.name
             out, _ = home.empty(arrays[0], views.a, call.result_shape, kind, call.layouts.c, None)
         if not call.empty:
-            host.multiply(call, arrays, out, self._device, lambda on: self._build(call, on))
+            with said_in_python():
+                host.multiply(
+                    call, arrays, out, self._device, lambda on: self._build(call, on),
+                    self._time_budget,
+                )  # fmt: skip
         return out
 
     def _spec_for(self, call: Call, target: Target) -> tuple[KernelSpec, str]:
@@ -201,17 +208,17 @@ class Kernel:
         key = (spec, arch, target.format)
         with self._lock:
             if key not in self._modules:
-                text = render(spec).text if self._text is None else self._text
+                source = self._source or render(spec)
                 self._modules[key] = nvrtc.compile_cuda(
-                    text, name=f"{spec.name}.cu", arch=arch, format=target.format
+                    source.text, name=source.place, arch=arch, format=target.format
                 )
             return spec, self._modules[key]
 
 
 def _origin(
     kernel: str | os.PathLike[str] | KernelSpec,
-) -> tuple[KernelSpec | None, str | None, str]:
-    """The specification, text and variant that a kernel is made from; what it has not is None."""
+) -> tuple[KernelSpec | None, Source | None, str]:
+    """The specification, source and variant that a kernel is made from; what it has not is None."""
     if isinstance(kernel, KernelSpec):
         return kernel, None, kernel.variant
     if isinstance(kernel, str) and not kernel.endswith(".cu"):
@@ -224,7 +231,7 @@ def _origin(
             f"{os.fspath(kernel)} has no gen-spec line, which says what it computes; "
             "use a file that gen emit has written"
         )
-    return source.spec, source.text, source.spec.variant
+    return source.spec, source, source.spec.variant
 
 
 def _key(views: Arguments, beta: Any) -> tuple[Any, ...]:

@@ -117,7 +117,7 @@ def mismatch(wanted: Expected, d: np.ndarray, dtypes: DTypes) -> str:
     i, j = (int(x) for x in wrong[0])
     allowed = f" within {bound[i, j]:.2g}" if bound[i, j] else ""
     return (
-        f"D({rows[i]}, {columns[j]}) is {float(got[i, j]):.9g}, "
+        f"D[{rows[i]}, {columns[j]}] is {float(got[i, j]):.9g}, "
         f"not {float(exact[i, j]):.9g}{allowed}; "
         f"{len(wrong)} of {got.size} compared elements are wrong"
     )

@@ -13,11 +13,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from gen.errors import UsageError
+from gen.spec.problem import parse_shape
 
 FORMAT = "gemmgen-bench"
 VERSION = 1
@@ -143,7 +145,7 @@ def parse(text: str, where: str = "this text") -> Results:
     """The results that `to_json` wrote. Raises UsageError with what is wrong."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not JSON: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise UsageError(f'{where} has no benchmark results: "format" is not "{FORMAT}"')
@@ -153,16 +155,52 @@ def parse(text: str, where: str = "this text") -> Results:
             f"this gen reads version {VERSION}"
         )
     try:
-        header = Header(**_known(Header, content["header"]))
-        rows = tuple(Row(**_known(Row, row)) for row in content["rows"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{where} is not complete: {error}") from None
-    return Results(header, rows)
+        header, rows = content["header"], content["rows"]
+        every = tuple(_row(row, number, where) for number, row in enumerate(rows, 1))
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{where} is not complete: {error}; measure again") from None
+    return Results(_made(Header, header, f"{where}: the header"), every)
 
 
-def _known(kind: type, content: Mapping[str, Any]) -> dict[str, Any]:
-    names = {f.name for f in fields(kind)}
-    return {key: value for key, value in content.items() if key in names}
+_Kind = TypeVar("_Kind", Header, Row)
+
+
+def _row(content: object, number: int, where: str) -> Row:
+    row = _made(Row, content, f"{where}: row {number}")
+    try:
+        parse_shape(row.shape)
+    except UsageError as error:
+        raise UsageError(f"{where}: row {number}: {error}") from None
+    return row
+
+
+def _made(kind: type[_Kind], content: object, where: str) -> _Kind:
+    """A header or a row whose fields have the types that they should have. Raises UsageError."""
+    if not isinstance(content, dict):
+        raise UsageError(f"{where} is no object: {content!r}; measure again")
+    types = get_type_hints(kind)
+    known = {name: value for name, value in content.items() if name in types}
+    for name, value in known.items():
+        if not _is(value, types[name]):
+            raise UsageError(f"{where}: {name} cannot be {value!r}; measure again")
+    try:
+        return kind(**known)
+    except TypeError:
+        lacking = ", ".join(f.name for f in fields(kind) if f.name not in known and _needed(f))
+        raise UsageError(f"{where} lacks {lacking}; measure again") from None
+
+
+def _needed(one: Field[Any]) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
+
+
+def _is(value: object, hint: Any) -> bool:
+    """Whether a value of JSON is of a field's type."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return any(
+        isinstance(value, (int, float) if kind is float else get_origin(kind) or kind)
+        for kind in kinds
+    )
 
 
 def load(path: Path) -> Results:
@@ -173,6 +211,19 @@ def load(path: Path) -> Results:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
     return parse(text, str(path))
+
+
+def check_place(path: Path) -> None:
+    """Refuses to replace a file that is not of results. Raises UsageError."""
+    try:
+        if not path.is_file() or not path.stat().st_size:
+            return
+    except OSError:  # which writing says
+        return
+    try:
+        load(path)
+    except UsageError as error:
+        raise UsageError(f"{error}; it stays as it is, use another file for --json") from None
 
 
 def save(results: Results, path: Path) -> None:

@@ -98,10 +98,12 @@ def bench(
     from gen.bench import nvbench, run
     from gen.bench.device import MeasuredGpu
     from gen.bench.peers.table import parse_peers
-    from gen.bench.results import FAILED, WRONG
+    from gen.bench.results import FAILED, WRONG, check_place
 
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
+    if json:
+        check_place(json)
     # Kernels that are named one by one stand alone, unless others are named, too.
     named = variant or ([] if spec else [ALL] if dtype else _with_dtype(_DEFAULT_DTYPE))
     # f32 where all kernels are meant; its own first type for one that is named.
@@ -118,9 +120,14 @@ def bench(
     )
     gpu = MeasuredGpu()
     _say_what_is_missing(options, quick)
-    with _status() as say:
-        results = _measure(gpu, options, json, csv, resume, say)
-    _print(results, options)
+    so_far: list[Results] = []
+    try:
+        with _status() as say:
+            _measure(gpu, options, json, csv, resume, say, so_far)
+    finally:  # also what was measured before an interruption
+        if so_far and so_far[-1].rows:
+            _print(so_far[-1], options)
+    results = so_far[-1]
     if any(row.check in (WRONG, FAILED) for row in results.rows):
         raise typer.Exit(1)
 
@@ -162,7 +169,9 @@ def _measure(
     csv: Path | None,
     resume: bool,
     say: Callable[[str], object],
-) -> Results:
+    kept: list[Results],
+) -> None:
+    """Measures; `kept` has everything so far."""
     from gen.bench import run
     from gen.bench.ceiling import ceilings
     from gen.bench.results import Results, load, replace_file, save
@@ -174,13 +183,14 @@ def _measure(
         results = run.resumable(load(json), now, str(json))
 
     def keep(so_far: Results) -> None:
+        kept[:] = [so_far]
         if json:
             save(so_far, json)
         if csv:
             replace_file(csv, so_far.to_csv())
 
     keep(results)  # a place that cannot be written shows now, not after an hour
-    return run.bench(gpu, options, results, keep, say)
+    keep(run.bench(gpu, options, results, keep, say))
 
 
 @contextmanager

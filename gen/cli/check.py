@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, select
+from gen.cli.annotations import OPTION as ANNOTATIONS
+from gen.cli.annotations import Annotations
+from gen.cli.options import ARCH, DTYPE, FILES, JSON, LAYOUT, VARIANT, sources
 from gen.errors import UsageError
 from gen.kernels.tunables import Value
-from gen.source.render import Source, read_source, render
+from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE.cu]", help="An emitted file, as it is now.")
-    ] = None,
+    files: Annotated[list[Path] | None, FILES] = None,
     variant: Annotated[list[str] | None, VARIANT] = None,
     dtype: Annotated[list[str] | None, DTYPE] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
@@ -72,38 +72,69 @@ def check(
         ),
     ] = None,
     json: Annotated[bool, JSON] = False,
+    annotations: Annotated[str | None, ANNOTATIONS] = None,
     **tunables: Value | None,
 ) -> None:
     """Find races, bad accesses and wrong results, on the emulator."""
-    if file is None:
-        specs = select(variant or [], dtype, layout or ["rrr"], arch, tunables)
-        sources = [render(spec) for spec in specs]
-    elif variant or dtype or layout or arch or any(v is not None for v in tunables.values()):
-        raise UsageError(f"{file} says which kernel it is; leave out the options that choose one")
-    else:
-        sources = [read_source(file)]
+    if files and arch:
+        raise UsageError(f"{files[0]} says what it is for; leave out --arch")
+    notes = Annotations(annotations, json)
+    found = sources(files, variant, dtype, layout, arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
     jobs = jobs or len(os.sched_getaffinity(0))
     options = {"strict": strict, "budget": budget, "seconds": time, "first": first, "jobs": jobs}
-    if not _check(sources, shapes, json, max_findings=max_findings, **options):
+    if not _check(found, shapes, json, notes, max_findings=max_findings, **options):
         raise typer.Exit(1)
 
 
 def _check(
-    sources: Sequence[Source], shapes: Sequence[GemmShape] | None, json: bool, **options: Any
+    sources: Sequence[Source],
+    shapes: Sequence[GemmShape] | None,
+    json: bool,
+    notes: Annotations,
+    **options: Any,
 ) -> bool:
     from gen.cli import tables
     from gen.prove import check as library
 
-    plans = [library.plan(source, shapes) for source in sources]
-    with tables.progress("checking", sum(len(plan.trials) for plan in plans)) as step:
-        reports = [library.check(plan, step=step, **options) for plan in plans]
-    if json:
-        ok = all(report.ok for report in reports)
-        tables.as_json({"ok": ok, "kernels": [_fields(report) for report in reports]})
-    else:
-        _print(reports)
+    with notes.of_compiler():
+        plans = [library.plan(source, shapes) for source in sources]
+    reports: list[CheckReport] = []
+    try:
+        with tables.progress("checking", sum(len(plan.trials) for plan in plans)) as step:
+            for plan in plans:
+                step.now(f"checking {plan.spec.name}")
+                reports.append(library.CheckReport(plan.spec))
+                library.check(plan, step=step, report=reports[-1], **options)
+                if not json:
+                    _print(reports[-1])
+    except KeyboardInterrupt:
+        if reports:
+            reports[-1].error = "by an interruption"
+            if not json:
+                _print(reports[-1])
+        raise
+    finally:  # also what was done before an interruption or an error
+        left = len(plans) - len(reports)
+        if json:
+            ok = not left and all(report.ok for report in reports)
+            tables.as_json({"ok": ok, "kernels": [_fields(report) for report in reports]})
+        else:
+            _print_end(reports, left)
+    for source, report in zip(sources, reports, strict=True):
+        _annotate(notes, source, report)
     return all(report.ok for report in reports)
+
+
+def _annotate(notes: Annotations, source: Source, report: CheckReport) -> None:
+    kernel = source.text[: max(0, source.text.find("__global__"))].count("\n") + 1
+    for one in report.findings:
+        message = f"{one.finding.check}: {one.finding.message}; shape {one.shape}"
+        notes.error(source.place, one.finding.file_line, message)
+    for shape, message in report.mismatches[:MOST_MISMATCHES]:
+        notes.error(source.place, kernel, f"mismatch on {shape}: {message}")
+    if report.error:
+        notes.error(source.place, kernel, f"stopped {report.error}")
 
 
 def _fields(report: CheckReport) -> dict[str, object]:
@@ -132,15 +163,18 @@ def _fields(report: CheckReport) -> dict[str, object]:
 NOT_CHECKED = "the launcher, which is host code"
 
 
-def _print(reports: Sequence[CheckReport]) -> None:
-    for report in reports:
-        if report.ok:
-            print(f"{report.spec.name}: nothing found in {_tried(report)}")
-        else:
-            _print_one(report)
-    if len(reports) > 1:
+def _print(report: CheckReport) -> None:
+    if report.ok:
+        print(f"{report.spec.name}: nothing found in {_tried(report)}", flush=True)
+    else:
+        _print_one(report)
+
+
+def _print_end(reports: Sequence[CheckReport], left: int) -> None:
+    if len(reports) + left > 1:
         good = sum(report.ok for report in reports)
-        print(f"{good} of {len(reports)} kernels are clean")
+        end = f"; stopped before the end of {left} more" if left else ""
+        print(f"{good} of {len(reports)} kernels are clean{end}")
     for note in (note for report in reports for note in report.notes):
         print(f"note: {note.message}")
 
@@ -191,7 +225,7 @@ def _print_one(report: CheckReport) -> None:
     print(f"{', '.join(counts)} in {_tried(report)}")
 
 
-MOST_MISMATCHES = 6  # shapes of which one is printed
+MOST_MISMATCHES = 3  # shapes of which one is printed
 
 
 def _row(one: Occurrence) -> tuple[str, str, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +11,17 @@ import typer
 
 from gen._version import __version__
 from gen.cli import bench, check, emit, foreign, output, profile, sweep_report, verify
-from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, select, tunable_options
+from gen.cli.annotations import OPTION as ANNOTATIONS
+from gen.cli.annotations import Annotations
+from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, sources, tunable_options
 from gen.errors import UsageError, unknown
-from gen.kernels.registry import VARIANTS
+from gen.kernels.registry import VARIANTS, get_variant
 from gen.kernels.tunables import Value
-from gen.source.render import Source, read_source, render
+from gen.source.render import Source
 
 FORMATS = ("ptx", "cubin")
+
+COMPLETION = "_GEN_COMPLETE"
 
 EPILOG = """\b
 Exit codes:
@@ -29,7 +34,6 @@ Exit codes:
 app = typer.Typer(
     help="Readable CUDA GEMM kernels: emit them, compile them, prove them with or without a GPU.",
     epilog=EPILOG,
-    add_completion=False,
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -40,6 +44,8 @@ app = typer.Typer(
 def run(args: Sequence[str]) -> int:
     """Runs one command and returns its exit code. Raises GenError for what went wrong."""
     command = typer.main.get_command(app)
+    if COMPLETION in os.environ:  # a shell asks, as --show-completion has told it
+        command.main(list(args), prog_name="gen", complete_var=COMPLETION)
     try:
         with command.make_context("gen", list(args)) as context:
             command.invoke(context)
@@ -72,26 +78,41 @@ def top(
         raise typer.Exit(2)
 
 
-@app.command("list")
-def list_(json: Annotated[bool, JSON] = False) -> None:
-    """List the kernels."""
+def example(text: str) -> str:
+    """What stands at the end of a command's help."""
+    return f"Example:  gen {text}"
+
+
+@app.command("list", epilog=example("list mma"))
+def list_(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A kernel, to see all about it.")
+    ] = None,
+    json: Annotated[bool, JSON] = False,
+) -> None:
+    """List the kernels, or say all about one."""
     from gen.cli import tables
 
-    rows = list(VARIANTS.values())
+    rows = [get_variant(name)] if name else list(VARIANTS.values())
     if json:
         tables.as_json([tables.variant_fields(row) for row in rows])
+    elif name:
+        tables.variant(rows[0])
     else:
         tables.variants(rows)
 
 
-app.command("emit")(tunable_options(emit.emit))
+app.command("emit", epilog=example("emit --variant tiles --tile 16 --header -o gemm/"))(
+    tunable_options(emit.emit)
+)
 
 
-@app.command("compile")
+@app.command("compile", epilog=example("compile --variant mma --arch sm_90"))
 @tunable_options
 def compile_(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE.cu]", help="A file to compile as it is.")
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE.cu]...", help="Files to compile as they are."),
     ] = None,
     variant: Annotated[list[str] | None, VARIANT] = None,
     dtype: Annotated[str | None, DTYPE] = None,
@@ -102,20 +123,17 @@ def compile_(
     ] = "ptx",
     output_: Annotated[str | None, emit.OUTPUT] = None,
     json: Annotated[bool, JSON] = False,
+    annotations: Annotated[str | None, ANNOTATIONS] = None,
     **tunables: Value | None,
 ) -> None:
     """Compile kernels with NVRTC; report their resources."""
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
-    if file is None:
-        dtypes = [dtype] if dtype else None
-        specs = select(variant or [], dtypes, [layout or "rrr"], arch, tunables)
-        sources = [render(spec) for spec in specs]
-    elif variant or dtype or layout or any(value is not None for value in tunables.values()):
-        raise UsageError(f"{file} is compiled as it is; leave out the options that choose one")
-    else:
-        sources = [read_source(file)]
-    _compile(sources, arch, format_, output_, json)
+    notes = Annotations(annotations, json)
+    dtypes, layouts = [dtype] if dtype else None, [layout] if layout else None
+    found = sources(files, variant, dtypes, layouts, arch, tunables)
+    with notes.of_compiler():
+        _compile(found, arch, format_, output_, json)
 
 
 def _compile(
@@ -127,16 +145,20 @@ def _compile(
     compiled, files = [], []
     with tables.progress("compiling", len(sources)) as step:
         for source in sources:
+            step.now(f"compiling {source.name}")
             chosen = arch or (source.spec.arch if source.spec else "sm_80")
             # Registers are allocated in a cubin; PTX has none.
-            cubin = compile_cuda(source.text, name=source.filename, arch=chosen, format="cubin")
+            cubin = compile_cuda(source.text, name=source.place, arch=chosen, format="cubin")
+            if not cubin.resources:
+                raise UsageError(
+                    f"{source.place} has no kernel: nothing in it is __global__, or it is a "
+                    "template that nothing instantiates; name a file that has one"
+                )
             compiled.append((source, cubin))
             if target is not None:
                 code = cubin
                 if format != "cubin":
-                    code = compile_cuda(
-                        source.text, name=source.filename, arch=chosen, format=format
-                    )
+                    code = compile_cuda(source.text, name=source.place, arch=chosen, format=format)
                 files.append((f"{source.name}.{format}", code.code))
             step()
     paths = output.write_all(files, target) if target is not None else []
@@ -144,17 +166,28 @@ def _compile(
         tables.resources(compiled, paths, json)
 
 
-app.command("verify")(tunable_options(verify.verify))
-app.command("check")(foreign.launch_options(tunable_options(check.check)))
-app.command("run")(foreign.run)
-app.command("profile")(foreign.launch_options(tunable_options(profile.profile), checked=False))
-app.command("bench")(tunable_options(bench.bench))
-app.command("ceiling")(bench.ceiling)
-app.command("sweep")(tunable_options(sweep_report.sweep))
-app.command("report")(sweep_report.report)
+for _name, _command, _example in (
+    ("verify", tunable_options(verify.verify), "verify --variant tiles --dtype f32"),
+    ("check", foreign.launch_options(tunable_options(check.check)), "check gemm.cu --first"),
+    ("run", foreign.run, "run scale.cu --grid 4 --block 256 --arg x=f32[1024]:random --arg n=1024"),
+    (
+        "profile",
+        foreign.launch_options(tunable_options(profile.profile), checked=False),
+        "profile --variant naive --variant tiles --shape 512",
+    ),
+    ("bench", tunable_options(bench.bench), "bench --variant mma --shape 4096 --peers cublas"),
+    ("ceiling", bench.ceiling, "ceiling --json"),
+    (
+        "sweep",
+        tunable_options(sweep_report.sweep),
+        "sweep --variant tiles --axis tile=8,16,32 --shape 512 --json tiles.json",
+    ),
+    ("report", sweep_report.report, "report tiles.json -o report.html"),
+):
+    app.command(_name, epilog=example(_example))(_command)
 
 
-@app.command()
+@app.command(epilog=example("doctor --json"))
 def doctor(json: Annotated[bool, JSON] = False) -> None:
     """Say what this machine has, what it lacks, and how to get that."""
     from gen.cli import tables

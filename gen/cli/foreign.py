@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.cli.annotations import Annotations
 from gen.cli.options import Command
 from gen.errors import UsageError
 from gen.foreign.launch import LaunchText
@@ -98,8 +99,12 @@ def launch_options(command: Command, checked: bool = True) -> Command:
 
     def run(**options: Any) -> None:
         own = {name: options.pop(name) for name in names}
-        file = options.get("file")
-        if file is None or not _is_foreign(file):
+        files: Sequence[Path] = options.get("files") or ()
+        foreign = [file for file in files if _is_foreign(file)]
+        if foreign and len(files) > 1:
+            raise UsageError(f"{foreign[0]} is no emitted file; such files go one at a time")
+        file = files[0] if files else None
+        if file is None or not foreign:
             _refuse_launch(own, file, tunable is not None)
             if tunable is not None:
                 options["grid"] = _tunable_grid(own["grid"])
@@ -192,25 +197,35 @@ def _check(
 ) -> None:
     from gen.foreign.check import check
 
+    notes = Annotations(options["annotations"], options["json"])
     text, launches = _read(file, launch)
     checks = _checks(own, options)
     if any(one.gemm for one in launches):
         if len(launches) > 1:
             raise UsageError(f"{file}: --gemm goes with one launch, not with {len(launches)}")
-        ok = _check_gemm(text, str(file), launches[0], checks, options)
+        with notes.of_compiler():
+            gemm = _check_gemm(text, str(file), launches[0], checks, options)
+        ok = gemm.ok
+        found = [one for one, _ in gemm.findings]
+        wrong = [f"mismatch on {shape}: {message}" for shape, message in gemm.mismatches]
     else:
         if options.get("shape"):
             raise UsageError("--shape is for --gemm; the arguments say how large a launch is")
-        report = check(text, str(file), launches, checks)
-        ok = report.ok
+        with notes.of_compiler():
+            report = check(text, str(file), launches, checks)
+        ok, found, wrong = report.ok, report.outcome.findings, report.mismatches
         _print_json(report) if options["json"] else _print(report, str(file), len(checks.tools))
+    for one in found:
+        notes.error(str(file), one.file_line, f"{one.check}: {one.message}")
+    for message in wrong:
+        notes.error(str(file), 0, message)
     if not ok:
         raise typer.Exit(1)
 
 
 def _check_gemm(
     text: str, name: str, launch: LaunchText, checks: Checks, options: Mapping[str, Any]
-) -> bool:
+) -> GemmReport:
     from gen.cli import tables
     from gen.foreign.gemm import check_gemm, default_shapes, understand
 
@@ -222,7 +237,7 @@ def _check_gemm(
         tables.as_json(_gemm_fields(report))
     else:
         _print_gemm(report)
-    return report.ok
+    return report
 
 
 def _where(finding: Finding) -> str:
@@ -372,7 +387,8 @@ def _profile(
 
     text, launches = _read(file, launch)
     gpu = find_gpu(options["gpu"])
-    found = profile(text, str(file), launches, gpu, _checks(own, options))
+    with Annotations(options["annotations"], options["json"]).of_compiler():
+        found = profile(text, str(file), launches, gpu, _checks(own, options))
     if options["json"]:
         tables.as_json({"gpu": gpu.name, "kernels": [_profile_fields(one) for one in found]})
         return

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from gen.errors import SpecError, UsageError
+from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, get_variant, make_spec
 from gen.kernels.tunables import Tunable, Value
 from gen.kernels.variant import Variant
+from gen.source.render import Source, read_source, render
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.kernel import KernelSpec
@@ -20,11 +22,16 @@ from gen.spec.problem import ALL_LAYOUTS, parse_layout
 
 ALL = "all"
 
+FILES = typer.Argument(metavar="[FILE.cu]...", help="Emitted files, as they are now.")
+
 Command = TypeVar("Command", bound=Callable[..., None])
 
 # Each is used as in `dtype: Annotated[str, DTYPE] = "f32"`.
 VARIANT = typer.Option(
-    "--variant", metavar="NAME", help="A kernel of gen list, or all; repeatable."
+    "--variant",
+    metavar="NAME",
+    help="A kernel of gen list, or all; repeatable.",
+    autocompletion=lambda incomplete: [n for n in (*VARIANTS, ALL) if n.startswith(incomplete)],
 )
 DTYPE = typer.Option(
     "--dtype",
@@ -75,9 +82,15 @@ def tunable_options(command: Command) -> Command:
     def option(name: str) -> inspect.Parameter:
         everywhere = len(owners[name]) == len(VARIANTS)
         where = "every kernel" if everywhere else ", ".join(owners[name])
-        text = f"{first[name].help[0].upper()}{first[name].help[1:]} ({where})."
-        flag, metavar = f"--{name.replace('_', '-')}", first[name].metavar
-        info = typer.Option(flag, metavar=metavar, help=text, parser=_parser(first[name]))
+        tunable = first[name]
+        facts = [f"{tunable.help[0].upper()}{tunable.help[1:]}"]
+        facts += [tunable.values] * (tunable.metavar != tunable.values)
+        defaults = {t.default for v in VARIANTS.values() for t in v.tunables if t.name == name}
+        if len(defaults) == 1 and not callable(tunable.default):
+            facts.append(f"default {tunable.show(tunable.default)}")
+        text = f"{'; '.join(facts)} ({where})."
+        flag, metavar = f"--{name.replace('_', '-')}", tunable.metavar
+        info = typer.Option(flag, metavar=metavar, help=text, parser=_parser(tunable))
         keyword = inspect.Parameter.KEYWORD_ONLY
         return inspect.Parameter(
             name, keyword, default=None, annotation=Annotated[str | None, info]
@@ -117,7 +130,7 @@ def select(
     if len(rows) > 1:
         _require_owner(rows, given)
     specs: list[KernelSpec] = []
-    left: dict[tuple[Variant, str], SpecError] = {}
+    left: dict[tuple[Variant, str], GenError] = {}
     for row in rows:
         own = _own(rows, row, given)
         for dtype in row.dtypes[:1] if dtypes is None else dtypes or row.dtypes:
@@ -126,7 +139,7 @@ def select(
                     make_spec(row.name, dtype=dtype, layout=layout, arch=arch, name=name, **own)
                     for layout in layouts
                 ]
-            except SpecError as error:
+            except (SpecError, UsageError) as error:  # the latter for a word that others have
                 if row.name in variants and dtype in (dtypes or ()):
                     raise
                 left[row, dtype] = error
@@ -136,10 +149,27 @@ def select(
     return specs
 
 
+def sources(
+    files: Sequence[Path] | None,
+    variants: Sequence[str] | None,
+    dtypes: Sequence[str] | None,
+    layouts: Sequence[str] | None,
+    arch: str | None,
+    tunables: Mapping[str, Value | None],
+) -> list[Source]:
+    """The files as they are, or else the kernels that options choose."""
+    if not files:
+        specs = select(variants or [], dtypes, layouts or ["rrr"], arch, tunables)
+        return [render(spec) for spec in specs]
+    if variants or dtypes or layouts or any(value is not None for value in tunables.values()):
+        raise UsageError(f"{files[0]} says what it is; leave out the options that choose a kernel")
+    return [read_source(file) for file in files]
+
+
 def _leave_out(
-    left: Mapping[tuple[Variant, str], SpecError], specs: Sequence[KernelSpec], named: set[str]
+    left: Mapping[tuple[Variant, str], GenError], specs: Sequence[KernelSpec], named: set[str]
 ) -> None:
-    """Notes on combinations that do not exist. Raises SpecError where nothing else has a name."""
+    """Notes on combinations that do not exist. Raises the error where nothing else has a name."""
     have = {name for spec in specs for name in (spec.variant, spec.dtypes.name, *spec.tunables)}
     for (row, dtype), error in left.items():
         if not specs or named & {row.name, dtype, *row.tunable_names} - have:

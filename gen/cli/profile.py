@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.cli.options import DTYPE, JSON, LAYOUT, VARIANT, select
+from gen.cli.annotations import OPTION as ANNOTATIONS
+from gen.cli.annotations import Annotations
+from gen.cli.options import DTYPE, FILES, JSON, LAYOUT, VARIANT, sources
 from gen.device.gpus import GPUS, GpuModel, find_gpu
-from gen.errors import UsageError
 from gen.kernels.tunables import Value
-from gen.source.render import Source, read_source, render
+from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 
 def profile(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE.cu]", help="An emitted file, as it is now.")
-    ] = None,
+    files: Annotated[list[Path] | None, FILES] = None,
     variant: Annotated[list[str] | None, VARIANT] = None,
     dtype: Annotated[list[str] | None, DTYPE] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
@@ -36,30 +35,39 @@ def profile(
         str, typer.Option("--gpu", metavar="NAME", help=f"The GPU to count for: {', '.join(GPUS)}.")
     ] = "h200",
     json: Annotated[bool, JSON] = False,
+    annotations: Annotated[str | None, ANNOTATIONS] = None,
     **tunables: Value | None,
 ) -> None:
     """Count what kernels do to memory, line by line, without a GPU."""
     target = find_gpu(gpu)
-    if file is None:
-        specs = select(variant or [], dtype, layout or ["rrr"], target.arch, tunables)
-        sources = [render(spec) for spec in specs]
-    elif variant or dtype or layout or any(v is not None for v in tunables.values()):
-        raise UsageError(f"{file} says which kernel it is; leave out the options that choose one")
-    else:
-        sources = [read_source(file)]
-    _profile(sources, parse_shape(shape), target, json)
+    notes = Annotations(annotations, json)
+    found = sources(files, variant, dtype, layout, target.arch, tunables)
+    with notes.of_compiler():
+        _profile(found, parse_shape(shape), target, json)
 
 
 def _profile(sources: Sequence[Source], shape: GemmShape, gpu: GpuModel, json: bool) -> None:
     from gen.cli import tables
-    from gen.profile.compare import comparison
     from gen.profile.count import profile as count
 
-    profiles = []
-    with tables.progress("profiling", len(sources)) as step:
-        for source in sources:
-            profiles.append(count(source, shape, gpu))
-            step()
+    profiles: list[Profile] = []
+    try:
+        with tables.progress("profiling", len(sources)) as step:
+            for source in sources:
+                step.now(f"profiling {source.name}")
+                profiles.append(count(source, shape, gpu))
+                step()
+    except KeyboardInterrupt:
+        if profiles:
+            _print(profiles, shape, gpu, json)
+        raise
+    _print(profiles, shape, gpu, json)
+
+
+def _print(profiles: Sequence[Profile], shape: GemmShape, gpu: GpuModel, json: bool) -> None:
+    from gen.cli import tables
+    from gen.profile.compare import comparison
+
     compared = comparison(dict(zip(_columns(profiles), profiles, strict=True)))
     if json:
         fields = [_fields(found) for found in profiles]

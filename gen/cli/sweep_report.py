@@ -77,6 +77,7 @@ def sweep(
     **tunables: Value | None,
 ) -> None:
     """Measure kernels over values of their tunables."""
+    from gen.bench.results import check_place
     from gen.tune.axes import (
         DEFAULT_AXES,
         DEFAULT_DTYPE,
@@ -89,6 +90,8 @@ def sweep(
         raise unknown("format", format_, PICTURES)
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
+    if json:
+        check_place(json)
     chosen = list(VARIANTS) if ALL in (variant or []) else variant or DEFAULT_VARIANTS
     for name in dtype or []:
         parse_dtype(name)
@@ -160,6 +163,9 @@ def _sweep(plan: SweepPlan, meter: Meter, json: Path | None, resume: bool) -> Sw
     done, left = batches(plan, done)
     with _shown_at_the_end() as seen, tables.progress("measuring", len(left)) as step:
         for cells in left:
+            first = cells[0]
+            place = " ".join(f"{name}={value}" for name, value in first.values.items())
+            step.now(f"measuring {first.shape} {first.dtype} {place}".rstrip())
             for entry in meter.measure(cells):
                 done = done.with_entry(entry)
             done = ordered(plan, replace(done, header=meter.header))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gen.errors import unknown
+from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import MAP_BYTES, TensorMap
 from gen.spec.arch import MULTIPROCESSORS
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Alignment, GemmProblem, GemmShape
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +29,23 @@ _PTX_ELEMENTS = {"tf32": "b32", "i8": "b8", "i32": "b32"}
 
 
 CHECKS = ("race", "init")  # what the emulator looks for only when asked
+
+
+_UNALIGNED = Alignment(False, False, False)
+
+
+def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
+    """Thread-instructions that no launch of this kind should need: some thirty times too many."""
+    steps = spec.plan(GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
+    threads = max((math.prod(s.grid) * math.prod(s.block) for s in steps.launches), default=0)
+    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
+    work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
+    return 1000 * work + 50_000 * threads
+
+
+def default_time(shape: GemmShape) -> float:
+    """Seconds that no launch of this kind should need."""
+    return 60 + shape.m * shape.n * shape.k / 10**6
 
 
 class EmulatorRunner:

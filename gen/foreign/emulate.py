@@ -24,7 +24,7 @@ from gen.emulator import (
     Totals,
     UninitializedReads,
 )
-from gen.errors import BudgetError, UsageError, unknown
+from gen.errors import BudgetError, UsageError, python_words, said_in_python, unknown
 from gen.foreign import elements
 from gen.foreign.arguments import Memory, argument, in_order, numbers_of, parse_pairs
 from gen.foreign.build import Built, Options, build, is_ptx
@@ -280,10 +280,12 @@ def emulate(
         kernel, _size(grid), _size(block), (), str(dynamic_shared), arch=arch,
         include=tuple(map(str, include)), define=tuple(define), std=std,
     )  # fmt: skip
-    (step,) = prepare(text, name, [launch])
-    if not isinstance(args, Mapping):
-        args = _by_name(list(args), step.built)
-    outcome = run_steps([Step(step.built, launch, dict(args))], checks, counting)
+    with said_in_python():
+        (step,) = prepare(text, name, [launch])
+        if not isinstance(args, Mapping):
+            args = _by_name(list(args), step.built)
+        outcome = run_steps([Step(step.built, launch, dict(args))], checks, counting)
+    outcome.stopped = python_words(outcome.stopped)
     outcome.counters = counting.totals() if counting else None
     return outcome
 

@@ -234,7 +234,7 @@ class Word(Tunable):
     @property
     def values(self) -> str:
         """See Tunable."""
-        return "|".join(self.words)
+        return " | ".join(self.words)
 
     @property
     def metavar(self) -> str:

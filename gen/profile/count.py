@@ -174,7 +174,7 @@ def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
             "start from a file of gen emit"
         )
     start = time.perf_counter()
-    spec, text, name = source.spec, source.text, source.filename
+    spec, text, name = source.spec, source.text, source.place
     ptx = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch)
     cubin = nvrtc.compile_cuda(text, name=name, arch=gpu.own_arch, format="cubin")
     limits, unmatched, widths = shared_loads(spec.name, name, ptx, cubin)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gen.compile import nvrtc
+from gen.device.emulated import default_time
 from gen.emulator import Finding, PtxKernel, PtxModule, parse_ptx
 from gen.errors import CheckError, MissingError, UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
@@ -25,16 +26,14 @@ from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
 from gen.prove.launcher import LauncherReport, check_launcher
-from gen.prove.stand import Limits, Outcome, Seen, advice, default_time, outcomes
-from gen.prove.trials import Trial
+from gen.prove.stand import Limits, Outcome, Seen, advice, outcomes
+from gen.prove.trials import Trial, emulated
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem, GemmShape
 
 MAX_FINDINGS = 20
 SLACK = 1024  # bytes of shared memory that an alignment may cost
-MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
-MAX_PRODUCTS = 10**11  # some hours
 MAX_THRESHOLD = 4096  # of what a kernel compares with, what may be a size
 
 
@@ -89,21 +88,23 @@ def check(
     jobs: int = 1,
     first: bool = False,
     step: Callable[[], object] = lambda: None,
+    report: CheckReport | None = None,
 ) -> CheckReport:
     """Checks a kernel, on shapes or on all that `check_trials` tries, or as `plan` has it.
 
     strict: report loads of memory that was never written, even if their values are not used.
-    budget: thread-instructions that a launch may run (see `stand.default_budget`). seconds: that
-    all of it may take; if not given, a launch has a limit (see `stand.default_time`). jobs:
+    budget: thread-instructions that a launch may run (see `emulated.default_budget`). seconds: that
+    all of it may take; if not given, a launch has a limit (see `emulated.default_time`). jobs:
     processes that share the work. first: stop at the first thing that is wrong. step: called after
-    each trial. Raises UsageError for a file that is no emitted kernel or whose `gen-spec` line does
-    not describe it, CompileError where it does not compile.
+    each trial. report: an empty one, which then has what was found before an interruption. Raises
+    UsageError for a file that is no emitted kernel or whose `gen-spec` line does not describe it,
+    CompileError where it does not compile.
     """
     planned = source if isinstance(source, Planned) else plan(source, shapes)
     spec, module, trials = planned.spec, planned.module, planned.trials
     deadline = None if seconds is None else time.perf_counter() + seconds
     limits = Limits(strict, max_findings, budget, deadline)
-    report, seen = CheckReport(spec), Seen()
+    report, seen = report or CheckReport(spec), Seen()
     for trial, outcome in zip(trials, outcomes(spec, module, limits, trials, jobs), strict=False):
         _add(report, trial.shape, outcome, max_findings)
         seen = seen.joined(outcome.seen)
@@ -144,12 +145,11 @@ class Planned(NamedTuple):
 
 def plan(source: Source, shapes: Sequence[GemmShape] | None = None) -> Planned:
     """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`."""
-    for shape in shapes or ():
-        _check_size(shape)
+    emulated(shapes or ())
     spec = source.spec
     if spec is None:
         raise UsageError(_NO_SPEC.format(name=source.place, variants=", ".join(VARIANTS)))
-    module = nvrtc.compile_cuda(source.text, name=f"{spec.name}.cu", arch=spec.arch)
+    module = nvrtc.compile_cuda(source.text, name=source.place, arch=spec.arch)
     ptx = parse_ptx(module.code.decode())
     _check_kernels(spec, ptx)
     if shapes is not None:
@@ -233,17 +233,6 @@ def _alike(one: Finding, other: Finding) -> bool:
 
 def _buffer(finding: Finding) -> str:
     return re.split(r"[+-]", finding.address)[0]
-
-
-def _check_size(shape: GemmShape) -> None:
-    """Refuses what would fill this machine's memory, or run for days."""
-    m, n, k = shape.m, shape.n, shape.k
-    elements = m * k + k * n + m * n
-    if elements > MAX_ELEMENTS or m * n * k > MAX_PRODUCTS:
-        raise UsageError(
-            f"{shape} has {elements:.3g} elements and {m * n * k:.3g} products, more than the "
-            f"{MAX_ELEMENTS:.3g} and {MAX_PRODUCTS:.3g} that can be checked; use a smaller shape"
-        )
 
 
 # Where each of a file's kernels takes part: operands that need packing, a long sum in slices.

@@ -207,4 +207,4 @@ def _difference(
     i, j = (int(v) for v in np.argwhere(wrong)[0])
     values = (float(numerics.to_float64(m[i, j], dtype)) for m in (got, want))
     left, right = (f"{value:.9g}" for value in values)
-    return f"D({i}, {j + column}) is {left}, exact is {right}"
+    return f"D[{i}, {j + column}] is {left}, exact is {right}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +12,12 @@ from typing import Any, NamedTuple
 
 from gen.compile.nvrtc import Module
 from gen.device.choose import FEW
-from gen.device.emulated import EmulatorRunner
+from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Finding, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
-from gen.kernels.formulas import ceil_div
 from gen.prove.trials import Trial
 from gen.prove.verify import CaseResult, run_trial
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import Alignment, GemmProblem, GemmShape
-
-_UNALIGNED = Alignment(False, False, False)
 
 
 class Limits(NamedTuple):
@@ -97,20 +93,6 @@ class Stand:
         return Outcome(result, findings, error, runner.suppressed - before, seen)
 
 
-def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
-    """Thread-instructions that no launch of this kind should need: some thirty times too many."""
-    steps = spec.plan(GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
-    threads = max((math.prod(s.grid) * math.prod(s.block) for s in steps.launches), default=0)
-    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
-    work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
-    return 1000 * work + 50_000 * threads
-
-
-def default_time(shape: GemmShape) -> float:
-    """Seconds that no launch of this kind should need."""
-    return 60 + shape.m * shape.n * shape.k / 10**6
-
-
 def advice(error: CheckError) -> str:
     """What an error of the emulator says, with the command's way out."""
     text = str(error).replace("raise instruction_budget", "use a larger --budget")
@@ -143,6 +125,7 @@ _stand: Stand  # of a process that runs trials for another
 
 def _set_up(*arguments: Any) -> None:
     global _stand
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which ends this process through its parent
     _stand = Stand(*arguments)
 
 

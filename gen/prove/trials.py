@@ -7,16 +7,21 @@ check` are many more: see `check_trials`.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from gen.errors import UsageError
 from gen.kernels.launches import BIAS
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape, Layouts
 
 UNIT = 16  # bytes that are copied at once at most; elements of any type of which lines are whole
+MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
+MAX_PRODUCTS = 10**11  # some hours
+SLOW = 3 * 10**8  # products: a minute or more for the trials of a shape
 OPERANDS = ("A", "B", "C", "D", BIAS)
 
 
@@ -68,6 +73,25 @@ class Trial:
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
         words += [f"{self.multiprocessors} multiprocessors"] * (self.multiprocessors > 0)
         return ", ".join(words)
+
+
+def emulated(shapes: Sequence[GemmShape]) -> None:
+    """Refuses shapes that would fill this machine's memory, or run for days; warns of slow ones."""
+    for shape in shapes:
+        m, n, k = shape.m, shape.n, shape.k
+        elements = m * k + k * n + m * n
+        if elements > MAX_ELEMENTS or m * n * k > MAX_PRODUCTS:
+            raise UsageError(
+                f"{shape} has {elements:.3g} elements and {m * n * k:.3g} products, more than the "
+                f"{MAX_ELEMENTS:.3g} and {MAX_PRODUCTS:.3g} that the emulator takes; use a smaller "
+                "shape"
+            )
+        if m * n * k > SLOW:
+            warnings.warn(
+                f"{shape} takes minutes on the emulator, which computes {m * n * k:.2g} products "
+                "several times for a kernel; a smaller shape finds most mistakes as well",
+                stacklevel=2,
+            )
 
 
 def _elements(count: int) -> str:

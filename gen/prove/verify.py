@@ -24,9 +24,11 @@ import numpy as np
 from gen.compile import nvrtc
 from gen.device.execute import FindingsError, Operands, run_kernel
 from gen.device.runner import Runner
-from gen.errors import BudgetError, CheckError, PtxError
+from gen.errors import BudgetError, CheckError, PtxError, counted
 from gen.prove import cutlass, oracle
 from gen.prove.inputs import draw_operands, finite
+from gen.prove.patterns import pattern
+from gen.prove.places import located
 from gen.prove.trials import OPERANDS, Trial, verify_trials
 from gen.source.render import Source, render
 from gen.spec import numerics
@@ -176,10 +178,13 @@ def run_trial(
         )
         seconds = time.perf_counter() - start
         worst, message = _compare(spec, reference_runner, problem, trial.kind, operands, storage)
-    except (BudgetError, PtxError):  # nothing was tried to its end
+    except (BudgetError, PtxError) as error:  # nothing was tried to its end
+        if isinstance(error, BudgetError):
+            error.findings = located(error.findings, spec, problem)
         raise
     except FindingsError as error:
-        worst, message, findings = np.inf, str(error), error.findings
+        findings = located(error.findings, spec, problem)
+        worst, message = np.inf, str(FindingsError(findings))
     except CheckError as error:
         worst, message = np.inf, str(error)
     if message:
@@ -208,7 +213,7 @@ def _compare(
     comparable = exact or (kind == "random" and not dtypes.accumulator.is_float)
     if runner and comparable and not message:
         reference = cutlass.cutlass_gemm(runner, spec, problem, operands)
-        message = _first_difference(got, reference, dtypes.output.name, "CUTLASS")
+        message = _first_difference(spec, got, reference, "CUTLASS")
     return (np.inf if message else worst), message
 
 
@@ -226,7 +231,7 @@ def against_oracle(
     exact = oracle.oracle(*_arguments(spec, problem, operands))
     if dtypes.output.is_float:
         exact = numerics.from_float64(exact, dtypes.output.name)
-    message = _first_difference(got, exact, dtypes.output.name, "the oracle")
+    message = _first_difference(spec, got, exact, "the oracle")
     return (np.inf if message else 0.0), message
 
 
@@ -250,27 +255,39 @@ def within_bound(
     exact = oracle.oracle(*_arguments(spec, problem, operands))
     numbers = finite(operands, spec.dtypes)
     bound = oracle.error_bound(*_arguments(spec, problem, numbers), sums=oracle.sums_of(spec))
-    return _within(numerics.to_float64(got, spec.dtypes.output.name), exact, bound)
+    return _within(numerics.to_float64(got, spec.dtypes.output.name), exact, bound, _tile(spec))
 
 
-def _first_difference(got: np.ndarray, want: np.ndarray, dtype: str, who: str) -> str:
+def _tile(spec: KernelSpec) -> tuple[int, int]:
+    """Rows and columns of D that a block computes."""
+    m, n, _ = spec.threadblock
+    return (n, m) if spec.row.transposes and not spec.layouts.c else (m, n)
+
+
+def _first_difference(spec: KernelSpec, got: np.ndarray, want: np.ndarray, who: str) -> str:
     # Bits, not values: 0 equals -0. A sum that starts at +0 never ends at -0 unless alpha makes it
     # so, on both sides alike. Of NaN, whose bits nobody promises, one equals another.
-    values = [numerics.to_float64(x, dtype) for x in (got, want)]
+    values = [numerics.to_float64(x, spec.dtypes.output.name) for x in (got, want)]
     same = (_bits(got) == _bits(want)) | np.isnan(values[0]) & np.isnan(values[1])
     if same.all():
         return ""
     i, j = (int(x) for x in np.argwhere(~same)[0])
     left, right = (f"{float(x[i, j]):.9g}" for x in values)
-    wrong = np.count_nonzero(~same)
-    return f"D({i}, {j}) is {left}, {who} has {right}; {wrong} of {got.size} elements differ"
+    return f"D[{i}, {j}] is {left}, {who} has {right}; {_which(~same, _tile(spec))}"
+
+
+def _which(wrong: np.ndarray, tile: tuple[int, int] | None) -> str:
+    count = f"{np.count_nonzero(wrong)} of {counted(wrong.size, 'element')}"
+    return f"{count} differ: {pattern(wrong, tile)}"
 
 
 def _bits(matrix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(matrix).view(f"u{matrix.itemsize}")
 
 
-def _within(got: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> tuple[float, str]:
+def _within(
+    got: np.ndarray, exact: np.ndarray, bound: np.ndarray, tile: tuple[int, int] | None = None
+) -> tuple[float, str]:
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(np.isfinite(exact), np.abs(got - exact), np.inf)
         # What overflows in a narrower type is infinite in D, and bounded by nothing.
@@ -282,6 +299,6 @@ def _within(got: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> tuple[floa
         return worst, ""
     i, j = (int(x) for x in np.argwhere(~good)[0])
     return worst, (
-        f"D({i}, {j}) is {got[i, j]:.9g}, exact is {exact[i, j]:.9g}: the error is beyond the "
-        f"bound {bound[i, j]:.3g}; {np.count_nonzero(~good)} of {got.size} elements"
+        f"D[{i}, {j}] is {got[i, j]:.9g}, exact is {exact[i, j]:.9g}: the error is beyond the "
+        f"bound {bound[i, j]:.3g}; {_which(~good, tile)}"
     )

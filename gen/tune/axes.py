@@ -59,12 +59,14 @@ class SweepPlan:
         """Every cell, the smallest shape first, so that something is known early.
 
         Raises SpecError where no kernel has one of the axes or fixed tunables, or where none of
-        the combinations can be built.
+        the combinations can be built, and UsageError where a fixed tunable is an axis.
         """
         rows = [get_variant(name) for name in dict.fromkeys(self.variants)]
         for name in [*self.axes, *self.fixed]:
             if not any(_has(row, name) for row in rows):
                 raise SpecError(_no_axis(name, rows))
+        for row in rows:
+            _check_fixed(row, self.axes, self.fixed)
         shapes = sorted(dict.fromkeys(self.shapes), key=lambda s: (s.m * s.n * s.k, s))
         cells = [
             self._cell(row, dtype, layout, shape, values)
@@ -89,7 +91,7 @@ class SweepPlan:
         spec, why = None, ""
         try:
             spec = make_spec(row.name, dtype=dtype, layout=layout, arch=self.arch, **tunables)
-        except SpecError as error:
+        except (SpecError, UsageError) as error:
             why = str(error)
         return Cell(row.name, dtype, layout, shape, values, spec, why)
 
@@ -104,6 +106,16 @@ def _tunable(row: Variant, axis: str, value: Value) -> dict[str, Value]:
         return {axis: value}
     side = int(value)
     return {"tile": side} if "tile" in row.tunable_names else {"threads": side * side}
+
+
+def _check_fixed(row: Variant, axes: Mapping[str, Any], fixed: Mapping[str, Value]) -> None:
+    for axis, values in axes.items():
+        if _has(row, axis) and (both := _tunable(row, axis, values[0]).keys() & fixed.keys()):
+            name = both.pop()
+            raise UsageError(
+                f"{row.name}: {name}={fixed[name]} is fixed, and the axis '{axis}' varies it; "
+                "leave out one of them"
+            )
 
 
 def _no_axis(name: str, rows: Sequence[Variant]) -> str:

@@ -74,10 +74,19 @@ def parse(text: str, where: str = "this text") -> Sweep | None:
             for name, values in extra["axes"].items()
         }
         pairs = zip(results.rows, extra["cells"], strict=True)
-        entries = tuple(Entry(row, cell["values"], cell["counters"]) for row, cell in pairs)
+        entries = tuple(
+            Entry(row, dict(cell["values"]), _counters(cell["counters"])) for row, cell in pairs
+        )
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise UsageError(f"{where} is not a complete sweep: {error}") from None
     return Sweep(results.header, axes, entries)
+
+
+def _counters(found: Mapping[str, float]) -> Mapping[str, float]:
+    for name, value in found.items():
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{name} cannot be {value!r}")
+    return found
 
 
 def load(path: Path) -> Sweep:

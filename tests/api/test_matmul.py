@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 import gen
 from gen.api.problem import Arguments, Wanted, fit
 from gen.api.views import View
-from gen.errors import CheckError, GenError, SpecError, UsageError
+from gen.device.driver import why_no_gpu
+from gen.errors import (
+    BudgetError,
+    CheckError,
+    CompileError,
+    GenError,
+    MissingError,
+    SpecError,
+    UsageError,
+)
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.source.render import render
 from tests import ROOT
@@ -277,6 +286,36 @@ def test_what_the_emulator_finds_is_raised(tmp_path: Path) -> None:
     assert path.read_text() != text
     with pytest.raises(CheckError, match="A"):
         gen.Kernel(path, device="cpu")(ints(3, 4), ints(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [({}, "ran more than .* thread-instructions"), ({"time_budget": 0.1}, "longer than 0.1 secon")],
+)
+def test_an_endless_kernel_is_stopped(tmp_path: Path, wanted: Any, message: str) -> None:
+    path = tmp_path / "endless.cu"
+    text = render(make_spec("naive")).text
+    path.write_text(text.replace("sum += a * b;", "sum += a * b, --k;"))
+    assert path.read_text() != text
+    with pytest.raises(BudgetError, match=f"{message}.*; it may not end, or pass a larger time_b"):
+        gen.Kernel(path, device="cpu", **wanted)(ints(3, 4), ints(4, 5))
+
+
+def test_a_file_that_does_not_compile_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.cu"
+    path.write_text(render(make_spec("naive")).text.replace("sum += a * b;", "sum += a * q;"))
+    with pytest.raises(CompileError, match=rf"^{re.escape(str(path))}:\d+: identifier \"q\""):
+        gen.Kernel(path, device="cpu")(ints(3, 4), ints(4, 5))
+
+
+def test_the_package_shows_what_it_has() -> None:
+    assert {"Kernel", "matmul", "emulate", "__version__"} <= set(dir(gen))
+
+
+@pytest.mark.skipif(why_no_gpu() is None, reason="there is a GPU")
+def test_a_missing_gpu_is_said_in_python() -> None:
+    with pytest.raises(MissingError, match='use device="cpu" for the emulator'):
+        gen.matmul(ints(3, 4), ints(4, 5), device="gpu")
 
 
 # -- what is refused ----------------------------------------------------------------------------

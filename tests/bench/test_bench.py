@@ -715,7 +715,7 @@ def test_a_wrong_result_is_exit_code_1(gen: Gen, pretend: Any) -> None:
     pretend(Fake("broken", spoil=_swapped))
     code, out, _ = gen("bench", "--shape", "8x8x64", "--variant", "naive", "--quick")
     assert code == 1
-    assert "broken on 8x8x64: wrong: D(" in out
+    assert "broken on 8x8x64: wrong: D[" in out
 
 
 def test_resume_measures_what_is_left(gen: Gen, pretend: Any) -> None:

@@ -31,7 +31,7 @@ OURS = Row(
     rounds=11, launches=100, tflops=3.3, gbps=78.6, method="graph",
 )  # fmt: skip
 PEER = Row("cublas", "peer", "f32", "rrr", "256x256x256", ms_median=0.005, workspace=1024)
-WRONG = Row("broken", "ours", "f32", "rrr", "1x1x1", check=results.WRONG, note="D(0, 0) is 1")
+WRONG = Row("broken", "ours", "f32", "rrr", "1x1x1", check=results.WRONG, note="D[0, 0] is 1")
 ALL = Results(HEADER, (OURS, PEER, WRONG))
 
 
@@ -63,14 +63,36 @@ def test_fields_of_a_newer_writer_are_ignored() -> None:
     [
         ({"format": "else"}, 'has no benchmark results: "format" is not'),
         ({"version": 2}, "has version 2 of the format; this gen reads version 1"),
-        ({"header": {}}, "is not complete"),
-        ({"rows": [{}]}, "is not complete"),
+        ({"header": {}}, "the header lacks gpu, arch, driver, date, command; measure again"),
+        ({"rows": [{}]}, "row 1 lacks contender, kind, dtype, layout, shape; measure again"),
+        ({"rows": [None]}, "row 1 is no object: None"),
         ({"rows": 3}, "is not complete"),
     ],
 )
 def test_what_cannot_be_read(change: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         results.parse(json.dumps({**json.loads(ALL.to_json()), **change}))
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [
+        ("header", "clocks", 5),
+        ("header", "gpu", None),
+        ("row 2", "shape", "x"),
+        ("row 2", "ms_median", "fast"),
+        ("row 2", "tflops", [1]),
+        ("row 2", "variant", 3),
+        ("row 2", "spec", "{"),
+        ("row 2", "check", None),
+        ("row 2", "rounds", 1.5),
+    ],
+)
+def test_what_has_a_wrong_type_is_named(where: str, name: str, value: object) -> None:
+    content = json.loads(ALL.to_json())
+    (content["header"] if where == "header" else content["rows"][1])[name] = value
+    with pytest.raises(UsageError, match=f"f.json: .*{where}: {name} .*; (measure again|use )"):
+        results.parse(json.dumps(content), "f.json")
 
 
 def test_other_files_cannot_be_read(tmp_path: Path) -> None:

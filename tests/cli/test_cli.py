@@ -11,18 +11,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from gen._version import __version__
-from gen.cli import main, options
+from gen.cli import main, options, tables
+from gen.cli.commands import app
 from gen.cli.verify import _runnable
 from gen.device.emulated import EmulatorRunner
 from gen.device.runner import Runner
 from gen.errors import CheckError, SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Integer, Value
+from gen.prove import check as checks
 from gen.prove import verify
+from gen.prove.check import CheckReport
 from gen.prove.verify import CaseResult, ShapeResult
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
@@ -68,6 +73,23 @@ def test_list_as_json(gen: Gen) -> None:
         "tile": 32, "threads": 1024, "epilogue": "linear",
     }  # fmt: skip
     assert tiles["min_arch"] == "sm_75"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_list_says_all_about_one(gen: Gen, variant: str) -> None:
+    row, defaults = VARIANTS[variant], make_spec(variant).tunables
+    code, out, _ = gen("list", variant)
+    assert code == 0
+    assert row.summary in out
+    assert " ".join(row.dtypes) in out
+    for tunable in row.tunables:
+        default = re.escape(tunable.show(defaults[tunable.name]))
+        option, values = tunable.name.replace("_", "-"), re.escape(tunable.values)
+        assert re.search(rf"^--{option} +{values} +{default} +{tunable.help}$", out, re.MULTILINE)
+    example = out.splitlines()[-1].split()
+    assert gen(*example[1:], "-o", "-").code == 0
+    assert [field["name"] for field in json.loads(gen("list", variant, "--json").out)] == [variant]
+    assert gen("list", "mna").err.startswith("error: unknown variant 'mna'; did you mean mma?")
 
 
 # --- emit
@@ -170,8 +192,10 @@ def test_what_a_gpu_cannot_run_is_left_out(capsys: pytest.CaptureFixture[str]) -
     specs = [make_spec("mma"), make_spec("mma_tma")]
     assert _runnable(specs, Ampere()) == specs[:1]
     assert "note: mma_tma f16 is left out on A100: mma_tma needs" in capsys.readouterr().err
-    with pytest.raises(SpecError, match="mma_tma needs sm_90a"):
-        _runnable(specs[1:], Ampere())
+    assert _runnable(specs, Ampere(), ["all", "f16"]) == specs[:1]
+    for left, named in ((specs[1:], []), (specs, ["mma", "mma_tma"]), (specs, ["mma_tma", "f16"])):
+        with pytest.raises(SpecError, match="mma_tma needs sm_90a"):
+            _runnable(left, Ampere(), named)
 
 
 def test_tunables_in_words_and_sizes(gen: Gen) -> None:
@@ -205,7 +229,16 @@ def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
             "tiles i32, tiles i8",
             "epilogue=linear_bias_gelu needs sums in floating point, not i32",
         ),
-        ("--variant all --dtype f64", "mma f64, mma_tma f64", "mma has no dtype f64, but f16, f1"),
+        (
+            "--variant all --dtype f64",
+            "mma f64, mma_m16n8k8 f64, mma_tma f64",
+            "mma has no dtype f64, but f16, f1",
+        ),
+        (
+            "--variant all --dtype f16 --instruction m16n8k16",
+            "mma_m16n8k8 f16",
+            "unknown instruction 'm16n8k16'",
+        ),
         ("--variant mma --dtype all --arch sm_75", "mma bf16, mma bf16_f32, mma tf32, mma i8", "t"),
         ("--variant all --threadblock 64x64x64 --warp 64x64", "mma_tma f16", "threadblock=64x64x"),
     ],
@@ -292,9 +325,12 @@ BAD = [
     ("emti", 2, "no such command 'emti'. Did you mean 'emit'?"),
     ("compile", 2, "no kernel is named"),
     ("compile none.cu", 2, "cannot read none.cu: No such file"),
-    ("compile none.cu --variant naive", 2, "none.cu is compiled as it is; leave out"),
+    ("compile none.cu --variant naive", 2, "none.cu says what it is; leave out the options"),
     ("compile --variant naive --format sass", 2, "unknown format 'sass'; use one of ptx, cubin"),
     ("compile --variant naive --arch sm_99", 2, "unknown architecture 'sm_99'; use one of"),
+    ("compile /dev/null", 2, "/dev/null has no kernel: nothing in it is __global__"),
+    ("sweep --axis tile=4 --tile 8", 2, "tiles: tile=8 is fixed, and the axis 'tile' varies it; l"),
+    ("sweep --axis side=4 --threads 64", 2, "naive: threads=64 is fixed, and the axis 'side' var"),
     ("verify --shape 3x4", 2, "shape '3x4' is not MxNxK"),
     ("verify --shape 3x4x-1", 2, "shape '3x4x-1' is not MxNxK"),
     ("verify --variant nave", 2, "unknown variant 'nave'; did you mean naive?"),
@@ -308,6 +344,31 @@ def test_bad_input_gets_one_clear_line(gen: Gen, line: str, code: int, message: 
     assert (result.code, result.out) == (code, "")
     assert re.fullmatch(rf"error: {message}.*\n", result.err), result.err
     assert listing() == []
+
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(gen: Gen, command: str) -> None:
+    code, out, _ = gen(command, "--help")
+    assert code == 0
+    assert re.search(rf"^  Example:  gen {command}\b", out, re.MULTILINE)
+
+
+def test_help_has_ranges_and_defaults(gen: Gen) -> None:
+    text = " ".join(gen("emit", "--help").out.split())
+    assert "--tile N Width of the square tiles; 1..32; default 32 (tiles, rec_tiles)." in text
+    assert "linear_bias_gelu; default linear (every kernel)." in text
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "found"),
+    [("gen ver", 1, ["verify"]), ("gen emit --variant mma_", 3, ["mma_m16n8k8", "mma_tma"])],
+)
+def test_completion(words: str, at: int, found: list[str]) -> None:
+    env = {"_GEN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+    assert python("-m", "gen", env=env).stdout.split() == found
 
 
 def test_help_tells_the_exit_codes(gen: Gen) -> None:
@@ -348,11 +409,65 @@ def test_compile_takes_an_edited_file(gen: Gen) -> None:
     Path("mine.cu").write_text(text.replace("sum += a * b;", "sum += a * c;"))
     code, out, err = gen("compile", "mine.cu", "-o", "mine.ptx")
     assert (code, out) == (1, "")
-    assert 'identifier "c" is undefined' in err
+    assert err.startswith('error: mine.cu:71: identifier "c" is undefined\n')
     assert "sum += a * c;" in err  # the source's line
     assert listing() == ["mine.cu"]
     Path("mine.cu").write_text(text)
     assert gen("compile", "mine.cu").out.splitlines()[1].startswith("mine ")
+
+
+# --- several files, annotations
+
+
+def write_kernels() -> None:
+    """A right file, one that reads C at beta 0, one with wrong rows, one that does not compile."""
+    text = render(make_spec("naive", name="mine")).text
+    for name, old, new in (
+        ("right", "", ""),
+        ("reads_c", "if (beta != 0) x += beta", "x += beta"),
+        ("wrong", "scalar_t x = alpha * sum", "scalar_t x = alpha * sum + (row % 3 == 1)"),
+        ("broken", "sum += a * b", "sum += a * q"),
+    ):
+        assert old in text
+        Path(f"{name}.cu").write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("command", ["check --shape 8", "compile", "profile --shape 8"])
+def test_several_files(gen: Gen, command: str) -> None:
+    write_kernels()
+    code, out, err = gen(*command.split(), "right.cu", "right.cu", "--json")
+    assert (code, err, len(json.loads(out)["kernels"])) == (0, "", 2)
+    code, out, err = gen(*command.split(), "right.cu", "broken.cu", "--annotations", "github")
+    assert (code, out) == (1, '::error file=broken.cu,line=71::identifier "q" is undefined\n')
+    assert err.startswith('error: broken.cu:71: identifier "q" is undefined\n')
+    Path("other.cu").write_text("__global__ void k() {}\n")
+    if command != "compile":
+        code, _, err = gen(*command.split(), "right.cu", "other.cu")
+        assert (code, err) == (
+            2, "error: other.cu is no emitted file; such files go one at a time\n"
+        )  # fmt: skip
+
+
+def test_annotations_of_a_check(gen: Gen) -> None:
+    write_kernels()
+    check = ("check", "reads_c.cu", "wrong.cu", "--shape", "9", "--annotations", "github")
+    code, out, _ = gen(*check)
+    assert code == 1
+    lines = [line for line in out.splitlines() if line.startswith("::error ")]
+    assert re.match(r"::error file=reads_c.cu,line=51::memcheck: C is read where beta", lines[0])
+    assert re.match(r"::error file=wrong.cu,line=55::mismatch on 9x9x9: .*: every 3rd ro", lines[1])
+    code, out, err = gen(*check, "--json")
+    assert not json.loads(out)["ok"]
+    assert err.splitlines() == lines
+    assert gen("check", "right.cu", "--annotations", "gitlab").code == 2
+
+
+def test_annotations_of_a_kernel_that_gen_did_not_emit(gen: Gen) -> None:
+    Path("a,b.cu").write_text("__global__ void k(int* x) {\n  x[threadIdx.x] = 1;\n}\n")
+    launch = ("--grid", "1", "--block", "8", "--arg", "x=i32[4]", "--annotations", "github")
+    code, out, _ = gen("check", "a,b.cu", *launch)
+    assert code == 1
+    assert "\n::error file=a%2Cb.cu,line=2::memcheck: global store of 4 bytes at x+16 of 16" in out
 
 
 # --- verify
@@ -369,7 +484,7 @@ def fake_verify(ok: bool, worst: float) -> object:
     ) -> Iterator[ShapeResult]:
         for shape in shapes or verify.default_shapes(spec):
             problem = GemmProblem.packed(shape, spec.layouts)
-            message = "" if ok else "D(0, 0) is 1, the oracle has 2"
+            message = "" if ok else "D[0, 0] is 1, the oracle has 2"
             yield ShapeResult(
                 spec, shape, (CaseResult("random", problem, ok, worst, 0.002, message),)
             )
@@ -416,7 +531,7 @@ def test_a_failure_is_told_and_exits_with_1(
     code, out, _ = gen(*choice)
     assert code == 1
     assert "FAILED" in out
-    assert f"{make_spec('tiles').name} on 2x3x4: D(0, 0) is 1, the oracle has 2\n" in out
+    assert f"{make_spec('tiles').name} on 2x3x4: D[0, 0] is 1, the oracle has 2\n" in out
     assert out.endswith("0 of 1 kernels are right\n")
     code, out, _ = gen(*choice, "--json")
     report = json.loads(out)
@@ -536,6 +651,84 @@ def test_a_read_only_folder_is_one_line(gen: Gen) -> None:
     )
 
 
+def test_verify_prints_what_was_done_before_an_interruption(
+    gen: Gen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = fake_verify(True, 0.5)
+
+    def interrupted(spec: KernelSpec, *_: object) -> Iterator[ShapeResult]:
+        if spec.dtypes.name == "i32":
+            raise KeyboardInterrupt
+        yield from right(spec, None)  # type: ignore[operator]
+
+    monkeypatch.setattr(verify, "verify", interrupted)
+    chosen = ("verify", "--device", "cpu", "--variant", "naive")
+    code, out, _ = gen(*chosen)
+    assert code == 130
+    assert [line.split()[1] for line in out.splitlines()[1:-1]] == ["f32", "f64"]
+    assert out.endswith("2 of 2 kernels are right; stopped before the end of 4 more\n")
+    code, out, _ = gen(*chosen, "--json")
+    report = json.loads(out)
+    assert (code, report["ok"]) == (130, False)
+    assert {result["dtype"] for result in report["results"]} == {"f32", "f64"}
+
+
+def test_check_prints_what_was_found_before_an_interruption(
+    gen: Gen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_kernels()
+    add = checks._add
+
+    def interrupted(report: CheckReport, *rest: Any) -> None:
+        if report.trials:
+            raise KeyboardInterrupt
+        add(report, *rest)
+
+    monkeypatch.setattr(checks, "_add", interrupted)
+    code, out, _ = gen("check", "wrong.cu", "right.cu", "--shape", "9")
+    assert code == 130
+    assert "mismatch on 9x9x9: " in out
+    assert "stopped by an interruption\n0 findings, 1 mismatches in 1 launch on 1 shape" in out
+    assert out.endswith("0 of 1 kernels are clean; stopped before the end of 1 more\n")
+    code, out, _ = gen("check", "right.cu", "--shape", "9", "--json")
+    assert (code, json.loads(out)["ok"]) == (130, False)
+
+
+@pytest.mark.parametrize("command", ["verify", "check"])
+def test_what_takes_long_on_the_emulator_is_said(
+    gen: Gen, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    chosen = (command, "--variant", "naive", "--dtype", "f32")
+    device = ("--device", "cpu") if command == "verify" else ()
+    code, _, err = gen(*chosen, *device, "--shape", "8192")
+    assert code == 2
+    assert "5.5e+11 products, more than the 2e+07 and 1e+11 that the emulator takes; use a s" in err
+    monkeypatch.setattr("gen.prove.trials.SLOW", 100)
+    code, _, err = gen(*chosen, *device, "--shape", "5")
+    assert code == 0
+    assert "warning: 5x5x5 takes minutes on the emulator, which computes 1.2e+02 products" in err
+
+
+def test_long_work_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_SILENCE", -1.0)
+    with tables.progress("verifying", 2) as step:
+        step.now("verifying naive f32")
+        step()
+        step()
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"verifying naive f32: 1 of 2, about [\d.e-]+ \w+ left\n", said)
+
+
+@pytest.mark.parametrize("command", ["sweep", "bench"])
+def test_what_is_no_result_is_not_replaced(gen: Gen, command: str) -> None:
+    Path("notes.txt").write_text("mine")
+    code, out, err = gen(command, "--json", "notes.txt")
+    assert (code, out, Path("notes.txt").read_text()) == (2, "", "mine")
+    assert re.fullmatch(r"error: notes.txt is not JSON: .*; it stays as it is, use .*\n", err)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -558,7 +751,7 @@ def test_a_broken_line_of_a_file_is_named(gen: Gen, command: str, fields: str) -
 
 
 def on_terminal(*args: str, **env: str) -> str:
-    """What `gen` prints on a terminal of 80 columns."""
+    """What `gen` prints on a terminal, of 80 columns if nothing else is said."""
     pty = pytest.importorskip("pty")
     main_end, other = pty.openpty()
     variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
@@ -578,10 +771,31 @@ def on_terminal(*args: str, **env: str) -> str:
     return b"".join(parts).decode()
 
 
-def test_tables_fit_a_terminal_and_lose_nothing() -> None:
-    text = re.sub(r"\x1b\[[\d;?]*\w", "", on_terminal("list"))
-    assert max(map(len, text.splitlines())) <= 80
-    assert all(name in text for name in VARIANTS)
+@pytest.mark.parametrize("columns", [80, 40])
+def test_tables_fit_a_terminal_and_lose_nothing(gen: Gen, columns: int) -> None:
+    for command in (["list"], ["list", "tiles"]):
+        text = on_terminal(*command, COLUMNS=str(columns))
+        text = re.sub(r"\x1b\[[\d;?]*\w", "", text)
+        if command == ["list"]:
+            assert max(map(len, text.splitlines())) <= columns
+        assert set(gen(*command).out.split()) - set(text.split()) <= {"option"}
+
+
+def test_a_table_on_a_narrow_terminal_keeps_words_and_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for name, value in (("COLUMNS", "40"), ("NO_COLOR", "1"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+    headers, row = ("kernel", "time", "message"), ("gemm_" + "x" * 20, "123 ms", "w" * 60 + " end")
+    tables.table(headers, [row], ("time",))
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", x) for x in capsys.readouterr().out.splitlines()]
+    assert max(map(len, lines)) <= 40
+    assert [line.split()[0] for line in lines if line][:3] == ["kernel", "time", "message"]
+    assert any("…" in line for line in lines)
+    grown = tables.Growing(headers, [25, 6, 64], ("time",))
+    grown.add(row)
+    assert re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines() == lines
 
 
 def test_colours_are_for_terminals_without_no_color() -> None:

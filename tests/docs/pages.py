@@ -39,6 +39,8 @@ VARIABLE = (
     # how much `gen check` has tried
     (r"\b[\d,]+ launch(es)? on \d+ shapes?", "<launches>"),
     (r"\b\d+ repeats\b", "<repeats>"),
+    # how far a command is that takes long
+    (r"(?m)^.*: \d+ of \d+, about <time> left\n", ""),
     # the version of a package in `gen doctor`
     (r"\bok +\d+(\.\d+)+", "ok <version>"),
     # whether `gen profile` could read machine code, for which it needs nvdisasm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -86,10 +87,25 @@ def test_bad_arguments(by: object, n: object, message: str) -> None:
 
 
 def test_arguments_that_do_not_fit_the_parameters() -> None:
-    with pytest.raises(UsageError, match="there is no y; --arg lacks by, n"):
+    with pytest.raises(UsageError, match="there is no y; args lacks by, n"):
         gen.emulate(SCALE, "scale<float>", 1, 32, {"x": "f32[32]", "y": 1})
     with pytest.raises(UsageError, match="has 3 parameters, got 1 arguments"):
         gen.emulate(SCALE, "scale<float>", 1, 32, [np.zeros(3, np.float32)])
+
+
+def test_messages_have_pythons_words() -> None:
+    for message, wrong in (
+        ("use a larger budget$", {"kernel": "spin", "budget": 1000}),
+        ("name one with kernel: ", {}),
+        ("^grid 1,2,3,4 has 4 sizes", {"kernel": "spin", "grid": (1, 2, 3, 4)}),
+    ):
+        source = "__global__ void spin(int* x) { while (true) *x += 1; }\n__global__ void k() {}"
+        try:
+            said = gen.emulate(source, args={"x": "i32[1]"}, **wrong).stopped
+        except UsageError as error:
+            said = str(error)
+        assert re.search(message, said), said
+        assert "--" not in said
 
 
 def test_pointers() -> None:

@@ -20,12 +20,11 @@ from typing import Any
 
 from gen.compile import nvrtc
 from gen.device.choose import FEW
-from gen.device.emulated import EmulatorRunner
+from gen.device.emulated import EmulatorRunner, default_budget
 from gen.errors import GenError, SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Integer, Tunable, Word
 from gen.prove import trials
-from gen.prove.stand import default_budget
 from gen.prove.trials import Placement, Skips, Trial
 from gen.prove.verify import run_trial
 from gen.source.render import render

@@ -63,7 +63,7 @@ def test_an_odd_number_of_column_tiles() -> None:
     spec = make_spec("rec_tiles", tile=8, coarsen=2)
     spec = _launch_with(spec, grid_x="N / 8 / 2")
     assert verdict(spec, None, "8x32x8") == ""
-    assert "D(0, 16) is nan" in verdict(spec, None, "8x24x8")
+    assert "D[0, 16] is nan" in verdict(spec, None, "8x24x8")
 
 
 def test_a_grid_that_drops_the_rest() -> None:
@@ -71,7 +71,7 @@ def test_a_grid_that_drops_the_rest() -> None:
     spec = make_spec("naive", threads=64)
     spec = _launch_with(spec, grid_x="N / 8", grid_y="M / 8")
     assert verdict(spec, None, "16x16x4") == ""
-    assert "D(0, 16) is nan" in verdict(spec, None, "16x17x4")
+    assert "D[0, 16] is nan" in verdict(spec, None, "16x17x4")
 
 
 def _launch_with(spec: KernelSpec, **wrong: str) -> KernelSpec:
@@ -199,5 +199,5 @@ def test_nan_does_not_pass_a_comparison() -> None:
     got = np.array([[1.0, np.nan], [1.0, 1.0]])
     worst, message = verify._within(got, exact, np.full((2, 2), 1e300))
     assert worst == np.inf
-    assert message.startswith("D(0, 1) is nan")
+    assert message.startswith("D[0, 1] is nan")
     assert verify._within(exact, exact, np.zeros((2, 2))) == (0.0, "")

@@ -39,6 +39,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "block_1d": {"threads": 32, "grid": 3},
     "shared_row": {"threads": 32, "chunk": 20, "grid": 3},
     "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
+    "mma_m16n8k8": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
     "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 0},
 }
 SHAPES = [GemmShape(*s) for s in ((1, 1, 1), (9, 40, 23), (15, 11, 41), (5, 0, 3), (6, 7, 0))]
@@ -59,6 +60,7 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 QUICK = (
     *zip(SCALAR, itertools.cycle(SCALAR_DTYPES)),
     *(("mma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16_f32", "tf32")),
+    ("mma_m16n8k8", "f16"),
     *(("mma_tma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")),
 )
 
@@ -75,8 +77,9 @@ def small(variant: str, dtype: str | None = None, layout: str = "rrr", **more: A
 
 
 def layout_of(variant: str, dtype: str) -> str:
-    """One of the type's layouts, another one for the next kernel of the same kind."""
-    number = (SCALAR if variant in SCALAR else TENSOR).index(variant)
+    """One of the type's layouts, another one for the next template of the same kind."""
+    rows = [VARIANTS[name] for name in (SCALAR if variant in SCALAR else TENSOR)]
+    number = list(dict.fromkeys(row.template for row in rows)).index(VARIANTS[variant].template)
     return LAYOUTS[dtype][number % len(LAYOUTS[dtype])]
 
 
@@ -119,7 +122,10 @@ def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner
 
 
 # Those whose default tiles take long are verified by `make run`, too.
-@pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - {"mma", "shared_row"}))
+LONG = {"mma", "mma_m16n8k8", "shared_row"}
+
+
+@pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - LONG))
 def test_every_edge_of_the_default_tile(variant: str, runner: EmulatorRunner) -> None:
     spec = make_spec(variant)
     assert [r.message for r in verify(spec, runner) if not r.ok] == []
@@ -180,9 +186,11 @@ def test_epilogues_on_cuda_cores(
     assert complaints(spec, runner) == []
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_integers_have_no_gelu(variant: str) -> None:
-    dtype = next(name for name in VARIANTS[variant].dtypes if not DTYPES[name].scalar.is_float)
+INTEGER = [pair for pair in PAIRS if not DTYPES[pair[1]].scalar.is_float]
+
+
+@pytest.mark.parametrize(("variant", "dtype"), INTEGER)
+def test_integers_have_no_gelu(variant: str, dtype: str) -> None:
     with pytest.raises(
         SpecError, match=rf"needs sums in floating point, not {dtype}; use epilogue=l"
     ):
@@ -314,16 +322,16 @@ FINISHES = "epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);"  # where it i
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("scalar_t x = alpha * sum;", "scalar_t x = sum;", "D(0, 0) is"),
-        (ADDS_C, ADDS_C.removeprefix("if (beta != 0) "), "C+0 of 0 is out"),
-        (ADDS_C, "", "D(0, 0) is"),
-        ("k < K", "k + 1 < K", "D(0, 0) is"),
+        ("scalar_t x = alpha * sum;", "scalar_t x = sum;", "D[0, 0] is"),
+        (ADDS_C, ADDS_C.removeprefix("if (beta != 0) "), "C[0, 0] of 1x1 (C+0 of 0)"),
+        (ADDS_C, "", "D[0, 0] is"),
+        ("k < K", "k + 1 < K", "D[0, 0] is"),
         ("k < K", "k <= K", "memcheck"),
         ("col >= N", "col > N", "memcheck"),
         ("row < M", "row < M - 1", "is nan"),
         (FINISHES, FINISHES.replace("ldd)", "ldd + (ldd == N ? 0 : 1))"), "memcheck"),
-        ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D(0, 0) is"),
-        ("sum += a * b;", "sum = a * b;", "D(0, 0) is"),
+        ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D[0, 0] is"),
+        ("sum += a * b;", "sum = a * b;", "D[0, 0] is"),
         (
             FINISHES,
             FINISHES.replace("alpha,", "alpha == 1 && beta == 0 ? 2 : alpha,"),
@@ -381,7 +389,7 @@ def test_an_error_just_beyond_the_bound_is_found() -> None:
     assert verification._within(np.array([[1.25, 1.75]]), exact, bound) == (1.0, "")
     worst, message = verification._within(np.array([[1.25, 1.74]]), exact, bound)
     assert worst > 1
-    assert message.startswith("D(0, 1) is 1.74")
+    assert message.startswith("D[0, 1] is 1.74")
     worst, message = verification._within(np.array([[1.0, np.inf]]), exact, bound)
     assert worst == np.inf
     assert message

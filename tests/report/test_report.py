@@ -56,7 +56,7 @@ ROWS = (
     ours("tiles", 8.0, "128x128x128"),
     row("cublas", 16.0, "128x128x128"),
     ours("naive", 0.5, "1x64x64"),
-    ours("rec_tiles", None, check=WRONG, note="D(0, 0) is <b>3</b> & not 4"),
+    ours("rec_tiles", None, check=WRONG, note="D[0, 0] is <b>3</b> & not 4"),
 )
 
 

@@ -54,6 +54,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma", {"dtype": "i8", "layout": "crr", "threadblock": "64x64x128", "warp": "16x64"}),
     ("mma", {"layout": "rcc", "epilogue": "linear_bias_gelu", "arch": "sm_75"}),
     ("mma", {"layout": "crc", "split_k": 70, "arch": "sm_90"}),
+    ("mma_m16n8k8", {}),
     ("mma_tma", {}),
     ("mma_tma", {"dtype": "f16_f16", "layout": "rcr", "threadblock": "128x128x64", "warp": "64x64",
                  "sliced_k": 2, "split_k": 0}),

@@ -200,6 +200,24 @@ def test_a_broken_template_is_named_with_its_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("block", ["about", "constants", "kernel"])
+def test_a_block_that_a_template_lacks_is_named(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "templates"
+    shutil.copytree(template_dir(), folder)
+    path = folder / "kernels" / "naive.cu.j2"
+    path.write_text(path.read_text().replace(f"block {block} ", "block misspelt "))
+    monkeypatch.setattr(module, "template_dir", lambda: folder)
+    module._environment.cache_clear()
+    try:
+        with pytest.raises(CheckError, match=rf"\.j2:\d+: Required block '{block}' not found; "):
+            render(make_spec("naive"))
+    finally:
+        monkeypatch.undo()
+        module._environment.cache_clear()
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
     """No product of two sizes may be formed in 32 bits: every index starts as an index_t."""

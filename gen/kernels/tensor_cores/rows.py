@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
 from gen.kernels.tensor_cores.plan import plan
@@ -9,7 +11,7 @@ from gen.kernels.tensor_cores.rules import DTYPES_SINCE, INSTRUCTIONS, mma_rules
 from gen.kernels.tensor_cores.tiles import mma, mma_tma
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
 from gen.kernels.variant import EPILOGUE, Variant
-from gen.spec.dtypes import TENSOR_DTYPES
+from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 
 
 def _k(chosen: Choice, line: int) -> int:
@@ -50,28 +52,42 @@ _REST: tuple[Tunable, ...] = (
     Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g"),
 )
 
+_MMA = Variant(
+    "mma",
+    "tensor cores, fed by a pipeline of cp.async copies",
+    "kernels/mma.cu.j2",
+    (
+        Size("threadblock", _THREADBLOCK, _mma_threadblock, "MxNxK", tag="tb"),
+        Size("warp", _WARP, "64x64", "MxN", tag="w"),
+        _INSTRUCTION,
+        Integer("stages", _STAGES, lambda chosen: 4 if chosen.cc >= 80 else 2, 1, 16, tag="s"),
+        *_REST,
+    ),
+    mma,
+    TENSOR_DTYPES,
+    DTYPES_SINCE,
+    rules=mma_rules,
+    planner=plan,
+    printed=printed.mma,
+    most=2**31 - 1,
+    rank=20,
+    candidates=mma_candidates,
+    transposes=True,
+)
+
+_K8 = "m16n8k8"
+_ONLY_K8 = replace(_INSTRUCTION, default=_K8, words=(_K8,))
+
 TENSOR_VARIANTS = (
-    Variant(
-        "mma",
-        "tensor cores, fed by a pipeline of cp.async copies",
-        "kernels/mma.cu.j2",
-        (
-            Size("threadblock", _THREADBLOCK, _mma_threadblock, "MxNxK", tag="tb"),
-            Size("warp", _WARP, "64x64", "MxN", tag="w"),
-            _INSTRUCTION,
-            Integer("stages", _STAGES, lambda chosen: 4 if chosen.cc >= 80 else 2, 1, 16, tag="s"),
-            *_REST,
-        ),
-        mma,
-        TENSOR_DTYPES,
-        DTYPES_SINCE,
-        rules=mma_rules,
-        planner=plan,
-        printed=printed.mma,
-        most=2**31 - 1,
-        rank=20,
-        candidates=mma_candidates,
-        transposes=True,
+    _MMA,
+    replace(
+        _MMA,
+        name="mma_m16n8k8",
+        summary="warp-level mma.sync.m16n8k8 on 16-bit types, fed as in mma",
+        tunables=tuple(_ONLY_K8 if t is _INSTRUCTION else t for t in _MMA.tunables),
+        # Of the others, mma has this instruction anyway, or not at all.
+        dtypes=tuple(name for name in TENSOR_DTYPES if DTYPES[name].input.size == 2),
+        rank=0,
     ),
     Variant(
         "mma_tma",
