@@ -133,6 +133,9 @@ def _annotate(notes: Annotations, source: Source, report: CheckReport) -> None:
         notes.error(source.place, one.finding.file_line, message)
     for shape, message in report.mismatches[:MOST_MISMATCHES]:
         notes.error(source.place, kernel, f"mismatch on {shape}: {message}")
+    if report.launcher and report.launcher.wrong:
+        launcher = source.text[: source.text.find("_launch(")].count("\n") + 1
+        notes.error(source.place, launcher, f"launcher: {report.launcher}")
     if report.error:
         notes.error(source.place, kernel, f"stopped {report.error}")
 
@@ -155,12 +158,21 @@ def _fields(report: CheckReport) -> dict[str, object]:
         "error": report.error or None,
         "skipped": report.skipped or None,
         "lines_not_run": report.not_run,
-        "not_checked": NOT_CHECKED,
+        "launcher": _launcher(report),
         "seconds": report.seconds,
     }
 
 
-NOT_CHECKED = "the launcher, which is host code"
+def _launcher(report: CheckReport) -> dict[str, object] | None:
+    found = report.launcher
+    if found is None:
+        return None
+    return {
+        "as_emitted": found.as_emitted,
+        "calls": found.calls,
+        "wrong": found.wrong,
+        "not_checked": found.skipped or None,
+    }
 
 
 def _print(report: CheckReport) -> None:
@@ -181,15 +193,20 @@ def _print_end(reports: Sequence[CheckReport], left: int) -> None:
 
 def _tried(report: CheckReport) -> str:
     """What was checked, and what was not."""
-    missing = [NOT_CHECKED]
-    if report.skipped:
-        missing.append(report.skipped)
+    missing = [report.skipped] if report.skipped else []
+    if not report.launcher:
+        missing.append("the launcher")
     if report.not_run:
         lines = ", ".join(map(str, report.not_run[:MOST_LINES]))
         more = ", ..." if len(report.not_run) > MOST_LINES else ""
         missing.append(f"lines that no launch has run: {lines}{more}")
     shapes = "1 shape" if len(report.shapes) == 1 else f"{len(report.shapes)} shapes"
-    return f"{_launches(report.trials)} on {shapes}\n  not checked: {'; '.join(missing)}"
+    tried = [f"{_launches(report.trials)} on {shapes}"]
+    if report.launcher:
+        tried.append(f"  launcher: {report.launcher}")
+    if missing:
+        tried.append(f"  not checked: {'; '.join(missing)}")
+    return "\n".join(tried)
 
 
 def _launches(count: int) -> str:

@@ -397,6 +397,15 @@ class LauncherReport:
     calls: int = 0
     skipped: str = ""
 
+    def __str__(self) -> str:
+        if self.as_emitted:
+            return "as gen emit writes it"
+        if self.skipped:
+            return f"not as gen emit writes it, and not checked: {self.skipped}"
+        if self.wrong:
+            return f"wrong {self.wrong[0]}"
+        return f"not as gen emit writes it, but as the plan has it, in {self.calls} calls"
+
 
 def host_side(text: str) -> str:
     """An emitted file's host side: from the guard that NVRTC leaves it out by to the end."""

@@ -7,7 +7,8 @@
 `emit` runs in a checkout that need not have this file. `opcodes` compares the instructions from a
 kernel's first tensor-core instruction to its last. `turns` first compares the results, bit for bit.
 Then, on operands that are no longer in the L2 cache, each round runs old, new and old again; the
-table has medians of the rounds' quotients: the last column says how far equal files differ.
+table has medians of the rounds' quotients, and between which two the middle half of them lies where
+files are equal.
 """
 
 from __future__ import annotations
@@ -232,7 +233,8 @@ def take_turns(old: Path, new: Path, rounds: int) -> int:
     paths = [folder / f"{name}.cu" for name in KERNELS for folder in (old, new)]
     with ThreadPoolExecutor() as pool:
         libraries = list(pool.map(build, paths))
-    print(f"{'kernel':10} {'shape':16} {'old [us]':>9}  new/old  old/old   {rounds} rounds")
+    heads = f"{'kernel':10} {'shape':16} {'old [us]':>9}  new/old  old/old  middle half"
+    print(f"{heads}   {rounds} rounds")
     wrong = 0
     for n, (name, kernel) in enumerate(KERNELS.items()):
         for shape in kernel.shapes.split():
@@ -252,7 +254,9 @@ def take_turns(old: Path, new: Path, rounds: int) -> int:
             quotients = [median(t[j] / t[0] for t in times[2:]) for j in (1, 2)]
             first = median(t[0] for t in times[2:]) * 1000 / work.launches
             note = "" if same else "  DIFFERENT RESULTS"
-            columns = f"{first:9.2f}   {quotients[0]:.4f}   {quotients[1]:.4f}{note}"
+            low, _, high = statistics.quantiles([t[2] / t[0] for t in times[2:]])
+            columns = f"{first:9.2f}   {quotients[0]:.4f}   {quotients[1]:.4f}"
+            columns += f"   {low:.4f} {high:.4f}{note}"
             print(f"{name:10} {shape:16} {columns}", flush=True)
             wrong += not same
             del work, a, b
