@@ -83,6 +83,8 @@ def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
     for kind, alpha, beta in every:
         for at in (WHOLE, RAGGED):
             yield trial(spec, shape, kind, (alpha, beta), at)
+        if kind == "special":  # sums of nothing, to which -0 is added
+            yield trial(spec, replace(shape, k=0), kind, (alpha, beta), WHOLE)
     for i, at in enumerate(where):
         yield trial(spec, shape, "integer", ((1, 0), (3, -2))[i % 2], at)
 

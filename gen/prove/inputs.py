@@ -101,6 +101,7 @@ def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
                 b[rng.integers(k), rng.integers(n)] = value
             c[rng.integers(m), rng.integers(n)] = value
             bias[rng.integers(n)] = value
+        bias[rng.random(n) < 0.3] = -0.0
     return a, b, c, bias
 
 
@@ -115,17 +116,26 @@ def _subnormal(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a * first, b * second, c * unit, bias * unit
 
 
+def _rounded(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Sums of one product, so that a result is rounded once, in alpha or in the sum with C."""
+    _, b, c, bias = _integers(rng, problem, 99)
+    return _sparse(rng, problem, 1, 1), b, rng.uniform(-99, 99, c.shape), 0 * bias
+
+
 def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Powers of two whose products lie on both sides of the largest number of the result's type.
 
     Rows of A have one element that is not 0, so that no sum is finite in one order and infinite in
-    another.
+    another. In every other row that is 1, so that B's largest numbers are results.
     """
     most = round(np.log2(numerics.overflow_threshold(dtypes.output.name)))
     half = min(most, round(np.log2(numerics.overflow_threshold(dtypes.input.name)))) - 4
     a = _sparse(rng, problem, 1, 1) * 2.0**half
+    a[::2] /= 2.0**half
     size = problem.shape.k, problem.shape.n
     b = 2.0 ** (most - half + rng.integers(-2, 3, size)) * rng.choice((-1, 1), size)
+    largest = numerics.largest(dtypes.input.name)
+    b[rng.random(size) < 0.2] = largest
     _, _, c, bias = _integers(rng, problem, 2)
     return a, b, 0.0 * c, 0.0 * bias
 
@@ -145,6 +155,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "scaled": _scaled,
     "special": _special,
     "subnormal": _subnormal,
+    "rounded": _rounded,
     "overflowing": _overflowing,
     "extreme": _extreme,
 }
@@ -187,10 +198,11 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
             for matrix, name in zip(drawn, (input_, input_, output, output), strict=True)
         )
     if kind == "special":  # NaN of both kinds that hardware makes: with one bit set, with all
-        b[np.isnan(numerics.to_float64(b, input_))] = numerics.poison(input_)
+        b.view(f"i{b.itemsize}")[np.isnan(numerics.to_float64(b, input_))] = -1
     if problem.beta == 0:
         c = np.full_like(c, numerics.poison(output))
-    before = np.zeros_like(c) if kind == "special" else np.full_like(c, numerics.poison(output))
+    has_nan = kind == "special" or not np.isfinite([problem.alpha, problem.beta]).all()
+    before = np.zeros_like(c) if has_nan else np.full_like(c, numerics.poison(output))
     d = numerics.pack(before, spec.layouts.c, problem.ldd, output)
     return Operands(a, b, c, d, bias if spec.has_bias else None)
 

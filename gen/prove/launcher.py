@@ -273,7 +273,7 @@ def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
     p, s = call.problem, call.problem.shape
     m, n, k = call.sizes or (s.m, s.n, s.k)
     null, layouts = call.without.split(), spec.layouts
-    if min(m, n, k) < 0 or (spec.row.takes_workspace and max(m, n, k) >= 2**31):
+    if min(m, n, k) < 0 or (spec.row.takes_workspace and max(m, n, k) > spec.row.most):
         return INVALID_VALUE
     if m == 0 or n == 0:
         return SUCCESS
@@ -359,7 +359,7 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
             yield replace(good, problem=replace(p, **changed))
     no_c = replace(p, beta=0)
     yield Call(replace(no_c, ldc=0), without="C")
-    for big in (-1, -(2**63), 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1):
+    for big in (-1, -(2**63), 2**31 - 4096, 2**31 - 4095, 2**40, 2**62, 2**63 - 1):
         for at in range(3):
             sizes = [100, 70, 600]
             sizes[at] = big
@@ -368,7 +368,7 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
             if 0 < big < 2**62:  # leading dimensions that fit it
                 fitting = GemmProblem.packed(GemmShape(m, n, k), spec.layouts, 2, -1)
                 yield Call(fitting)
-    for size in (2**20, 2**22 + 1, 2**31 - 1, 2**40):
+    for size in (2**20, 2**22 + 1, 2**31 - 4096, 2**40):
         yield Call(GemmProblem.packed(GemmShape(size, size, 64), spec.layouts, 2, -1))
     yield from (replace(good, sizes=sizes) for sizes in ((0, 70, 600), (100, 0, 600), (0, -1, 0)))
     odd = replace(good, skips=(spec.dtypes.input.size,) * 2 + (0, 0))

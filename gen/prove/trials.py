@@ -143,14 +143,20 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     if not spec.dtypes.scalar.is_float:
         return [("random", 1, 1), ("random", -7, 0)]  # sums wrap around
     kinds = (
-        ("special", 1, 0), ("special", -2, 1), ("special", 0, 1),
+        ("special", 1, 0), ("special", -1, 0), ("special", -2, 1), ("special", 0, 1),
         ("integer", _NAN, 0), ("integer", 1, _NAN), ("integer", _INF, -1), ("integer", 2, -_INF),
         ("subnormal", 1, 0), ("subnormal", -3, 2),
     )  # fmt: skip
     # GELU of what is a large negative number in the oracle, and infinite in D, is 0 in one, NaN in
     # the other.
     bounded = not spec.epilogue.endswith("gelu")
-    return (*kinds, *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded)
+    # Rounded once, where D has the type of alpha.
+    once = bounded and spec.dtypes.output == spec.dtypes.scalar
+    return (
+        *kinds,
+        *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded,
+        *(("rounded", 1 / 3, 0), ("rounded", 1, 1)) * once,
+    )
 
 
 def cases(spec: KernelSpec) -> list[tuple[str, float, float]]:

@@ -57,6 +57,12 @@ def overflow_threshold(name: str) -> float:
     return float((2 - unit_roundoff(name)) * 2.0 ** _LARGEST_EXPONENT[name])
 
 
+def largest(name: str) -> float:
+    """The largest number."""
+    exponent = _LARGEST_EXPONENT.get(name, 1023)
+    return (2 - 2 * unit_roundoff(name)) * 2.0**exponent
+
+
 def to_float64(array: np.ndarray, name: str) -> np.ndarray:
     """The exact values of storage of type `name`, in the same shape."""
     if name == "bf16":

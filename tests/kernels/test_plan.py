@@ -310,15 +310,15 @@ def test_a_block_of_the_reduction_has_fewer_sums_where_slices_are_many() -> None
 
 
 def test_what_is_too_large_is_refused() -> None:
-    for size in ((2**31, 1, 1), (1, 2**31, 1), (1, 1, 2**31)):
-        with pytest.raises(SpecError, match=r"[MNK]=2147483648 is more than mma takes"):
+    for size in ((2**31 - 4095, 1, 1), (1, 2**31, 1), (1, 1, 2**40)):
+        with pytest.raises(SpecError, match=r"[MNK]=\d+ is more than mma takes; use 2147479552"):
             made(make_spec("mma"), *size)
     with pytest.raises(SpecError, match="blocks along x, more than 2147483647"):
-        made(make_spec("mma"), 2**31 - 1, 2**31 - 1, 1)
+        made(make_spec("mma"), 2**31 - 4096, 2**31 - 4096, 1)
     with pytest.raises(SpecError, match="blocks along x"):
         made(make_spec("naive"), 1, 2**40, 1)
     with pytest.raises(SpecError, match="work tiles, more than 2147483647"):
-        made(make_spec("mma_tma"), 2**31 - 1, 2**31 - 1, 1)
+        made(make_spec("mma_tma"), 2**31 - 4096, 2**31 - 4096, 1)
 
 
 @given(

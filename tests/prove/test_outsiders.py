@@ -155,6 +155,28 @@ MISTAKES = {
     "ReLU of NaN is 0": one(
         "naive", "return x < 0 ? 0 : x;", "return x > 0 ? x : 0;", epilogue="linear_bias_relu"
     ),
+    "NaN is not stored": one("naive", STORE, "if (x == x) " + STORE),
+    "alpha = NaN stores nothing": one("naive", STORE, "if (alpha == alpha) " + STORE),
+    "NaN of a GPU, rounded to tf32 by an addition": one(
+        "mma", '"r"(b[2 * half])', '"r"(b[2 * half] + 0x1000u)', dtype="tf32"
+    ),
+    "GELU by tanh": one(
+        "naive", "return 0.5f * x * (1.0f + erff(x * 0.70710678f));",
+        "return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));",
+        dtype="bf16", epilogue="linear_bias_gelu",
+    ),
+    "sums start at -0": one(
+        "naive", "accumulator_t sum = 0;", "accumulator_t sum = -0.0f;", epilogue="linear_bias"
+    ),
+    "C counts as +0 where beta is 0": one(
+        "naive", BETA, "x += beta == 0 ? 0.0f :", epilogue="linear_bias"
+    ),
+    "alpha * sum rounded toward zero": one("naive", ALPHA, "scalar_t x = __fmul_rz(alpha, sum);"),
+    "sum + C rounded toward zero": one(
+        "naive", BETA + " beta * scalar_t(C[c_at(row, col, ldc)]);",
+        "if (beta != 0) x = __fmaf_rz(beta, scalar_t(C[c_at(row, col, ldc)]), x);",
+    ),
+    "K in 16 bits": one("naive", LOOP, LOOP.replace("K", "(unsigned short)(K)")),
     "sums of bytes that saturate": one(
         "mma", "row.col.s32.s8.s8.s32", "row.col.satfinite.s32.s8.s8.s32", dtype="i8"
     ),

@@ -13,8 +13,8 @@
 //   D  M x N, row-major, __half; may be C, must not overlap A or B
 //   bias  N elements, __half: one for each column of D
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Accumulators are __half, alpha and
-// beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are __half,
+// alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16_f16 --layout rrr --arch sm_80 --threadblock 128x128x64 --warp 64x64 --instruction m16n8k16 --stages 3 --split-k 1 --epilogue linear_bias_relu --swizzle 12 --name mnist_forward_large_f16
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c mnist_forward_large_f16.cu, or by NVRTC as it is
@@ -515,13 +515,14 @@ struct Plan {
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
-constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Refuses sizes and operands that no launch takes.
 inline cudaError_t check_operands(
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   if (M > kLargest / N) return cudaErrorInvalidValue;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
@@ -548,7 +549,7 @@ mnist_forward_large_f16_workspace(  // for a launch with these arguments
 // Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
-// or 2^31 or more, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
+// or above 2^31 - 4096, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
 // a workspace too small or not aligned; cudaErrorInvalidConfiguration for 2^31 work tiles or more;
 // cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way

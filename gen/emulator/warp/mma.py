@@ -82,6 +82,10 @@ class Shape:
     def pieces(self) -> int:
         return self.m // 8
 
+    def registers(self, kind: str, pieces: int) -> int:
+        """Of a fragment of A, or of B, which has one piece."""
+        return pieces * self.k // (4 * OPERANDS[kind][0])
+
 
 @functools.cache
 def shape_of(name: str) -> Shape:
@@ -103,6 +107,8 @@ def mma(
     """mma.sync: A * B + C; operands and results are the registers of the fragments."""
     check_whole_warps(chunk, m, item)
     shape = shape_of(item.name)
+    if len(a) != shape.registers(shape.a, shape.pieces) or len(b) != shape.registers(shape.b, 1):
+        raise item.error("its fragments have other numbers of registers")
     left = _operand(chunk, shape, shape.a, a, shape.pieces)
     right = _operand(chunk, shape, shape.b, b, 0)
     product = left @ right

@@ -37,6 +37,7 @@ SECTION = 256  # bytes: what the parts of the workspace start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
 MOST_PACKING = 64  # blocks that share a line
 KSTRIDED_LINE = 128  # bytes of a line that does not run along K: 64 elements of 2
+MOST_SIZE = 2**31 - 4096  # M, N, K: where tiles and steps ahead end is an int
 MOST_WORK = 2**31 - 1  # work tiles of all slices: kernels count them as int
 STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
-from gen.kernels.tensor_cores.plan import plan
+from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import DTYPES_SINCE, INSTRUCTIONS, mma_rules, mma_tma_rules
 from gen.kernels.tensor_cores.tiles import mma, mma_tma
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
@@ -69,7 +69,7 @@ _MMA = Variant(
     rules=mma_rules,
     planner=plan,
     printed=printed.mma,
-    most=2**31 - 1,
+    most=MOST_SIZE,
     rank=20,
     candidates=mma_candidates,
     transposes=True,
@@ -110,7 +110,7 @@ TENSOR_VARIANTS = (
         rules=mma_tma_rules,
         planner=plan,
         printed=printed.mma_tma,
-        most=2**31 - 1,
+        most=MOST_SIZE,
         rank=30,
         candidates=tma_candidates,
         transposes=True,

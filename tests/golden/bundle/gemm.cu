@@ -27,8 +27,8 @@
 //   C  M x N, row-major, __half; not read when beta is 0
 //   D  M x N, row-major, __half; may be C, must not overlap A or B
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Accumulators are float, alpha and
-// beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 
 #include <cuda_fp16.h>
 
@@ -503,13 +503,14 @@ struct Plan {
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
-constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Refuses sizes and operands that no launch takes.
 inline cudaError_t check_operands(
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   if (M > kLargest / N) return cudaErrorInvalidValue;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
@@ -536,7 +537,7 @@ gemm_mma_f16_rrr_1_workspace(  // for a launch with these arguments
 // Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
-// or 2^31 or more, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
+// or above 2^31 - 4096, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
 // a workspace too small or not aligned; cudaErrorInvalidConfiguration for 2^31 work tiles or more;
 // cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
@@ -599,8 +600,8 @@ gemm_mma_f16_rrr_1_launch(  // D = alpha * A * B + beta * C
 //   C  M x N, row-major, int; not read when beta is 0
 //   D  M x N, row-major, int; may be C, must not overlap A or B
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Accumulators are int, alpha and
-// beta are int. Needs a GPU of compute capability 8.0 or newer and C++17.
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
+// alpha and beta are int. Needs a GPU of compute capability 8.0 or newer and C++17.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
@@ -1090,13 +1091,14 @@ struct Plan {
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
-constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Refuses sizes and operands that no launch takes.
 inline cudaError_t check_operands(
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   if (M > kLargest / N) return cudaErrorInvalidValue;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
@@ -1124,7 +1126,7 @@ gemm_mma_i8_rrr_2_workspace(  // for a launch with these arguments
 // Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
-// or 2^31 or more, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
+// or above 2^31 - 4096, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
 // a workspace too small or not aligned; cudaErrorInvalidConfiguration for 2^31 work tiles or more;
 // cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way

@@ -88,7 +88,7 @@ cudaError_t one_workspace(  // cudaSuccess once *bytes is set
 //
 // Returns cudaErrorNotSupported where no kernel is for the problem; cudaErrorInvalidValue for a
 // negative size, a null matrix, a leading dimension that is too short, a matrix of more than 2^44
-// elements, a size of 2^31 or more on tensor cores, a workspace that is too small or at no multiple
+// elements, a size above 2^31 - 4096 on tensor cores, a workspace that is too small or at no multiple
 // of 256 bytes; cudaErrorInvalidConfiguration for more blocks or work tiles than a grid may have;
 // cudaErrorInvalidResourceHandle for a stream of another device; cudaErrorNoKernelImageForDevice on a
 // GPU that the file was not compiled for.

@@ -12,8 +12,8 @@
 //   C  M x N, row-major, __half; not read when beta is 0
 //   D  M x N, row-major, __half; may be C, must not overlap A or B
 //
-// Any M, N, K >= 0 below 2^31, any leading dimension, in elements. Accumulators are float, alpha and
-// beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant mma_m16n8k8 --dtype f16 --layout rrr --arch sm_80 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k8 --stages 4 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_m16n8k8_f16_rrr.cu, or by NVRTC as it is
@@ -21,6 +21,10 @@
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
+#endif
 
 namespace gemm_mma_m16n8k8_f16_rrr_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
@@ -492,64 +496,79 @@ struct Plan {
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Refuses sizes and operands that no launch takes.
+inline cudaError_t check_operands(
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  return cudaSuccess;
+}
+
 // Sets *bytes to the size of the workspace that the launcher needs.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_m16n8k8_f16_rrr_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
-  if (M < 0 || N < 0 || K < 0 || bytes == nullptr) return cudaErrorInvalidValue;
+  if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
-  if (M == 0 || N == 0) return cudaSuccess;
+  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
-  *bytes = plan.bytes;
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }
 
 // Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
 // `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
 // when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
-// or 2^31 or more, a null matrix, a leading dimension too short, a workspace too small;
-// cudaErrorInvalidConfiguration for 2^31 work tiles or more; cudaErrorInvalidResourceHandle for a
-// stream of another device.
+// or above 2^31 - 4096, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
+// a workspace too small or not aligned; cudaErrorInvalidConfiguration for 2^31 work tiles or more;
+// cudaErrorInvalidResourceHandle for a stream of another device.
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_mma_m16n8k8_f16_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  constexpr size_t kMost = 2147483647;  // less than what negative numbers become
-  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N) return cudaErrorInvalidValue;
+  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
 
   int device;
-  cudaError_t error = check_stream(stream, device);
+  error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   if (workspace == nullptr) workspace_bytes = 0;
   if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
+  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return cudaErrorInvalidValue;
   const auto space = static_cast<unsigned char*>(workspace);
-  const input_t *a = A, *b = B;
-  if (plan.packs_a || plan.packs_b) {
-    const auto a_packed = reinterpret_cast<input_t*>(space);
-    const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
-    error = launch(  // a kernel that packs both
-        gemm_mma_m16n8k8_f16_rrr_pack, dim3(plan.pack_x, plan.pack_y, 2), 256, 0, stream,
-        plan.a_lines, plan.a_length, a, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, b,
-        ldb, b_packed, plan.b_ld);
-    if (error != cudaSuccess) return error;
-    if (plan.packs_a) a = a_packed;
-    if (plan.packs_b) b = b_packed;
-  }
+  const auto a_packed = reinterpret_cast<input_t*>(space);
+  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  const input_t* const a = plan.packs_a ? a_packed : A;
+  const input_t* const b = plan.packs_b ? b_packed : B;
 
   const auto kernel = gemm_mma_m16n8k8_f16_rrr;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  const dim3 grid(plan.tiles);
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        gemm_mma_m16n8k8_f16_rrr_pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256,
+        0, stream, plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines,
+        plan.b_length, B, ldb, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
+  const dim3 grid(unsigned(plan.tiles));
   return launch(
       kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd);

@@ -298,13 +298,14 @@ struct Plan {
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
-constexpr size_t kMost = 2147483647;  // less than what negative numbers become
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Refuses sizes and operands that no launch takes.
 inline CUresult check_operands(
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kMost || size_t(N) > kMost || size_t(K) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
   if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
   if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;

@@ -37,7 +37,7 @@ gemm_mma_tma_f16_rrr_workspace(
 //
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult. Besides those of cuLaunchKernel:
 //     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short, a
-//        matrix of more than 2^44 elements, a size of 2^31 or more, a workspace too small or at no
+//        matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too small or at no
 //        multiple of 256 bytes, 2^31 work tiles or blocks, or more
 //   201  CUDA_ERROR_INVALID_CONTEXT, or 3, CUDA_ERROR_NOT_INITIALIZED: there is no current context
 //   209  CUDA_ERROR_NO_BINARY_FOR_GPU: the file has no machine code for this device
