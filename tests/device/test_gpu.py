@@ -35,7 +35,7 @@ TUNED = [
     make_spec("block_1d", grid=3, threads=7),
     make_spec("naive", arch="sm_75"),
     *(small(v, "f16", "ccr", split_k=0, epilogue=e) for v in TENSOR for e in EPILOGUES),
-    *(small(v, d, "crc", stages=4) for v in TENSOR for d in ("f16_f16", "i8")),
+    *(small(v, d, "crc", stages=4) for v, d in PAIRS if v in TENSOR and d in ("f16_f16", "i8")),
     *(small("mma", "bf16", "rcc", stages=s) for s in (1, 2)),
     make_spec("mma", arch="sm_75"),
 ]

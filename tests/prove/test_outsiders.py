@@ -176,7 +176,7 @@ MISTAKES = {
         "naive", BETA + " beta * scalar_t(C[c_at(row, col, ldc)]);",
         "if (beta != 0) x = __fmaf_rz(beta, scalar_t(C[c_at(row, col, ldc)]), x);",
     ),
-    "K in 16 bits": one("naive", LOOP, LOOP.replace("K", "(unsigned short)(K)")),
+    "K modulo 65,536": one("naive", LOOP, LOOP.replace("K", "(unsigned short)(K)")),
     "sums of bytes that saturate": one(
         "mma", "row.col.s32.s8.s8.s32", "row.col.satfinite.s32.s8.s8.s32", dtype="i8"
     ),
