@@ -168,6 +168,7 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
         _mma(16, 8, 8, "f16", "f16", Registers(2, 1, 2), 75),
         _mma(16, 8, 16, "f16", "f32", Registers(4, 2, 4), 80),
         _mma(16, 8, 16, "f16", "f16", Registers(4, 2, 2), 80),
+        _mma(16, 8, 8, "bf16", "f32", Registers(2, 1, 4), 80),
         _mma(16, 8, 16, "bf16", "f32", Registers(4, 2, 4), 80),
         _mma(16, 8, 8, "tf32", "f32", Registers(4, 2, 4), 80),
         _mma(16, 8, 32, "i8", "s32", Registers(4, 2, 4), 80),

@@ -18,7 +18,7 @@ def complaints(spec: KernelSpec, *edit: str) -> list[str]:
     if edit:
         assert edit[0] in source.text
         source = dataclasses.replace(source, text=source.text.replace(*edit))
-    module = compile_cuda(source.text, name=source.filename)
+    module = compile_cuda(source.text, name=source.filename, arch=spec.arch)
     results = list(far_tiles(spec, module, time.perf_counter() + 60))
     assert results
     return [text for r in results for text in (*map(str, r.findings), r.message) if text]

@@ -151,7 +151,7 @@ def said(*rows: Row) -> list[str]:
 
 def test_a_benchmark_in_words() -> None:
     assert said(*ROWS) == [
-        "gemm_rec_tiles_f32_rrr is wrong at 64 a side: D(0, 0) is <b>3</b> & not 4",
+        "gemm_rec_tiles_f32_rrr is wrong at 64 a side: D[0, 0] is <b>3</b> & not 4",
         "tiles is 2.0 times as fast as cublas at 128 a side in f32 rrr",
         "of 3 problems in f32 rrr, naive is fastest on 1, cublas on 1, tiles on 1",
         "our best kernel is as fast as cublas on average over 2 problems in f32",

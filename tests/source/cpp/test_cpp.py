@@ -411,6 +411,6 @@ def test_headers_and_pages_name_every_error(variant: str) -> None:
     code = re.sub(r"//.*", "", host)
     returned = {f"cudaError{x}" for x in re.findall(r"return cudaError(\w+)", code)}
     assert {"cudaErrorInvalidValue", "cudaErrorInvalidConfiguration"} <= returned
-    page = (ROOT / "docs" / "cpp.md").read_text()
+    page = (ROOT / "docs" / "launchers.md").read_text()
     for text in (render_header(spec), page, "".join(re.findall(r"//.*", host))):
         assert returned <= set(re.findall(r"cudaError\w+", text))
