@@ -9,6 +9,16 @@ from collections.abc import Iterable
 
 _ROUNDS = "one more round in which every element is outside of D or of the sum"
 _WALKED = "columns that threads walk over, beyond 2^31: as docs/checks.md says"
+_SMALL = (
+    "a count that fits: a chunk's elements, staged rows, blocks that share a line, a tile's rows"
+)
+_SIDES = "M, N and K are at most 2^31 - 4096: what counts lines in units of 32 or less fits"
+_STEPS = "more steps along K than a short counts: K beyond 33,000, as docs/checks.md says"
+_NONE = "for K = 0 something is loaded that nobody uses"
+_ZEROS = (
+    "the operand is always packed: behind its K there are zeros, and lines that D does not have"
+)
+_NO_C = "0 times integers that are not read is 0"
 _ROWS = "65,535 blocks along y of at most 1024 rows each: the product fits in 32 bits"
 _ROOM = "an array that is larger than needed"
 _SAME = "the two sides differ only where they have the same value"
@@ -115,6 +125,32 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ROOM, "-> __shared__ input_t row_of_a[(kChunk + 1)]"),
     (_ROOM, "-> accumulator_t sum[(kRowsPerThread + 1)]"),
     (_ROOM, "-> accumulator_t sum[kRowsPerThread][(kCoarsen + 1)]"),
+    (_SMALL, "shared_row: sizes: for (int k = threadIdx.x; k < count;"),
+    (_SMALL, "shared_row: sizes: for (int k = 0; k < count; ++k) {"),
+    (_SMALL, "row < short(rows); ++row, to += out.ldd)"),
+    (_SMALL, "-> for (index_t at = (int(blockIdx.y) *"),
+    (_SMALL, "-> for (index_t at = (uint32_t(blockIdx.y) *"),
+    (_SMALL, "-> at += int(gridDim.y) *"),
+    (_SMALL, "-> at += uint32_t(gridDim.y) *"),
+    (_SIDES, "-> for (index_t line = int(blockIdx.x) *"),
+    (_SIDES, "-> for (index_t line = uint32_t(blockIdx.x) *"),
+    (_SIDES, "-> line += int(gridDim.x) *"),
+    (_SIDES, "-> line += uint32_t(gridDim.x) *"),
+    (_SIDES, "+ uint32_t(row0 + a_line) * lda"),
+    (_SIDES, "+ uint32_t(col0 + b_line) * ldb"),
+    (_SIDES, "-> const auto from = b_from + uint32_t(i * 16 + k) * ldb;"),
+    (_STEPS, "-> for (int n = 0; n < short(steps); ++n) {"),
+    (_STEPS, "mma split-k: sizes: for (int n = 0; n < steps; ++n) {"),
+    (_NONE, "phase: if (steps > 0) { -> if (true) {"),
+    (_ALIKE, "mma i8: swizzle: return line *"),
+    (_NO_C, "mma i8: epilogue: finish_rows(staging, tile, out, out.beta != 0, lane);"),
+    (_ALONG_K, "mma i8: packing: is_a ? a"),
+    (_ZEROS, "mma i8: edge: const int left = depth - k -"),
+    (_ZEROS, "mma i8: edge: const int bytes = (left < 0 ? 0"),
+    (_ZEROS, "mma i8: edge: cp_async(stage + to, from, i * 32 < a_left"),
+    (_STEPS, "mma i8: narrow: const auto from = a_from + index_t(i * 32) * lda + k;"),
+    (_STEPS, "mma i8: narrow: const auto from = b_from + index_t(i * 32) * ldb + k;"),
+    (_ONE_ROUND, "mma split-k: sizes: for (int slice = group; slice < slices;"),
     (_WALKED, "shared_row: narrow: const index_t col = col0 + threadIdx.x;"),
     (_ROUNDS, "row0 < M / 16 * 16 + 15;"),
     (_ROUNDS, "col0 < N / 16 * 16 + 15;"),

@@ -1,9 +1,10 @@
 """Does `gen check` notice? Makes mutants of every kernel, checks each, prints those that survive.
 
-    python -m tests.mutation.run [VARIANT ...] [--only REGEX] [--jobs N]
+    python -m tests.mutation.run [VARIANT ...] [--only REGEX] [--once] [--jobs N]
 
-A kernel of SPECS has its name there, such as "mma split-k". REGEX is searched for in `Mutant.key`,
-which is "operator: line -> mutated line". Mutants that compile to the same code are counted apart.
+`--once` leaves out what an earlier kernel has as well, on the same line. A kernel of SPECS has its
+name there, such as "mma split-k". REGEX is searched for in `Mutant.key`, which is "operator: line
+-> mutated line". Mutants that compile to the same code are counted apart.
 Exits with 1 if one survives that `equivalent` does not explain, or if a kernel is wrong as it is.
 """
 
@@ -107,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("variants", nargs="*", default=list(SPECS))
     parser.add_argument("--only", type=re.compile, default="", metavar="REGEX")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--once", action="store_true", help="a mistake in the first kernel with it")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
     if stale := unused(sources()):
@@ -123,6 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants(source)
         if re.search(options.only, mutant.key)
     ]
+    if options.once:
+        first = {mutant.key: (name, mutant) for name, mutant in reversed(found)}
+        found = [pair for pair in found if first[pair[1].key] == pair]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         verdicts = []
         for (name, mutant), how in zip(

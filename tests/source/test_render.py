@@ -22,6 +22,7 @@ from gen.spec.names import MAX_SYMBOL
 from gen.spec.problem import ALL_LAYOUTS
 from tests.spec.test_spec import specs
 from tests.support.programs import assert_formatted, assert_no_warnings, need, run
+from tests.support.slow import sift
 
 
 def test_every_template_is_a_variants() -> None:
@@ -67,7 +68,7 @@ def test_one_warp_is_no_warps() -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", sift(VARIANTS, ("rec_tiles", "mma", "mma_tma")))
 def test_nvcc_has_nothing_to_warn_about(variant: str, tmp_path: Path) -> None:
     for dtype in ("f32", "f16") if variant == "rec_tiles" else ("bf16",):
         source = render(make_spec(variant, dtype=dtype))
