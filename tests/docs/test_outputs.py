@@ -22,6 +22,8 @@ WITH_COMMANDS = [page for page in PAGES if parts(page.read_text(encoding="utf-8"
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
 def test_outputs(page: Path, tmp_path: Path, update_goldens: bool) -> None:
+    if page.name == "launchers.md" and not shutil.which("g++"):
+        pytest.skip("g++ is not on the PATH")
     text = page.read_text(encoding="utf-8")
     session, new, done = Session(tmp_path), "", 0
     for part in parts(text):
