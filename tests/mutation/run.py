@@ -80,7 +80,7 @@ def verdict(mutant: Mutant) -> str:
     spec = mutant.source.spec
     assert spec is not None
     try:
-        if _code(mutant.source) == _code(render(spec)):
+        if _code(mutant.source, spec.arch) == _code(render(spec), spec.arch):
             return "same code"
     except CompileError:
         return "compiler"
@@ -95,9 +95,9 @@ def verdict(mutant: Mutant) -> str:
     return "budget" if report.error else "survived"
 
 
-def _code(source: Source) -> str:
+def _code(source: Source, arch: str) -> str:
     """The compiled kernel, without what names the source's lines and variables."""
-    module = compile_cuda(source.text, name="mutant.cu", line_info=False)
+    module = compile_cuda(source.text, name="mutant.cu", arch=arch, line_info=False)
     text = module.code.decode()
     return re.sub(r"//.*", "", text)
 
