@@ -25,7 +25,8 @@ def run(*command: object, cwd: Path, **env: str) -> str:
 
 def assert_no_warnings(path: Path, arch: str, *more: str) -> None:
     """nvcc compiles a file and has nothing to say."""
-    warnings = ",".join(("-Xcompiler=-Wall", "-Wextra", *more))
+    conversions = "-Wshadow", "-Wconversion", "-Wsign-conversion"
+    warnings = ",".join(("-Xcompiler=-Wall", "-Wextra", *conversions, *more))
     command = ("nvcc", "-std=c++17", f"-arch={arch}", warnings, "-c", path)
     assert run(*command, "-o", "/dev/null", cwd=path.parent) == ""
 
