@@ -19,6 +19,7 @@ from gen.device.runner import Runner
 from gen.errors import CheckError, CompileError, MissingError, UsageError
 from gen.kernels.launches import matrices
 from gen.prove.oracle import After
+from gen.requirements import COMPILING, get, named
 from gen.source.render import render_template
 from gen.spec import numerics
 from gen.spec.dtypes import parse_dtype
@@ -126,8 +127,7 @@ def cutlass_module(dtype: str, layout: str, arch: str, format: str) -> nvrtc.Mod
     except CompileError as error:
         raise MissingError(
             f"the CUTLASS headers do not compile here: {error}\n"
-            "CUTLASS 4.2 goes with CUDA 13.0's headers; "
-            "pip install 'nvidia-cutlass==4.2.*' 'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
+            f"get headers that go together: {get(*COMPILING, named('nvidia-cutlass'))}"
         ) from None
 
 
