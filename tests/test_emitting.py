@@ -96,6 +96,7 @@ def test_the_other_commands_name_all_that_they_lack(alone: Emitting, tmp_path: P
         assert done.err.endswith(f" {get(*needs)}\n")
         assert done.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["k.cu"]
+    assert found[1].err in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def test_no_command_is_left_out() -> None:

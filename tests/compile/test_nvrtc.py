@@ -17,6 +17,7 @@ from gen.errors import CompileError, MissingError, UsageError
 from gen.kernels import registry
 from gen.source.render import render
 from tests import ROOT
+from tests.support.programs import need, run
 
 COPY = 'extern "C" __global__ void copy(float* d, const float* s) { *d = *s; }\n'
 
@@ -257,6 +258,24 @@ def test_missing_library_is_named(monkeypatch):
     monkeypatch.setattr(bindings, "nvrtcVersion", fail)
     with pytest.raises(MissingError, match=r"libnvrtc.*pip install 'cuda-toolkit\[nvrtc"):
         nvrtc._bindings()
+
+
+BESIDE = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+from gen.compile.nvrtc import compile_cuda, nvrtc_version
+print(nvrtc_version()[0], len(compile_cuda(sys.argv[2], cache=False).code) > 0)
+"""
+
+
+def test_another_nvrtc_in_the_process_is_not_taken(tmp_path):
+    """PyTorch for CUDA 12 loads one; this stand-in has no functions."""
+    need("gcc")
+    library = tmp_path / "libnvrtc.so.12"
+    options = ("-shared", "-x", "c", "/dev/null", "-Wl,-soname,libnvrtc.so.12")
+    run("gcc", *options, "-o", library, cwd=tmp_path)
+    source = "#include <cuda_fp8.h>\n" + COPY
+    assert run(sys.executable, "-c", BESIDE, library, source, cwd=tmp_path) == "13 True\n"
 
 
 def test_missing_headers_are_named(monkeypatch):
