@@ -19,7 +19,7 @@ from gen.device.runner import Runner
 from gen.errors import CheckError, CompileError, MissingError, UsageError
 from gen.kernels.launches import matrices
 from gen.prove.oracle import After
-from gen.requirements import COMPILING, get, named
+from gen.requirements import get, named
 from gen.source.render import render_template
 from gen.spec import numerics
 from gen.spec.dtypes import parse_dtype
@@ -43,6 +43,8 @@ _LACKS_MULTIPLY_ADD = "bf16"
 _TILE = Tile(32, 32, 8)
 _WARP = Tile(16, 16, 8)
 _THREADS = 32 * (_TILE.m // _WARP.m) * (_TILE.n // _WARP.n)
+
+_HEADERS = ("nvidia-cutlass", "nvidia-cuda-cccl", "cuda-toolkit")
 
 _MAX_INT = 2**31 - 1
 _MAX_GRID_Y = 65535
@@ -127,7 +129,7 @@ def cutlass_module(dtype: str, layout: str, arch: str, format: str) -> nvrtc.Mod
     except CompileError as error:
         raise MissingError(
             f"the CUTLASS headers do not compile here: {error}\n"
-            f"get headers that go together: {get(*COMPILING, named('nvidia-cutlass'))}"
+            f"get headers that go together: {get(*map(named, _HEADERS))}"
         ) from None
 
 
