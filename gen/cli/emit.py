@@ -38,10 +38,11 @@ DRY_RUN = typer.Option("--dry-run", help="Check everything, print the paths, wri
 
 @dataclass(frozen=True)
 class Emitted:
-    """Files by name, in order, and the templates that they are made from."""
+    """Files by name, in order, and the templates and the lists that they are made from."""
 
     files: Sequence[tuple[str, str]]
     templates: Sequence[str]
+    lists: Sequence[Path] = ()
 
 
 def emit(
@@ -113,7 +114,7 @@ def _bundle(file: Path, name: str | None, arch: str | None) -> Emitted:
     bundle = read_bundle(file, name, arch)
     header, source = render_bundle(bundle)
     files = [(f"{bundle.name}.cu", source), (f"{bundle.name}.h", header)]
-    return Emitted(files, bundle.templates)
+    return Emitted(files, bundle.templates, [file])
 
 
 def _embedded(
@@ -156,6 +157,6 @@ def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -
 
         if not paths:
             raise UsageError("a --depfile is about files; use -o with a file or a folder")
-        output.write(rule(paths[0], inputs(emitted.templates)).encode(), depfile)
+        output.write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), depfile)
     for path in paths:
         print(path)

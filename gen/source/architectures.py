@@ -17,6 +17,7 @@ from gen.spec.names import MAX_SYMBOL, portable_symbol
 
 TEMPLATE = "frame/architectures.cu.j2"
 
+_GLOBAL = re.compile(r'(^extern "C" __global__ [^{]*\{\n)(.*?)(^\}\n)', re.MULTILINE | re.DOTALL)
 _NOT_CODE = re.compile(r"//.*|^#(if|elif|error).*", re.MULTILINE)
 
 
@@ -87,6 +88,18 @@ def render_family(family: Family, header: str | None = None, *, alone: bool = Tr
     return render(spec, header) if alone else Source(spec.name, render_framed(spec, alone=False))
 
 
+def _only(text: str, first: int, end: int | None) -> str:
+    """A kernel's text with nothing to compile for other architectures.
+
+    Its functions are there, since nvcc looks at one architecture alone for what the host calls.
+    """
+    bounds = [f"__CUDA_ARCH__ >= {first}"] * (first > 0) + [f"__CUDA_ARCH__ < {end}0"] * bool(end)
+    other = "#else\n  __trap();  // the launcher takes another kernel here\n#endif\n"
+    return _GLOBAL.sub(
+        lambda match: f"{match[1]}#if {' && '.join(bounds)}\n{match[2]}{other}{match[3]}", text
+    )
+
+
 def _values(family: Family) -> Mapping[str, Any]:
     spec = family.specs[0]
     types = {
@@ -97,6 +110,7 @@ def _values(family: Family) -> Mapping[str, Any]:
     }
     capabilities = [compute_capability(spec.arch) for spec in family.specs]
     ends = [*capabilities[1:], None]
+    firsts = [0, *(10 * cc for cc in capabilities[1:])]  # what is older, the compiler refuses
     return {
         "version": __version__,
         "name": family.name,
@@ -108,10 +122,11 @@ def _values(family: Family) -> Mapping[str, Any]:
                 "name": one.name,
                 "arch": one.arch,
                 "cc": cc,
+                "first": first,
                 "end": end,
-                "text": render_framed(one, alone=False, guarded=one is spec),
+                "text": _only(render_framed(one, alone=False, guarded=one is spec), first, end),
             }
-            for one, cc, end in zip(family.specs, capabilities, ends, strict=True)
+            for one, cc, first, end in zip(family.specs, capabilities, firsts, ends, strict=True)
         ],
         "launch": signature.with_types(signature.launch(spec.has_bias, True), types),
         "workspace": signature.with_types(signature.workspace(), types),

@@ -70,7 +70,8 @@ class Answer:
     options: tuple[str, ...]
 
     def __str__(self) -> str:
-        return ";".join([self.name, self.stamp, self.source, f"{self.name}.h", *self.options])
+        """A line for GenKernels.cmake."""
+        return "\t".join([self.name, self.stamp, self.source, f"{self.name}.h", *self.options])
 
 
 def answer(call: Call) -> Answer:

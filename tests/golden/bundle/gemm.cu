@@ -1477,7 +1477,7 @@ gemm_naive_f64_rrr_4_launch(  // D = alpha * A * B + beta * C
 
 // ---------------------------------------------------------------------------- the choice
 
-#ifndef __CUDA_ARCH__  // the host's side, where all kernels are declared
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 
 namespace gemm_ns {
 
@@ -1625,4 +1625,4 @@ gemm_launch(  // by the first kernel that fits
 
 }  // namespace gemm_ns
 
-#endif  // __CUDA_ARCH__
+#endif  // __CUDACC_RTC__

@@ -93,8 +93,9 @@ typedef struct gemm_problem {
 // None of these functions prints, exits or allocates. Several threads may call them at once, for
 // several devices: they keep no state.
 
-// The name of the kernel that gemm_launch would take, null if there is none.
-GEMMGEN_API const char* gemm_kernel(const gemm_problem* problem);
+// The name of the kernel that gemm_launch would take.
+GEMMGEN_API const char*  // null if there is none
+gemm_kernel(const gemm_problem* problem);
 
 // Sets *bytes to the size of the workspace that gemm_launch needs on the current device. Returns
 // what gemm_launch would return for a problem that it has no kernel for.

@@ -148,7 +148,7 @@ one_naive_f32_rrr_1_launch(  // D = alpha * A * B + beta * C
 
 // ---------------------------------------------------------------------------- the choice
 
-#ifndef __CUDA_ARCH__  // the host's side, where all kernels are declared
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 
 namespace one_ns {
 
@@ -243,4 +243,4 @@ one_launch(  // by the first kernel that fits
 
 }  // namespace one_ns
 
-#endif  // __CUDA_ARCH__
+#endif  // __CUDACC_RTC__

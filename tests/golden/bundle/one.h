@@ -85,8 +85,9 @@ typedef struct one_problem {
 // None of these functions prints, exits or allocates. Several threads may call them at once, for
 // several devices: they keep no state.
 
-// The name of the kernel that one_launch would take, null if there is none.
-GEMMGEN_API const char* one_kernel(const one_problem* problem);
+// The name of the kernel that one_launch would take.
+GEMMGEN_API const char*  // null if there is none
+one_kernel(const one_problem* problem);
 
 // Sets *bytes to the size of the workspace that one_launch needs on the current device. Returns
 // what one_launch would return for a problem that it has no kernel for.

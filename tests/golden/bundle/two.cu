@@ -19,7 +19,6 @@
 // ---------------------------------------------------------------------------- kernel 1
 
 // ---------------------------------------------------------------------------- sm_75
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 
 // two_mma_f16_rrr_1_sm75: D = alpha * A * B + beta * C
 //
@@ -353,10 +352,14 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
+#if __CUDA_ARCH__ < 800
   const bool is_a = blockIdx.z == 0;
   pack_lines(
       is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
       is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+#else
+  __trap();  // the launcher takes another kernel here
+#endif
 }
 
 // ------------------------------------------------------------------------ the kernel
@@ -379,6 +382,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
+#if __CUDA_ARCH__ < 800
   extern __shared__ __align__(128) unsigned char shared[];  // (2, kStageBytes)
   const uint32_t stages = shared_address(shared);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -467,6 +471,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
   __syncthreads();  // nobody reads the tiles any more: their memory is free
   store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
+#else
+  __trap();  // the launcher takes another kernel here
+#endif
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
@@ -597,10 +604,7 @@ two_mma_f16_rrr_1_sm75_launch(  // D = alpha * A * B + beta * C
 #endif  // __CUDACC_RTC__
 }  // namespace two_mma_f16_rrr_1_sm75_ns
 
-#endif  // sm_75
-
 // ---------------------------------------------------------------------------- sm_80
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 // two_mma_f16_rrr_1_sm80: D = alpha * A * B + beta * C
 //
@@ -933,10 +937,14 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
+#if __CUDA_ARCH__ >= 800
   const bool is_a = blockIdx.z == 0;
   pack_lines(
       is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
       is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+#else
+  __trap();  // the launcher takes another kernel here
+#endif
 }
 
 // ------------------------------------------------------------------------ the kernel
@@ -948,6 +956,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
+#if __CUDA_ARCH__ >= 800
   extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
   const uint32_t stages = shared_address(shared);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -1039,6 +1048,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
   __syncthreads();  // nobody reads the tiles any more: their memory is free
   store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
+#else
+  __trap();  // the launcher takes another kernel here
+#endif
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
@@ -1169,11 +1181,9 @@ two_mma_f16_rrr_1_sm80_launch(  // D = alpha * A * B + beta * C
 #endif  // __CUDACC_RTC__
 }  // namespace two_mma_f16_rrr_1_sm80_ns
 
-#endif  // sm_80
-
 // ---------------------------------------------------------------------------- the choice
 
-#ifndef __CUDA_ARCH__  // the host's side, where all kernels are declared
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 
 namespace two_mma_f16_rrr_1_ns {
 
@@ -1247,11 +1257,11 @@ two_mma_f16_rrr_1_launch(  // D = alpha * A * B + beta * C
 
 }  // namespace two_mma_f16_rrr_1_ns
 
-#endif  // __CUDA_ARCH__
+#endif  // __CUDACC_RTC__
 
 // ---------------------------------------------------------------------------- the choice
 
-#ifndef __CUDA_ARCH__  // the host's side, where all kernels are declared
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
 
 namespace two_ns {
 
@@ -1356,4 +1366,4 @@ two_launch(  // by the first kernel that fits
 
 }  // namespace two_ns
 
-#endif  // __CUDA_ARCH__
+#endif  // __CUDACC_RTC__

@@ -85,8 +85,9 @@ typedef struct two_problem {
 // None of these functions prints, exits or allocates. Several threads may call them at once, for
 // several devices: they keep no state.
 
-// The name of the kernel that two_launch would take, null if there is none.
-GEMMGEN_API const char* two_kernel(const two_problem* problem);
+// The name of the kernel that two_launch would take.
+GEMMGEN_API const char*  // null if there is none
+two_kernel(const two_problem* problem);
 
 // Sets *bytes to the size of the workspace that two_launch needs on the current device. Returns
 // what two_launch would return for a problem that it has no kernel for.

@@ -18,7 +18,7 @@
 
 #include "gemm_mma_f16_rrr_skauto_linear_bias.h"
 
-#if GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC != 0xc070594b
+#if GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC != 0x9a75d684
 #error "the header is another kernel's; emit both files together"
 #endif
 

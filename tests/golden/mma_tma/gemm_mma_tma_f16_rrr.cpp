@@ -18,7 +18,7 @@
 
 #include "gemm_mma_tma_f16_rrr.h"
 
-#if GEMM_MMA_TMA_F16_RRR_SPEC != 0x489e74de
+#if GEMM_MMA_TMA_F16_RRR_SPEC != 0x892b5bd4
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 // The specification. gemm_mma_tma_f16_rrr.cpp does not compile with the header of another one.
-#define GEMM_MMA_TMA_F16_RRR_SPEC 0x489e74de
+#define GEMM_MMA_TMA_F16_RRR_SPEC 0x892b5bd4
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

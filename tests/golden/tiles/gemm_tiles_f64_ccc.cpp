@@ -17,7 +17,7 @@
 
 #include "gemm_tiles_f64_ccc.h"
 
-#if GEMM_TILES_F64_CCC_SPEC != 0x453a9c6f
+#if GEMM_TILES_F64_CCC_SPEC != 0xa8dab428
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -9,7 +9,7 @@
 #define GEMM_TILES_F64_CCC_H
 
 // The specification. gemm_tiles_f64_ccc.cpp does not compile with the header of another one.
-#define GEMM_TILES_F64_CCC_SPEC 0x453a9c6f
+#define GEMM_TILES_F64_CCC_SPEC 0xa8dab428
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API
