@@ -15,6 +15,7 @@ from gen.errors import UsageError
 from gen.kernels.tunables import Value
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import Family, make_family, render_family
+from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
 
 OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
@@ -63,16 +64,17 @@ def emit(
     if bundle and embed:
         raise UsageError("--bundle and --embed do not go together; use one of them")
     dtypes = [dtype] if dtype else None
+    for one in arch.split(",") if arch else ():
+        compute_capability(one)
+    archs: list[str | None] = [*arch.split(",")] if arch else [None]
     if bundle:
         if variant or dtype or any(value is not None for value in tunables.values()):
             raise UsageError(f"{bundle} lists the kernels; leave out the options that choose one")
         emitted = _bundle(bundle, name, arch)
     elif embed:
-        archs = arch.split(",") if arch else [None]
         specs = select(variant or [], dtypes, [layout], archs[0], tunables, name)
         emitted = _embedded(specs, embed, [a for a in archs if a], dry_run)
     else:
-        archs = arch.split(",") if arch else [None]
         families = _families(
             [select(variant or [], dtypes, [layout], one, tunables, name) for one in archs]
         )

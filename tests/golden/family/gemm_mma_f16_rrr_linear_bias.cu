@@ -1894,6 +1894,8 @@ extern "C" GEMMGEN_API cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_f16_rrr_linear_bias_workspace(  // for a launch with these arguments
     long long M, long long N, long long K, const __half* A, long long lda, const __half* B,
     long long ldb, size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
   const Kernel* kernel = nullptr;
   const cudaError_t error = choose(kernel);
   if (error != cudaSuccess) return error;
