@@ -358,9 +358,8 @@ LIBRARY = """
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 add_library(gemm {kind})
 set_target_properties(gemm PROPERTIES UNITY_BUILD ON)
-gen_add_embedded_kernel(gemm VARIANT tiles NAME gemm_f32 ARCH sm_80,sm_90)
-gen_add_embedded_kernel(gemm VARIANT mma SPLIT_K 4 NAME gemm_f16 ARCH sm_80)
-gen_add_embedded_kernel(gemm VARIANT mma_tma NAME gemm_tma)
+gen_add_embedded_kernel(gemm VARIANT tiles NAME gemm_f32 ARCH sm_80)
+gen_add_embedded_kernel(gemm VARIANT mma THREADBLOCK 64x64x32 WARP 32x32 NAME gemm_f16)
 install(TARGETS gemm EXPORT gemm)
 install(EXPORT gemm NAMESPACE my:: DESTINATION lib/cmake/gemm FILE gemm-config.cmake)
 """
@@ -426,6 +425,16 @@ def test_a_package_without_a_program_is_not_found(
     assert message in done.stdout + done.stderr
 
 
+def test_the_page_has_the_version_of_cmake_that_the_files_ask_for() -> None:
+    page = (ROOT / "docs" / "cpp.md").read_text()
+    (minimum,) = re.findall(r"^\| CMake \| ([\d.]+) \|", page, re.MULTILINE)
+    files = (ROOT / "build" / "GenKernels.cmake", ROOT / "build" / "gemmgenConfig.cmake")
+    asked = [re.findall(r"VERSION(?:_LESS)? ([\d.]+)\)", path.read_text()) for path in files]
+    assert asked == [[minimum], [minimum]]
+    for example in (ROOT / "examples").glob("*/CMakeLists.txt"):
+        assert f"cmake_minimum_required(VERSION {minimum})" in example.read_text()
+
+
 # --- projects with CUDA
 
 CUDA = """
@@ -463,5 +472,6 @@ def test_a_project_with_cuda(project: Project) -> None:
     run(project.folder / "build" / "user", cwd=project.folder)
     assert project.build() == "ninja: no work to do.\n"
     listing.write_text("--variant naive\n--variant naive --dtype f64\n")
-    assert "Emitting gemm\n" in project.build()
+    emitted = re.findall("Emitting (.*)", project.build())
+    assert emitted == ["gemm"]
     assert project.build() == "ninja: no work to do.\n"
