@@ -14,6 +14,7 @@ from gen.source.render import render
 from gen.spec.names import MAX_SYMBOL
 from tests.support.programs import run
 
+RUNTIME = Path(__file__).with_name("fake_runtime.c")
 ARCHS = ("sm_75", "sm_80", "sm_90")
 
 
@@ -53,15 +54,43 @@ def test_a_family_has_one_name() -> None:
         family(name="n" * MAX_SYMBOL)
 
 
+USER = """
+#include <cstdio>
+#include "f.h"
+int main() {
+  const __half* const x = reinterpret_cast<const __half*>(4096);
+  __half* const d = reinterpret_cast<__half*>(4096);
+  size_t bytes = 7;
+  int error = f_workspace(64, 64, 64, x, 64, x, 64, &bytes);
+  std::printf("%d %d ", error, int(bytes));
+  error = f_launch(64, 64, 64, 1, x, 64, x, 64, 0, nullptr, 64, d, 64, nullptr, 0, nullptr);
+  std::printf("%d", error);
+}
+"""
+
+
 @pytest.mark.nvcc
-def test_a_family_compiles_for_all_its_architectures_and_no_less(tmp_path: Path) -> None:
+def test_the_launcher_takes_the_kernel_for_the_device(tmp_path: Path) -> None:
+    """Compiled for all architectures without a warning, and not for less."""
     found = family(name="f", threadblock="64x64x32", warp="32x32", stages=2)
     (tmp_path / "f.cu").write_text(render_family(found, "f.h").text)
     (tmp_path / "f.h").write_text(render_header(*found.specs, name="f"))
-    (tmp_path / "main.cpp").write_text('#include "f.h"\nint main() { return !&f_launch; }\n')
-    codes = [f"-gencode=arch=compute_{a[3:]},code={a}" for a in ARCHS]
-    warn = "-Xcompiler=-Wall,-Wextra,-Wno-address"
-    command = ("nvcc", "-std=c++17", warn, "main.cpp", "f.cu", "-o", "main")
-    assert run(*command, *codes, cwd=tmp_path) == ""
+    (tmp_path / "main.cpp").write_text(USER)
+    codes = [f"-gencode=arch=compute_{arch[3:]},code={arch}" for arch in ARCHS]
+    command = ("nvcc", "-std=c++17", "-Xcompiler=-Wall,-Wextra", "-c")
+    assert run(*command, "f.cu", *codes, cwd=tmp_path) == ""
     with pytest.raises(AssertionError, match="compile the kernel for sm_75, too"):
-        run(*command, *codes[1:], cwd=tmp_path)
+        run(*command, "f.cu", *codes[1:], cwd=tmp_path)
+
+    assert run(*command, "main.cpp", cwd=tmp_path) == ""
+    run("gcc", "-shared", "-fPIC", "-w", RUNTIME, "-o", "libruntime.so", cwd=tmp_path)
+    run("g++", "main.o", "f.o", "./libruntime.so", "-o", "main", cwd=tmp_path)
+    lines = {cc: run("./main", cwd=tmp_path, CC=f"{cc}") for cc in (70, 75, 80, 86, 90, 100)}
+    assert lines == {
+        70: "209 0 209",
+        75: "0 0 f_sm75 0",
+        80: "0 0 f_sm80 0",
+        86: "0 0 f_sm80 0",
+        90: "0 0 f_sm90 0",
+        100: "0 0 f_sm90 0",
+    }
