@@ -8,8 +8,8 @@
 #
 # gen_add_kernel adds one kernel to a target of the same folder: its .cu, and a folder with its
 # header, <name>.h, which C and C++ sources include. The words are the options of `gen emit`:
-# header, <name>.h, which C and C++ sources include. The words are the options of `gen emit`: SPLIT_K 4
-# is --split-k 4. Without ARCH, each of the CUDA_ARCHITECTURES of the target has its own kernel.
+# SPLIT_K 4 is --split-k 4. Without ARCH, each of the target's CUDA_ARCHITECTURES has its own.
+#
 # gen_add_bundle adds the kernels that FILE lists (relative to the current source folder), behind
 # one function. gen_add_embedded_kernel adds C++ with machine code, which needs neither nvcc nor
 # the CUDA toolkit.
