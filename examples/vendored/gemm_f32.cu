@@ -13,10 +13,17 @@
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant rec_tiles --dtype f32 --layout rrr --arch sm_80 --tile 16 --coarsen 2 --threads 256 --epilogue linear --name gemm_f32
+// Made by gemmgen 0.2.0:  gen emit --variant rec_tiles --dtype f32 --layout rrr --arch sm_80 --tile 16 --coarsen 2 --threads 256 --epilogue linear --name gemm_f32 --header
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_f32.cu, or by NVRTC as it is
 // gen-spec: {"variant": "rec_tiles", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "tile": 16, "coarsen": 2, "threads": 256, "epilogue": "linear", "name": "gemm_f32"}
 // SPDX-License-Identifier: 0BSD
+
+#ifndef __CUDACC_RTC__
+#include "gemm_f32.h"
+#if GEMM_F32_SPEC != 0x958d5227
+#error "the header is another kernel's; emit both files together"
+#endif
+#endif
 
 namespace gemm_f32_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
@@ -144,7 +151,7 @@ inline cudaError_t launch(
 // Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short, a
 // matrix of more than 2^44 elements; cudaErrorInvalidConfiguration for more blocks than a grid may
 // have; cudaErrorInvalidResourceHandle for a stream of another device.
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+extern "C" GEMMGEN_API cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_f32_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,

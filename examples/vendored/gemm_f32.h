@@ -9,6 +9,18 @@
 
 #include <cuda_runtime_api.h>
 
+// The specification. gemm_f32.cu does not compile with the header of another one.
+#define GEMM_F32_SPEC 0x958d5227
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -22,7 +34,7 @@ extern "C" {
 //   cudaErrorInvalidConfiguration    more blocks than a grid may have
 //   cudaErrorInvalidResourceHandle   a stream of another device
 //   cudaErrorNoKernelImageForDevice  a GPU that the file was not compiled for
-cudaError_t  // cudaSuccess once the kernel is on its way
+GEMMGEN_API cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_f32_launch(
     long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N
     float alpha,  // a value, not a pointer

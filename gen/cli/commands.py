@@ -187,6 +187,21 @@ for _name, _command, _example in (
     app.command(_name, epilog=example(_example))(_command)
 
 
+@app.command("cmake", hidden=True)
+def cmake_(
+    calls: Annotated[Path | None, typer.Argument(metavar="[CALLS]")] = None,
+) -> None:
+    """For GenKernels.cmake: what each call makes; without calls, what all of it depends on."""
+    from gen.source.cpp import cmake
+
+    if calls is None:
+        for folder in cmake.decisive_folders():
+            print(folder)
+        return
+    for line in calls.read_text(encoding="utf-8").splitlines():
+        print(cmake.answer(cmake.Call.read(line)))
+
+
 @app.command(epilog=example("doctor --json"))
 def doctor(json: Annotated[bool, JSON] = False) -> None:
     """Say what this machine has, what it lacks, and how to get that."""

@@ -13,7 +13,9 @@ from gen.cli import output
 from gen.cli.options import ARCH, DTYPE, LAYOUT, VARIANT, select
 from gen.errors import UsageError
 from gen.kernels.tunables import Value
-from gen.source.render import render
+from gen.source.architectures import TEMPLATE as ARCHITECTURES
+from gen.source.architectures import Family, make_family, render_family
+from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
 
 OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
@@ -37,10 +39,11 @@ DRY_RUN = typer.Option("--dry-run", help="Check everything, print the paths, wri
 
 @dataclass(frozen=True)
 class Emitted:
-    """Files by name, in order, and the templates that they are made from."""
+    """Files by name, in order, and the templates and the lists that they are made from."""
 
     files: Sequence[tuple[str, str]]
     templates: Sequence[str]
+    lists: Sequence[Path] = ()
 
 
 def emit(
@@ -61,31 +64,48 @@ def emit(
     if bundle and embed:
         raise UsageError("--bundle and --embed do not go together; use one of them")
     dtypes = [dtype] if dtype else None
+    for one in arch.split(",") if arch else ():
+        compute_capability(one)
+    archs: list[str | None] = [*arch.split(",")] if arch else [None]
     if bundle:
         if variant or dtype or any(value is not None for value in tunables.values()):
             raise UsageError(f"{bundle} lists the kernels; leave out the options that choose one")
         emitted = _bundle(bundle, name, arch)
     elif embed:
-        archs = arch.split(",") if arch else [None]
         specs = select(variant or [], dtypes, [layout], archs[0], tunables, name)
         emitted = _embedded(specs, embed, [a for a in archs if a], dry_run)
     else:
-        specs = select(variant or [], dtypes, [layout], arch, tunables, name)
-        emitted = _kernels(specs, header)
-        if header and len(specs) == 1:
-            output_, emitted = _beside(output_, emitted)
+        families = _families(
+            [select(variant or [], dtypes, [layout], one, tunables, name) for one in archs]
+        )
+        named = _named(output_) if header and len(families) == 1 else None
+        emitted = _kernels(families, header, named)
+        output_ = f"{named.parent}/" if named else output_
     _write(emitted, output_, depfile, dry_run)
 
 
-def _kernels(specs: Sequence[KernelSpec], header: bool) -> Emitted:
-    files, templates = [], [spec.row.template for spec in specs]
-    for spec in specs:
-        source = render(spec)
-        files.append((source.filename, source.text))
+def _families(of_archs: Sequence[Sequence[KernelSpec]]) -> list[Family]:
+    """What was selected for each architecture, kernel by kernel."""
+    found: dict[tuple[str, str, str], list[KernelSpec]] = {}
+    for specs in of_archs:
+        for spec in specs:
+            key = spec.variant, spec.dtypes.name, str(spec.layouts)
+            found.setdefault(key, []).append(spec)
+    return [make_family(specs) for specs in found.values()]
+
+
+def _kernels(families: Sequence[Family], header: bool, named: Path | None) -> Emitted:
+    files: list[tuple[str, str]] = []
+    templates = [spec.row.template for family in families for spec in family.specs]
+    templates += [ARCHITECTURES] if any(len(family.specs) > 1 for family in families) else []
+    for family in families:
+        name = named.stem if named else family.name
+        source = render_family(family, f"{name}.h" if header else None)
+        files.append((named.name if named else source.filename, source.text))
         if header:
             from gen.source.cpp.header import TEMPLATE, render_header
 
-            files.append((f"{source.name}.h", render_header(spec)))
+            files.append((f"{name}.h", render_header(*family.specs, name=family.name)))
             templates.append(TEMPLATE)
     return Emitted(files, templates)
 
@@ -96,7 +116,7 @@ def _bundle(file: Path, name: str | None, arch: str | None) -> Emitted:
     bundle = read_bundle(file, name, arch)
     header, source = render_bundle(bundle)
     files = [(f"{bundle.name}.cu", source), (f"{bundle.name}.h", header)]
-    return Emitted(files, bundle.templates)
+    return Emitted(files, bundle.templates, [file])
 
 
 def _embedded(
@@ -117,16 +137,14 @@ def _embedded(
     return Emitted(files, templates)
 
 
-def _beside(target: str, emitted: Emitted) -> tuple[str, Emitted]:
-    """The folder and the files' names where `target` names a kernel's .cu: its .h is beside it."""
+def _named(target: str) -> Path | None:
+    """The .cu that `target` names, if it is no folder: the header is beside it."""
     path = Path(target)
     if target == output.STDOUT or target.endswith("/") or path.is_dir():
-        return target, emitted
+        return None
     if path.suffix == ".h":
         raise UsageError(f"{target} would be the kernel and its header; name the .cu with -o")
-    files = [(path.with_suffix(Path(name).suffix).name, text) for name, text in emitted.files]
-    files[0] = (path.name, files[0][1])
-    return f"{path.parent}/", Emitted(files, emitted.templates)
+    return path
 
 
 def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -> None:
@@ -141,6 +159,6 @@ def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -
 
         if not paths:
             raise UsageError("a --depfile is about files; use -o with a file or a folder")
-        output.write(rule(paths[0], inputs(emitted.templates)).encode(), depfile)
+        output.write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), depfile)
     for path in paths:
         print(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -99,6 +100,10 @@ class Reply(NamedTuple):
     returned: int | None
 
 
+# A file may be checked without the header that it was emitted with.
+_OWN_HEADER = re.compile(r'^#include "\w+\.h"\n#if \w+_SPEC .*\n#error .*\n#endif$', re.MULTILINE)
+
+
 class Program:
     """The host's side of a file, compiled.
 
@@ -112,7 +117,7 @@ class Program:
         if compiler is None:
             raise MissingError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
         file, program = folder / f"{spec.name}.cu", folder / "launcher"
-        file.write_text(source.text)
+        file.write_text(_OWN_HEADER.sub("", source.text))
         has_workspace = spec.row.takes_workspace
         text = render_template(
             "prove/launcher.cpp.j2",
@@ -124,7 +129,7 @@ class Program:
         (folder / "launcher.cpp").write_text(text)
         includes = [f"-I{path}" for path in nvrtc.include_paths()]
         command = [
-            compiler, "-std=c++17", "-w", "-rdynamic", *includes, "launcher.cpp",
+            compiler, "-std=c++17", "-w", "-rdynamic", "-DGEMMGEN_API=", *includes, "launcher.cpp",
             "-o", str(program), "-ldl", "-Wl,--unresolved-symbols=ignore-all",
         ]  # fmt: skip
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -409,7 +414,8 @@ class LauncherReport:
 
 def host_side(text: str) -> str:
     """An emitted file's host side: from the guard that NVRTC leaves it out by to the end."""
-    return text.partition("#ifndef __CUDACC_RTC__  // the host's side")[2]
+    side = text.partition("#ifndef __CUDACC_RTC__  // the host's side")[2]
+    return side.replace("GEMMGEN_API ", "")  # of a file with a header
 
 
 def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:

@@ -6,6 +6,8 @@ Templates use delimiters that CUDA does not (`{{0}}` and inline PTX are plain CU
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import traceback
 from collections.abc import Iterable, Mapping
@@ -228,14 +230,26 @@ def _taken(text: str, kernel: str) -> Mapping[str, str]:
     return found
 
 
-def render(spec: KernelSpec) -> Source:
+def render(spec: KernelSpec, header: str | None = None) -> Source:
     """The emitted file: deterministic to the byte, self-contained, formatted.
 
-    Raises SpecError where the symbol that the user chose is taken.
+    `header`: the name of the kernel's header, if it has one. The file includes that, and does not
+    compile with the header of another kernel. Raises SpecError where the symbol that the user
+    chose is taken.
     """
     if spec.symbol:
         _check_symbol(spec)
-    return Source(spec.name, render_framed(spec), spec)
+    return Source(spec.name, render_framed(spec, header=header), spec)
+
+
+def stamp(*made_of: object) -> str:
+    """What tells headers of one name apart: a C integer, from what the files are made of.
+
+    A source and its header have the same one, so that a header of another version or another
+    specification, whose functions may have the same arguments, does not compile with the source.
+    """
+    parts = [part.to_json() if isinstance(part, KernelSpec) else str(part) for part in made_of]
+    return f"0x{hashlib.sha256(json.dumps([__version__, *parts]).encode()).hexdigest()[:8]}"
 
 
 def render_framed(
@@ -272,6 +286,9 @@ def _values(spec: KernelSpec) -> dict[str, Any]:
         "row": spec.row,
         "includes_cuda": False,
         "alone": True,
+        "guarded": True,
+        "header": None,
+        "stamp": stamp(spec),
         "has_maps": False,
         "multiprocessors": False,
         **spec.tunables,

@@ -29,12 +29,12 @@ def default_symbol(spec: KernelSpec) -> str:
     return _symbol(spec, spec.arch) + ("" if own else f"_{spec.arch.replace('_', '')}")
 
 
-def portable_symbol(spec: KernelSpec) -> str:
+def portable_symbol(spec: KernelSpec, arch: str | None = None) -> str:
     """The same for a kernel that is built for several architectures, without any of these.
 
-    What it leaves out are the defaults on the variant's own architecture.
+    What it leaves out are the defaults on `arch`, or else on the variant's own architecture.
     """
-    return _symbol(spec, spec.row.default_arch)
+    return _symbol(spec, arch or spec.row.default_arch)
 
 
 def _symbol(spec: KernelSpec, arch: str) -> str:

@@ -346,7 +346,8 @@ def test_bad_input_gets_one_clear_line(gen: Gen, line: str, code: int, message: 
     assert listing() == []
 
 
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+_ALL = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = {name: command for name, command in _ALL.items() if not command.hidden}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

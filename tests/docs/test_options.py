@@ -14,7 +14,8 @@ TUNABLES = {
 }
 # What a page says once for all commands.
 EVERYWHERE = {"-h", "--help"}
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+_ALL = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = {name: command for name, command in _ALL.items() if not command.hidden}
 
 
 def section(title: str) -> str:

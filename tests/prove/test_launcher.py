@@ -138,6 +138,13 @@ def test_a_launcher_that_is_as_emitted_is_not_compiled(monkeypatch: pytest.Monke
     assert check_launcher(render(make_spec("tiles"))) == LauncherReport(True, [])
 
 
+def test_a_launcher_is_checked_without_its_header() -> None:
+    source = render(make_spec("tiles", name="f"), "somewhere_else.h")
+    assert "GEMMGEN_API" in source.text
+    assert check_launcher(source) == LauncherReport(True, [])
+    assert right(check_launcher(source, always=True))
+
+
 def test_why_a_launcher_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = make_spec("tiles")
     changed = edited(spec, ("own != device", "device != own"))

@@ -18,6 +18,8 @@ import hypothesis
 import pytest
 
 from gen.kernels.registry import VARIANTS, make_spec
+from gen.source.architectures import TEMPLATE as ARCHITECTURES
+from gen.source.architectures import make_family, render_family
 from gen.source.cpp import embed
 from gen.source.cpp.bundle import read_bundle, render_bundle
 from gen.source.render import read_source, render, render_template, template_dir, template_files
@@ -90,7 +92,15 @@ BUNDLED = {
     "gemm": "--variant mma --aligned\n--variant mma --dtype i8\n"
     "--variant tiles --dtype f16 --epilogue linear_bias\n--variant naive --dtype f64",
     "one": "--variant naive",
+    "two": "--variant mma --from 512",  # for two architectures
 }
+
+# What has a header, and what has a kernel for each of several architectures.
+FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
+    ("tiles", {"layout": "ccc"}, ("sm_80",), True),
+    ("mma", {"epilogue": "linear_bias"}, ("sm_75", "sm_80", "sm_86", "sm_90"), True),
+    ("mma", {"dtype": "f16_f32"}, ("sm_75", "sm_80"), False),
+)
 
 # What is embedded in C++, for these architectures; without the machine code, NVRTC's affair.
 EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
@@ -109,10 +119,15 @@ def texts() -> Iterator[tuple[Path, str]]:
         for name, lines in BUNDLED.items():
             listing = Path(folder, f"{name}.kernels")
             listing.write_text(lines)
+            arch = "sm_75,sm_80" if name == "two" else None
             for suffix, text in zip(
-                (".h", ".cu"), render_bundle(read_bundle(listing)), strict=True
+                (".h", ".cu"), render_bundle(read_bundle(listing, arch=arch)), strict=True
             ):
                 yield GOLDEN / "bundle" / f"{name}{suffix}", text
+    for variant, options, archs, header in FAMILIES:
+        family = make_family([make_spec(variant, arch=arch, **options) for arch in archs])
+        source = render_family(family, f"{family.name}.h" if header else None)
+        yield GOLDEN / "family" / source.filename, source.text
     for variant, options, archs in EMBEDDED:
         kernels = embed.embedded_specs(make_spec(variant, **options), archs)
         for suffix, text in zip((".cpp", ".h"), embed.render_embedded(kernels), strict=True):
@@ -142,7 +157,12 @@ def test_goldens(update_goldens: bool) -> None:
     assert not wrong, f"{wrong} differ; see what git diff says after: make goldens"
 
 
-CUDA = sorted(path for path in GOLDEN.rglob("*.cu"))
+def is_for_several(path: Path) -> bool:
+    """Whether one architecture is not enough, or a header is missing: test_architectures."""
+    return path.parent.name == "family" or path.name == "two.cu"
+
+
+CUDA = sorted(path for path in GOLDEN.rglob("*.cu") if not is_for_several(path))
 QUICK = [path for path in CUDA if re.search(r"mma_bf16_ccr_s1|tf32_crr_s2|crr_sk3\b", path.name)]
 
 
@@ -160,7 +180,8 @@ def test_every_variant_and_kernel_template_has_a_golden() -> None:
 
 def of_kernels() -> list[str]:
     """The templates that emitted and embedded kernels are made of."""
-    files = template_files(*(row.template for row in VARIANTS.values()), *embed.TEMPLATES)
+    kernels = [row.template for row in VARIANTS.values()]
+    files = template_files(*kernels, ARCHITECTURES, *embed.TEMPLATES)
     return [file.relative_to(template_dir()).as_posix() for file in files]
 
 

@@ -11,7 +11,9 @@ from typing import Any
 from gen._version import __version__
 from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.registry import get_variant, make_spec
-from gen.source.render import render_framed, render_template
+from gen.source.architectures import TEMPLATE as ARCHITECTURES
+from gen.source.architectures import Family, make_family, render_family
+from gen.source.render import render_template, stamp
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.kernel import EPILOGUES, KernelSpec
 from gen.spec.names import check_symbol
@@ -30,9 +32,14 @@ class Entry:
     Aligned: A and B start, and their lines follow each other, at multiples of 16 bytes.
     """
 
-    spec: KernelSpec
+    family: Family
     smallest: GemmShape
     aligned: bool
+
+    @property
+    def spec(self) -> KernelSpec:
+        """What is the same on all architectures: types, layouts, epilogue."""
+        return self.family.specs[0]
 
     @property
     def multiple(self) -> int:
@@ -52,7 +59,7 @@ class Bundle:
     """Kernels in the order in which they are tried, and the lines that they come from."""
 
     name: str
-    arch: str
+    archs: tuple[str, ...]
     source: str
     lines: tuple[str, ...]
     entries: tuple[Entry, ...]
@@ -60,16 +67,25 @@ class Bundle:
     @property
     def templates(self) -> list[str]:
         """What the files are made from."""
-        return [*TEMPLATES, *(entry.spec.row.template for entry in self.entries)]
+        return [*TEMPLATES, ARCHITECTURES, *(entry.spec.row.template for entry in self.entries)]
 
     @property
     def command(self) -> str:
         """The command that emits this bundle again."""
-        return f"gen emit --bundle {self.source} --name {self.name} --arch {self.arch}"
+        archs = ",".join(self.archs)
+        return f"gen emit --bundle {self.source} --name {self.name} --arch {archs}"
+
+    @property
+    def stamp(self) -> str:
+        """Of the header: what is chosen among, and how."""
+        made_of = [(*e.family.specs, e.smallest, e.aligned) for e in self.entries]
+        return stamp(self.name, *(part for parts in made_of for part in parts))
 
 
 def read_bundle(path: Path, name: str | None = None, arch: str | None = None) -> Bundle:
     """The bundle that a file lists: a line for each kernel, with the options of `gen emit`.
+
+    `arch`: one architecture, or several with commas.
 
     Raises UsageError or SpecError with the file's line.
     """
@@ -78,14 +94,14 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
-    name, arch = name or path.stem, arch or DEFAULT_ARCH
+    name, archs = name or path.stem, (arch or DEFAULT_ARCH).split(",")
     _check_name(name)
     entries: list[Entry] = []
     places: list[int] = []
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
         try:
-            for entry in _entries(line, name, arch, len(entries) + 1):
+            for entry in _entries(line, name, archs, len(entries) + 1):
                 _check_turn(entry, entries, places)
                 entries.append(entry)
                 places.append(number)
@@ -93,7 +109,8 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
             raise type(error)(f"{path}:{number}: {error}") from None
     if not entries:
         raise UsageError(f"{path} lists no kernel; write a line such as: --variant tiles")
-    return Bundle(name, arch, path.name, tuple(line for line in lines if line), tuple(entries))
+    listed = tuple(line for line in lines if line)
+    return Bundle(name, tuple(archs), path.name, listed, tuple(entries))
 
 
 def _check_name(name: str) -> None:
@@ -121,7 +138,7 @@ def _check_turn(entry: Entry, before: Sequence[Entry], lines: Sequence[int]) -> 
             )
 
 
-def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:
+def _entries(line: str, name: str, archs: Sequence[str], number: int) -> Iterator[Entry]:
     """The kernels of a line: one for each of its element types and layouts."""
     try:
         words = shlex.split(line, comments=True)
@@ -141,10 +158,9 @@ def _entries(line: str, name: str, arch: str, number: int) -> Iterator[Entry]:
     for dtype in dtypes:
         for layout in ALL_LAYOUTS if layouts == "all" else layouts.split(","):
             symbol = f"{name}_{variant}_{dtype}_{layout}_{number}"
-            spec = make_spec(
-                variant, dtype=dtype, layout=layout, arch=arch, name=symbol, **options
-            )  # fmt: skip
-            yield Entry(spec, smallest, aligned)
+            kernel = {"dtype": dtype, "layout": layout, "name": symbol, **options}
+            specs = [make_spec(variant, arch=arch, **kernel) for arch in archs]
+            yield Entry(make_family(specs), smallest, aligned)
             number += 1
 
 
@@ -181,8 +197,9 @@ def render_bundle(bundle: Bundle) -> tuple[str, str]:
     values = {
         "version": __version__,
         "name": bundle.name,
-        "arch": bundle.arch,
+        "archs": [arch.removeprefix("sm_") for arch in bundle.archs],
         "command": bundle.command,
+        "stamp": bundle.stamp,
         "listing": bundle.lines,
         "kernels": kernels,
         "launchers": sorted({(k["has_bias"], k["has_workspace"]) for k in kernels}),
@@ -200,8 +217,8 @@ def render_bundle(bundle: Bundle) -> tuple[str, str]:
 def _kernel(entry: Entry) -> Mapping[str, Any]:
     spec = entry.spec
     return {
-        "name": spec.name,
-        "text": render_framed(spec, alone=False),
+        "name": entry.family.name,
+        "text": render_family(entry.family, alone=False).text,
         "dtypes": spec.dtypes,
         "has_bias": spec.has_bias,
         "has_workspace": spec.row.takes_workspace,
@@ -226,7 +243,7 @@ def _described(entry: Entry) -> tuple[str, ...]:
     spec, s = entry.spec, entry.smallest
     aligned = "yes" if entry.aligned else ""
     sizes = (f"{s.m}", f"{s.n}", f"{s.k}")
-    return (spec.dtypes.name, str(spec.layouts), spec.epilogue, *sizes, aligned, spec.name)
+    return (spec.dtypes.name, str(spec.layouts), spec.epilogue, *sizes, aligned, entry.family.name)
 
 
 def _row(name: str, number: int, entry: Entry) -> tuple[str, ...]:
@@ -238,7 +255,7 @@ def _row(name: str, number: int, entry: Entry) -> tuple[str, ...]:
         f"{entry.multiple}",
         f"workspace_{number}" if spec.row.takes_workspace else "nullptr",
         f"launch_{number}",
-        f'"{spec.name}"',
+        f'"{entry.family.name}"',
     )
 
 

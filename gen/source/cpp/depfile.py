@@ -10,14 +10,14 @@ from pathlib import Path
 from gen.source.render import template_files
 
 
-def inputs(templates: Iterable[str]) -> list[Path]:
-    """The templates' files, and those of the generator that this process has loaded."""
+def inputs(templates: Iterable[str], lists: Iterable[Path] = ()) -> list[Path]:
+    """A bundle's list, the templates' files, and those of the generator that are loaded."""
     modules = [
         Path(module.__file__)
         for name, module in sorted(sys.modules.items())
         if name.partition(".")[0] == "gen" and module.__file__
     ]
-    return [*template_files(*templates), *modules]
+    return [*lists, *template_files(*templates), *modules]
 
 
 def rule(target: Path, files: Iterable[Path]) -> str:

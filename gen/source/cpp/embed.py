@@ -14,7 +14,7 @@ from dataclasses import replace
 from gen._version import __version__
 from gen.errors import SpecError, unknown
 from gen.kernels.registry import retarget
-from gen.source.render import DRIVER, render, render_framed, render_template
+from gen.source.render import DRIVER, render, render_framed, render_template, stamp
 from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, portable_symbol
@@ -59,6 +59,7 @@ def render_embedded(specs: Sequence[KernelSpec]) -> tuple[str, str]:
         "images": [_image(s) for s in specs],
         "planned": planned,
         "has_partials": planned and spec.split_k != 1,
+        "stamp": stamp_of(specs),
         **types,
     }
     source = render_framed(spec, TEMPLATES[0], DRIVER, **values, aliases=_aliases(spec, types))
@@ -74,6 +75,11 @@ def render_embedded(specs: Sequence[KernelSpec]) -> tuple[str, str]:
         **values,
     )
     return source, header
+
+
+def stamp_of(specs: Sequence[KernelSpec]) -> str:
+    """The stamp of the source and its header."""
+    return stamp("embedded", *specs)
 
 
 def _aliases(spec: KernelSpec, types: Mapping[str, str]) -> dict[str, str]:

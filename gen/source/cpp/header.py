@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gen._version import __version__
-from gen.source.render import render_template
+from gen.source.render import render_template, stamp
 from gen.spec.dtypes import DTypes, ElementType
 from gen.spec.kernel import KernelSpec
 
@@ -18,13 +18,17 @@ def opaque_types(dtypes: Iterable[DTypes]) -> list[ElementType]:
     return list(dict.fromkeys(types))
 
 
-def render_header(spec: KernelSpec) -> str:
-    """The C header that declares what the emitted file of a specification defines."""
+def render_header(*specs: KernelSpec, name: str | None = None) -> str:
+    """The C header that declares what an emitted file defines.
+
+    Of a kernel for several architectures there are several specifications under one name.
+    """
+    spec = specs[0]
     printed = spec.row.printed(spec)
     return render_template(
         TEMPLATE,
         version=__version__,
-        name=spec.name,
+        name=name or spec.name,
         dtypes=spec.dtypes,
         layouts=spec.layouts,
         has_bias=spec.has_bias,
@@ -33,4 +37,5 @@ def render_header(spec: KernelSpec) -> str:
         transposed=printed.get("transposed", []),
         split_k=spec.split_k,
         opaque=opaque_types([spec.dtypes]),
+        stamp=stamp(*specs),
     )

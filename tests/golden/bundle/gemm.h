@@ -27,6 +27,18 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
+// The specification. gemm.cu does not compile with the header of another one.
+#define GEMM_SPEC 0xf71cd4b4
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -81,12 +93,13 @@ typedef struct gemm_problem {
 // None of these functions prints, exits or allocates. Several threads may call them at once, for
 // several devices: they keep no state.
 
-// The name of the kernel that gemm_launch would take, null if there is none.
-const char* gemm_kernel(const gemm_problem* problem);
+// The name of the kernel that gemm_launch would take.
+GEMMGEN_API const char*  // null if there is none
+gemm_kernel(const gemm_problem* problem);
 
 // Sets *bytes to the size of the workspace that gemm_launch needs on the current device. Returns
 // what gemm_launch would return for a problem that it has no kernel for.
-cudaError_t gemm_workspace(  // cudaSuccess once *bytes is set
+GEMMGEN_API cudaError_t gemm_workspace(  // cudaSuccess once *bytes is set
     const gemm_problem* problem, size_t* bytes);
 
 // Puts the kernels on a stream of the current device and returns without waiting, cudaSuccess if
@@ -100,7 +113,7 @@ cudaError_t gemm_workspace(  // cudaSuccess once *bytes is set
 // of 256 bytes; cudaErrorInvalidConfiguration for more blocks or work tiles than a grid may have;
 // cudaErrorInvalidResourceHandle for a stream of another device; cudaErrorNoKernelImageForDevice on a
 // GPU that the file was not compiled for.
-cudaError_t gemm_launch(
+GEMMGEN_API cudaError_t gemm_launch(
     const gemm_problem* problem,  // read before the function returns
     void* workspace, size_t workspace_bytes, cudaStream_t stream);
 

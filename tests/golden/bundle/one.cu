@@ -9,6 +9,9 @@
 
 #ifndef __CUDACC_RTC__
 #include "one.h"
+#if ONE_SPEC != 0x428484a5
+#error "the header is another kernel's; emit both files together"
+#endif
 #endif
 
 // ---------------------------------------------------------------------------- kernel 1
@@ -214,12 +217,13 @@ inline cudaError_t choose(const Problem* p, const Kernel*& chosen) {
   return cudaErrorNotSupported;
 }
 
-extern "C" const char* one_kernel(const Problem* problem) {
+extern "C" GEMMGEN_API const char* one_kernel(const Problem* problem) {
   const Kernel* kernel = nullptr;
   return choose(problem, kernel) == cudaSuccess ? kernel->name : nullptr;
 }
 
-extern "C" cudaError_t one_workspace(const Problem* problem, size_t* bytes) {
+extern "C" GEMMGEN_API cudaError_t  // cudaSuccess once *bytes is set
+one_workspace(const Problem* problem, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
   const Kernel* kernel = nullptr;
@@ -228,7 +232,8 @@ extern "C" cudaError_t one_workspace(const Problem* problem, size_t* bytes) {
   return kernel->workspace(*problem, bytes);
 }
 
-extern "C" cudaError_t one_launch(
+extern "C" GEMMGEN_API cudaError_t  // cudaSuccess once the kernels are on their way
+one_launch(  // by the first kernel that fits
     const Problem* problem, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   const Kernel* kernel = nullptr;
   const cudaError_t error = choose(problem, kernel);

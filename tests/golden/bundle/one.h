@@ -21,6 +21,18 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
+// The specification. one.cu does not compile with the header of another one.
+#define ONE_SPEC 0x428484a5
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -73,12 +85,13 @@ typedef struct one_problem {
 // None of these functions prints, exits or allocates. Several threads may call them at once, for
 // several devices: they keep no state.
 
-// The name of the kernel that one_launch would take, null if there is none.
-const char* one_kernel(const one_problem* problem);
+// The name of the kernel that one_launch would take.
+GEMMGEN_API const char*  // null if there is none
+one_kernel(const one_problem* problem);
 
 // Sets *bytes to the size of the workspace that one_launch needs on the current device. Returns
 // what one_launch would return for a problem that it has no kernel for.
-cudaError_t one_workspace(  // cudaSuccess once *bytes is set
+GEMMGEN_API cudaError_t one_workspace(  // cudaSuccess once *bytes is set
     const one_problem* problem, size_t* bytes);
 
 // Puts the kernels on a stream of the current device and returns without waiting, cudaSuccess if
@@ -92,7 +105,7 @@ cudaError_t one_workspace(  // cudaSuccess once *bytes is set
 // of 256 bytes; cudaErrorInvalidConfiguration for more blocks or work tiles than a grid may have;
 // cudaErrorInvalidResourceHandle for a stream of another device; cudaErrorNoKernelImageForDevice on a
 // GPU that the file was not compiled for.
-cudaError_t one_launch(
+GEMMGEN_API cudaError_t one_launch(
     const one_problem* problem,  // read before the function returns
     void* workspace, size_t workspace_bytes, cudaStream_t stream);
 

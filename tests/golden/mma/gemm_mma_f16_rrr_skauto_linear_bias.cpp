@@ -18,6 +18,10 @@
 
 #include "gemm_mma_f16_rrr_skauto_linear_bias.h"
 
+#if GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC != 0x9a75d684
+#error "the header is another kernel's; emit both files together"
+#endif
+
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -25,6 +29,7 @@
 #include <mutex>
 #include <type_traits>
 
+namespace gemm_mma_f16_rrr_skauto_linear_bias_ns {  // several emitted files may be in one program, even in one file
 namespace {
 
 using index_t = long long;
@@ -299,13 +304,13 @@ inline CUresult check_operands(
 
 }  // namespace
 
-extern "C" int  // CUDA_SUCCESS once they are loaded
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once they are loaded
 gemm_mma_f16_rrr_skauto_linear_bias_load() {
   Kernels kernels;
   return get_kernels(kernels);
 }
 
-extern "C" int  // CUDA_SUCCESS once *bytes is set
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set
 gemm_mma_f16_rrr_skauto_linear_bias_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     size_t* bytes) {
@@ -323,7 +328,7 @@ gemm_mma_f16_rrr_skauto_linear_bias_workspace(  // for a launch with these argum
   return CUDA_SUCCESS;
 }
 
-extern "C" int  // CUDA_SUCCESS once the kernels are on their way
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernels are on their way
 gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, const void* bias,
@@ -373,3 +378,5 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
       kernels.reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha,
       beta, C, ldc, D, ldd, bias, plan.slices, partials);
 }
+
+}  // namespace gemm_mma_f16_rrr_skauto_linear_bias_ns

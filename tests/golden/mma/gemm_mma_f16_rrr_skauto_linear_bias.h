@@ -10,6 +10,18 @@
 
 #include <stddef.h>
 
+// The specification. gemm_mma_f16_rrr_skauto_linear_bias.cpp does not compile with the header of another one.
+#define GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC 0x9a75d684
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,14 +30,14 @@ struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
 
 // Loads the machine code for the current context's device, which otherwise the first launch does.
 // For programs that capture a CUDA graph, or that want to know early. Returns what a launch does.
-int  // CUDA_SUCCESS, that is 0
+GEMMGEN_API int  // CUDA_SUCCESS, that is 0
 gemm_mma_f16_rrr_skauto_linear_bias_load(void);
 
 // Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
 // current context's device. Returns what a launch does.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
 // and partial sums.
-int  // 0 once *bytes is set
+GEMMGEN_API int  // 0 once *bytes is set
 gemm_mma_f16_rrr_skauto_linear_bias_workspace(
     long long M, long long N, long long K,  // sizes, as for the launch
     const void* A, long long lda,  // the pointer's value counts, not what it points to
@@ -45,7 +57,7 @@ gemm_mma_f16_rrr_skauto_linear_bias_workspace(
 //   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12
 //   303  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: there is no driver, libcuda.so.1
 //   400  CUDA_ERROR_INVALID_HANDLE: a stream of another context
-int  // 0 once the kernels are on their way
+GEMMGEN_API int  // 0 once the kernels are on their way
 gemm_mma_f16_rrr_skauto_linear_bias_launch(
     long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N; may be 0
     float alpha,  // a value, not a pointer

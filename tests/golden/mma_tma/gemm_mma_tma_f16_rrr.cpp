@@ -18,6 +18,10 @@
 
 #include "gemm_mma_tma_f16_rrr.h"
 
+#if GEMM_MMA_TMA_F16_RRR_SPEC != 0x892b5bd4
+#error "the header is another kernel's; emit both files together"
+#endif
+
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -25,6 +29,7 @@
 #include <mutex>
 #include <type_traits>
 
+namespace gemm_mma_tma_f16_rrr_ns {  // several emitted files may be in one program, even in one file
 namespace {
 
 using index_t = long long;
@@ -333,13 +338,13 @@ inline CUresult make_map(
 
 }  // namespace
 
-extern "C" int  // CUDA_SUCCESS once they are loaded
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once they are loaded
 gemm_mma_tma_f16_rrr_load() {
   Kernels kernels;
   return get_kernels(kernels);
 }
 
-extern "C" int  // CUDA_SUCCESS once *bytes is set
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set
 gemm_mma_tma_f16_rrr_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     size_t* bytes) {
@@ -353,7 +358,7 @@ gemm_mma_tma_f16_rrr_workspace(  // for a launch with these arguments
   return CUDA_SUCCESS;
 }
 
-extern "C" int  // CUDA_SUCCESS once the kernels are on their way
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernels are on their way
 gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
@@ -405,3 +410,5 @@ gemm_mma_tma_f16_rrr_launch(  // D = alpha * A * B + beta * C
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
 }
+
+}  // namespace gemm_mma_tma_f16_rrr_ns

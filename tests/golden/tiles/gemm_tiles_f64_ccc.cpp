@@ -17,6 +17,10 @@
 
 #include "gemm_tiles_f64_ccc.h"
 
+#if GEMM_TILES_F64_CCC_SPEC != 0xa8dab428
+#error "the header is another kernel's; emit both files together"
+#endif
+
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -24,6 +28,7 @@
 #include <mutex>
 #include <type_traits>
 
+namespace gemm_tiles_f64_ccc_ns {  // several emitted files may be in one program, even in one file
 namespace {
 
 using index_t = long long;
@@ -230,13 +235,13 @@ CUresult launch(
 
 }  // namespace
 
-extern "C" int  // CUDA_SUCCESS once it is loaded
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once it is loaded
 gemm_tiles_f64_ccc_load() {
   Kernels kernels;
   return get_kernels(kernels);
 }
 
-extern "C" int  // CUDA_SUCCESS once the kernel is on its way
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernel is on its way
 gemm_tiles_f64_ccc_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, double alpha, const double* A, index_t lda, const double* B,
     index_t ldb, double beta, const double* C, index_t ldc, double* D, index_t ldd,
@@ -262,3 +267,5 @@ gemm_tiles_f64_ccc_launch(  // D = alpha * A * B + beta * C
       kernel, grid, block, 0, stream,  // and its parameters:
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
+
+}  // namespace gemm_tiles_f64_ccc_ns

@@ -8,6 +8,18 @@
 #ifndef GEMM_TILES_F64_CCC_H
 #define GEMM_TILES_F64_CCC_H
 
+// The specification. gemm_tiles_f64_ccc.cpp does not compile with the header of another one.
+#define GEMM_TILES_F64_CCC_SPEC 0xa8dab428
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -16,7 +28,7 @@ struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
 
 // Loads the machine code for the current context's device, which otherwise the first launch does.
 // For programs that capture a CUDA graph, or that want to know early. Returns what a launch does.
-int  // CUDA_SUCCESS, that is 0
+GEMMGEN_API int  // CUDA_SUCCESS, that is 0
 gemm_tiles_f64_ccc_load(void);
 
 // Puts the kernel on a stream of the current context, and returns without waiting. Never prints,
@@ -31,7 +43,7 @@ gemm_tiles_f64_ccc_load(void);
 //   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12
 //   303  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: there is no driver, libcuda.so.1
 //   400  CUDA_ERROR_INVALID_HANDLE: a stream of another context
-int  // 0 once the kernel is on its way
+GEMMGEN_API int  // 0 once the kernel is on its way
 gemm_tiles_f64_ccc_launch(
     long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N; may be 0
     double alpha,  // a value, not a pointer

@@ -101,7 +101,8 @@ def test_a_template_depends_on_those_it_extends_and_imports() -> None:
     folder = template_dir()
     names = {path.relative_to(folder).as_posix() for path in template_files("kernels/tiles.cu.j2")}
     frames = {f"frame/{name}.cu.j2" for name in ("cuda_core", "file", "launcher", "words")}
-    assert names == {"kernels/tiles.cu.j2", "parts/epilogue.cu.j2", *frames}
+    others = {"kernels/tiles.cu.j2", "parts/epilogue.cu.j2", "cpp/_header.j2"}
+    assert names == frames | others
     more = {path.name for path in template_files("kernels/mma.cu.j2")}
     assert {"fragments.cu.j2", "packing.cu.j2", "ptx.cu.j2", "file.cu.j2"} <= more
     assert "tma.cu.j2" not in more
@@ -351,7 +352,7 @@ add_library(user STATIC)
     [
         ("gen_add_embedded_kernel(user VARIANT tiles TILE 33)", "", "tile=33 is out of range"),
         ("gen_add_embedded_kernel(user VARIANT mma_tma ARCH sm_80)", "", "mma_tma needs sm_90a"),
-        ("gen_add_embedded_kernel(user VARIANT)", "", "is not a word in capitals and its"),
+        ("gen_add_embedded_kernel(user VARIANT)", "", "VARIANT has no value; use VARIANT and a"),
         ("gen_add_embedded_kernel(other VARIANT tiles)", "", "there is no target 'other'"),
         ("gen_add_kernel(user VARIANT tiles)", "", "needs the language CUDA"),
         ("", "99.0", 'compatible with requested version "99.0"'),

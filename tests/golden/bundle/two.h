@@ -1,0 +1,116 @@
+// two: D = alpha * A * B + beta * C, by the kernel that suits the problem
+//
+// For C and C++. two.cu has the kernels and chooses among them: from the top of this list it
+// takes the first whose element types, layout and epilogue are those of the problem, whose smallest
+// M, N and K it reaches, and, if the kernel is for aligned operands, whose A and B start, and their
+// lines follow each other, at multiples of 16 bytes.
+//
+//   types layout epilogue M   N   K   aligned kernel
+//   f16   rrr    linear   512 512 512         two_mma_f16_rrr_1
+//
+// Made by gemmgen 0.2.0:  gen emit --bundle two.kernels --name two --arch sm_75,sm_80
+// from
+//
+//   --variant mma --from 512
+//
+// SPDX-License-Identifier: 0BSD
+
+#ifndef TWO_H
+#define TWO_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+// The specification. two.cu does not compile with the header of another one.
+#define TWO_SPEC 0xdf16912a
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The element types that there are kernels for: of A and B -> of C, D and the bias.
+typedef enum two_type {
+  TWO_F16 = 3,  // __half -> __half, sums float
+} two_type;
+
+// The storage orders of A, of B, and of C and D: R is row-major, C is column-major.
+typedef enum two_layout {
+  TWO_RRR = 0,
+  TWO_RRC = 1,
+  TWO_RCR = 2,
+  TWO_RCC = 3,
+  TWO_CRR = 4,
+  TWO_CRC = 5,
+  TWO_CCR = 6,
+  TWO_CCC = 7,
+} two_layout;
+
+// What becomes of alpha * A * B + beta * C. The bias has one element for each column of D.
+typedef enum two_epilogue {
+  TWO_LINEAR = 0,
+  TWO_LINEAR_BIAS = 1,
+  TWO_LINEAR_BIAS_RELU = 2,
+  TWO_LINEAR_BIAS_GELU = 3,
+} two_epilogue;
+
+// What is to be computed. All matrices are in the memory of the current device; leading dimensions
+// count elements.
+typedef struct two_problem {
+  two_type type;
+  two_layout layout;
+  two_epilogue epilogue;
+  long long M, N, K;  // A is M x K, B is K x N, C and D are M x N; each may be 0
+  double alpha;  // converted to the type of the sums; where that is int, it has to be one
+  const void* A;
+  long long lda;
+  const void* B;
+  long long ldb;
+  double beta;  // if it is 0, C is not read, and may be null
+  const void* C;
+  long long ldc;
+  void* D;  // may be C, must not overlap A or B
+  long long ldd;
+  const void* bias;  // read only by epilogues with a bias
+} two_problem;
+
+// None of these functions prints, exits or allocates. Several threads may call them at once, for
+// several devices: they keep no state.
+
+// The name of the kernel that two_launch would take.
+GEMMGEN_API const char*  // null if there is none
+two_kernel(const two_problem* problem);
+
+// Sets *bytes to the size of the workspace that two_launch needs on the current device. Returns
+// what two_launch would return for a problem that it has no kernel for.
+GEMMGEN_API cudaError_t two_workspace(  // cudaSuccess once *bytes is set
+    const two_problem* problem, size_t* bytes);
+
+// Puts the kernels on a stream of the current device and returns without waiting, cudaSuccess if
+// they are on their way. May be called while a CUDA graph is captured. The workspace is device
+// memory at a multiple of 256 bytes, and is free again when the stream has got past the launch; it
+// may be null if its size is 0.
+//
+// Returns cudaErrorNotSupported where no kernel is for the problem; cudaErrorInvalidValue for a
+// negative size, a null matrix, a leading dimension that is too short, a matrix of more than 2^44
+// elements, a size above 2^31 - 4096 on tensor cores, a workspace that is too small or at no multiple
+// of 256 bytes; cudaErrorInvalidConfiguration for more blocks or work tiles than a grid may have;
+// cudaErrorInvalidResourceHandle for a stream of another device; cudaErrorNoKernelImageForDevice on a
+// GPU that the file was not compiled for.
+GEMMGEN_API cudaError_t two_launch(
+    const two_problem* problem,  // read before the function returns
+    void* workspace, size_t workspace_bytes, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // TWO_H
