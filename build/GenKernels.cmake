@@ -4,7 +4,7 @@
 #
 #   gen_add_kernel(<target> VARIANT rec_tiles [DTYPE f32] [LAYOUT rrr] [NAME gemm_f32] ...)
 #   gen_add_bundle(<target> FILE gemm.kernels [NAME gemm] [ARCH sm_80])
-#   gen_add_embedded_kernel(<target> VARIANT tiles ARCH sm_80,sm_90 [NAME gemm_f32] ...)
+#   gen_add_embedded_kernel(<target> VARIANT tiles ARCH sm_80,sm_90 [EMBED cubin,ptx] [NAME f] ...)
 #
 # gen_add_kernel adds one kernel to a target of the same folder: its .cu, and a folder with its
 # header, <name>.h, which C and C++ sources include. The words are the options of `gen emit`:
@@ -13,8 +13,8 @@
 # template, the generator or a word changes.
 #
 # gen_add_bundle adds the kernels that FILE lists (relative to the current source folder), behind
-# one function. gen_add_embedded_kernel adds C++ with machine code, which needs neither nvcc nor
-# the CUDA toolkit; its ARCH may be several, separated by commas.
+# one function. gen_add_embedded_kernel adds C++ with machine code, or with PTX, which needs neither nvcc
+# nor the CUDA toolkit; its ARCH may be several, separated by commas.
 
 cmake_minimum_required(VERSION 3.24)
 
@@ -59,7 +59,10 @@ endfunction()
 function(gen_add_embedded_kernel target)
   _gen_check_target(gen_add_embedded_kernel ${target} CXX)
   _gen_options(gen_add_embedded_kernel options ${ARGN})
-  _gen_emit(${target} --embed cubin ${options})
+  if(NOT "--embed" IN_LIST options)
+    list(APPEND options --embed cubin)
+  endif()
+  _gen_emit(${target} ${options})
   # For dlopen. Not by target_link_libraries, whose two forms do not mix in one target.
   set_property(TARGET ${target} APPEND PROPERTY LINK_LIBRARIES ${CMAKE_DL_LIBS})
   set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${CMAKE_DL_LIBS})

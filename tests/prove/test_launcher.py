@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gen.kernels.registry import make_spec
-from gen.prove import launcher as library
+from gen.prove import launcher_program as library
 from gen.prove.check import check
 from gen.prove.launcher import LauncherReport, check_launcher
 from gen.source.render import Source, render
