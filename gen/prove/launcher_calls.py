@@ -142,6 +142,8 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
                 yield Call(fitting)
     for size in (2**20, 2**22 + 1, 2**31 - 4096, 2**40):
         yield Call(GemmProblem.packed(GemmShape(size, size, 64), spec.layouts, 2, -1))
+    for m, n in ((1, 2**36), (2**36, 1), (1, 2**43), (2**43, 1)):  # of one column or row
+        yield Call(GemmProblem.packed(GemmShape(m, n, 1), spec.layouts, 2, -1))
     yield from (replace(good, sizes=sizes) for sizes in ((0, 70, 600), (100, 0, 600), (0, -1, 0)))
     odd = replace(good, skips=(spec.dtypes.input.size,) * 2 + (0, 0))
     for at in (1, 16, 128, 255, 256):
