@@ -172,6 +172,8 @@ def expected(spec: KernelSpec, call: Call, kind: str = PLAIN) -> tuple[int, Sequ
                for launch in steps.launches for a in launch.args.values())  # fmt: skip
     if call.no_tma and maps and kind != EMBEDDED:  # whose driver is looked at once
         return NOT_SUPPORTED, ()
+    if call.refused_map and maps:
+        return INVALID_VALUE, ()
     if call.own and kind == EMBEDDED:  # the driver refuses the first launch
         return INVALID_HANDLE, ()
     return SUCCESS, steps.launches

@@ -39,6 +39,7 @@ class Call:
     capturing: bool = False
     no_tma: bool = False
     refused_launch: int = 0
+    refused_map: bool = False  # by the driver
     sizes: tuple[int, int, int] | None = None  # other ones than the problem's
     kind: tuple[int, int, int] = (0, 0, 0)
 
@@ -75,7 +76,7 @@ class Call:
         numbers += [*(at[name] for name in "ABCD"), at[BIAS], at[WORKSPACE]]
         numbers += [p.lda, p.ldb, p.ldc, p.ldd, self.workspace_bytes, self.multiprocessors]
         numbers += [self.current, self.current + self.own, int(self.capturing), int(self.no_tma)]
-        numbers += [self.refused_launch, *self.kind]
+        numbers += [self.refused_launch, int(self.refused_map), *self.kind]
         return " ".join(map(str, numbers))
 
     def __str__(self) -> str:
@@ -151,6 +152,9 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
     if spec.row.takes_workspace:
         need = odd.plan(spec).workspace_bytes
         yield from (replace(odd, workspace_bytes=n) for n in (0, need - 1, need, need + 1))
+    no_sum = GemmProblem.packed(GemmShape(100, 70, 0), spec.layouts, 2, -1)
+    yield Call(replace(no_sum, lda=0, ldb=0), without="A B")
+    yield replace(good, refused_map=True)
     yield replace(good, own=1)
     yield replace(good, own=1, capturing=True)
     yield replace(good, capturing=True)

@@ -3,7 +3,8 @@
 // From the environment: CC of each device, as "80 90"; DRIVER, its version, as 12000; CONTEXT, the error
 // of threads that have not set theirs; UNINITIALIZED, for a driver that wants cuInit; PARAMETERS of each
 // kernel, as "gemm=lf gemm_pack=l": l has 8 bytes, f has 4, c has 1, m is a tensor map. A context is the
-// number of its device, and so is what a stream points to.
+// number of its device, and so is what a stream points to. LOAD and FIND: the errors of the first loading
+// of a library, and of the first look for a kernel in one.
 #include <atomic>
 #include <cstdlib>
 #include <list>  // which, empty, allocates nothing
@@ -27,6 +28,7 @@ int capability(int device) {
 }
 
 std::atomic<bool> initialized{false}, ended{false};
+std::atomic<int> loads{0}, looks{0};
 thread_local bool has_context;
 
 struct Library {
@@ -104,6 +106,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 int cuLibraryLoadData(
     Library** library, const void* code, int* a, void** b, unsigned c, int* d, void** e, unsigned f) {
   if (a || b || c || d || e || f) return kInvalid;
+  if (loads++ == 0 && getenv("LOAD")) return number("LOAD", 0);
   const fake::Outside outside;
   const std::lock_guard<std::mutex> lock(mutex);
   libraries.push_back({static_cast<const char*>(code), true});
@@ -125,6 +128,7 @@ int cuLibraryGetKernel(Kernel** kernel, Library* library, const char* name) {
   if (!library || !library->loaded) return kInvalidHandle;
   if (const int error = library->refused()) return error;
   if (strncmp(name, "gemm", 4) != 0) return kNotFound;
+  if (looks++ == 0 && getenv("FIND")) return number("FIND", 0);
   const fake::Outside outside;
   const std::lock_guard<std::mutex> lock(mutex);
   kernels.push_back({library, name});

@@ -18,7 +18,7 @@ struct Problem {
   unsigned long long A, B, C, D, bias, workspace;
   long long lda, ldb, ldc, ldd;
   size_t bytes;
-  int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, kind[3];
+  int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, kind[3];
 };
 
 // Each thread has its own. Shared libraries share them with the program that exports them.
@@ -68,7 +68,7 @@ inline int encode(
     int promotion, int fill) {
   const bool odd = rank != 2 || every[0] != 1 || every[1] != 1 || interleave || promotion || fill;
   const size_t at = reinterpret_cast<size_t>(address);
-  if (odd || at % 16 || strides[0] % 16 || strides[0] >> 40 || sizes[0] > 1ull << 32 ||
+  if (now.refused_map || odd || at % 16 || strides[0] % 16 || strides[0] >> 40 || sizes[0] > 1ull << 32 ||
       sizes[1] > 1ull << 32 || box[0] > 256 || box[1] > 256 || !box[0] || !box[1] ||
       reinterpret_cast<size_t>(map) % 64) {
     return 1;

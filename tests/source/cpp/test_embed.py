@@ -229,6 +229,17 @@ def test_machine_code_wants_a_driver_as_new_as_its_compiler(user: Path, both: Pa
     assert lines_of(both, CC="86", DRIVER="11080")[0] == "36"
 
 
+def test_what_could_not_be_loaded_is_loaded_later(user: Path) -> None:
+    """A library in which a kernel was not found is unloaded."""
+    given = {"CC": "80", "PARAMETERS": "gemm=lllf"}
+    lines = lines_of(user, LOAD="2", **given)
+    assert (lines[:2], lines[-1]) == (["2", "load sm_80"], "unload sm_80")
+    lines = lines_of(user, FIND="2", **given)
+    loaded = ["load sm_80", "unload sm_80"]
+    assert (lines[:4], lines[-1]) == ([*loaded, "2", "load sm_80"], "unload sm_80")
+    assert sum(line == "unload sm_80" for line in lines) == 2
+
+
 def test_a_driver_older_than_cuda_12_lacks_functions(user: Path) -> None:
     folder = user / "old"
     folder.mkdir()
