@@ -14,8 +14,17 @@
 
 namespace {
 
-enum { kInvalid = 1, kNotInitialized = 3, kDeinitialized = 4, kInvalidImage = 200, kNoBinary = 209,
-       kNewPtx = 222, kInvalidHandle = 400, kNotFound = 500, kOutOfResources = 701 };
+enum {
+  kInvalid = 1,
+  kNotInitialized = 3,
+  kDeinitialized = 4,
+  kInvalidImage = 200,
+  kNoBinary = 209,
+  kNewPtx = 222,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kOutOfResources = 701
+};
 
 int number(const char* name, int other) {
   const char* text = getenv(name);
@@ -96,15 +105,23 @@ int cuCtxGetDevice(int* device) {
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (device != fake::now.current) return 101;
   switch (attribute) {
-    case 16: *value = fake::now.multiprocessors; return 0;
-    case 75: *value = capability(device) / 10; return 0;
-    case 76: *value = capability(device) % 10; return 0;
-    default: return kInvalid;
+    case 16:
+      *value = fake::now.multiprocessors;
+      return 0;
+    case 75:
+      *value = capability(device) / 10;
+      return 0;
+    case 76:
+      *value = capability(device) % 10;
+      return 0;
+    default:
+      return kInvalid;
   }
 }
 
 int cuLibraryLoadData(
-    Library** library, const void* code, int* a, void** b, unsigned c, int* d, void** e, unsigned f) {
+    Library** library, const void* code, int* a, void** b, unsigned c, int* d, void** e,
+    unsigned f) {
   if (a || b || c || d || e || f) return kInvalid;
   if (loads++ == 0 && getenv("LOAD")) return number("LOAD", 0);
   const fake::Outside outside;
@@ -156,8 +173,8 @@ int cuFuncSetAttribute(const Function* function, int attribute, int value) {
 
 int cuTensorMapEncodeTiled(
     void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
-    const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave, int swizzle,
-    int promotion, int fill) {
+    const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave,
+    int swizzle, int promotion, int fill) {
   return fake::encode(
       map, type, rank, address, sizes, strides, box, every, interleave, swizzle, promotion, fill);
 }

@@ -64,17 +64,17 @@ inline void print(const void* argument, size_t bytes) {
 // cuTensorMapEncodeTiled: refuses what a driver does, and what our launchers never ask for.
 inline int encode(
     void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
-    const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave, int swizzle,
-    int promotion, int fill) {
+    const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave,
+    int swizzle, int promotion, int fill) {
   const bool odd = rank != 2 || every[0] != 1 || every[1] != 1 || interleave || promotion || fill;
   const size_t at = reinterpret_cast<size_t>(address);
-  if (now.refused_map || odd || at % 16 || strides[0] % 16 || strides[0] >> 40 || sizes[0] > 1ull << 32 ||
-      sizes[1] > 1ull << 32 || box[0] > 256 || box[1] > 256 || !box[0] || !box[1] ||
-      reinterpret_cast<size_t>(map) % 64) {
+  if (now.refused_map || odd || at % 16 || strides[0] % 16 || strides[0] >> 40 ||
+      sizes[0] > 1ull << 32 || sizes[1] > 1ull << 32 || box[0] > 256 || box[1] > 256 || !box[0] ||
+      !box[1] || reinterpret_cast<size_t>(map) % 64) {
     return 1;
   }
   const unsigned long long words[16] = {
-      static_cast<unsigned long long>(type), at, sizes[0], sizes[1], strides[0], box[0], box[1],
+      static_cast<unsigned long long>(type),   at, sizes[0], sizes[1], strides[0], box[0], box[1],
       static_cast<unsigned long long>(swizzle)};
   static_assert(sizeof words == 128, "as large as a map");
   memcpy(map, words, sizeof words);

@@ -144,9 +144,10 @@ cudaError_t cudaGetDriverEntryPointByVersion(
     const char* name, void** function, unsigned version, unsigned long long flags,
     cudaDriverEntryPointQueryResult* result) {
   const bool known = !strcmp(name, "cuTensorMapEncodeTiled") && version >= 12000 && flags == 0;
-  *result = known && !fake::now.no_tma ? cudaDriverEntryPointSuccess
-                                       : cudaDriverEntryPointSymbolNotFound;
-  *function = *result == cudaDriverEntryPointSuccess ? reinterpret_cast<void*>(&fake::encode) : nullptr;
+  *result =
+      known && !fake::now.no_tma ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  *function =
+      *result == cudaDriverEntryPointSuccess ? reinterpret_cast<void*>(&fake::encode) : nullptr;
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
@@ -181,8 +182,9 @@ cudaError_t cudaLaunchKernelEx(
              attribute.val.programmaticStreamSerializationAllowed;
   }
   const dim3 g = config->gridDim, b = config->blockDim;
-  fake::say("launch %s %u %u %u %u %u %u %zu %d", fake::name_of(reinterpret_cast<void*>(kernel)), g.x,
-         g.y, g.z, b.x, b.y, b.z, config->dynamicSmemBytes, early);
+  fake::say(
+      "launch %s %u %u %u %u %u %u %zu %d", fake::name_of(reinterpret_cast<void*>(kernel)), g.x,
+      g.y, g.z, b.x, b.y, b.z, config->dynamicSmemBytes, early);
   (fake::print_as<Parameters>(arguments), ...);
   fake::say("\n");
   return cudaSuccess;

@@ -388,6 +388,9 @@ def test_cmake_emits_again_when_something_changes(generator: str, tmp_path: Path
     assert emits()
     assert "kTile = 16;" in (tmp_path / "build/gemmgen/user/f.cpp").read_text()
     assert not emits()
+    listing.write_text(PROJECT.format(version="", call=call.format("16 EMBED cubin,ptx")))
+    assert emits()
+    assert "machine code and PTX for sm_80" in (tmp_path / "build/gemmgen/user/f.h").read_text()
 
 
 def test_an_installed_wheel_has_what_cmake_finds(tmp_path: Path) -> None:
