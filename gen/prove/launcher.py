@@ -168,11 +168,11 @@ def expected(spec: KernelSpec, call: Call, kind: str = PLAIN) -> tuple[int, Sequ
     at, nbytes = call.addresses[WORKSPACE], call.workspace_bytes
     if steps.workspace_bytes and (at == 0 or at % 256 or nbytes < steps.workspace_bytes):
         return INVALID_VALUE, ()
-    maps = any(isinstance(a, TensorMap) and 0 not in a.dims
-               for launch in steps.launches for a in launch.args.values())  # fmt: skip
+    given = [a for launch in steps.launches for a in launch.args.values()]
+    maps = sum(isinstance(a, TensorMap) and 0 not in a.dims for a in given)
     if call.no_tma and maps and kind != EMBEDDED:  # whose driver is looked at once
         return NOT_SUPPORTED, ()
-    if call.refused_map and maps:
+    if 0 < call.refused_map <= maps:
         return INVALID_VALUE, ()
     if call.own and kind == EMBEDDED:  # the driver refuses the first launch
         return INVALID_HANDLE, ()

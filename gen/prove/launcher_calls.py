@@ -24,8 +24,9 @@ class Call:
     """A call of a launcher, and the machine that it is made on.
 
     skips: bytes that A, B, C and D start behind a multiple of 256. without: matrices that are null.
-    own: how many devices behind the current one the stream's is. refused_launch: the number, from
-    1, of a launch that fails. kind: a bundle's element types, layout and epilogue.
+    own: how many devices behind the current one the stream's is. refused_launch, refused_map: the
+    number, from 1, of a launch or a tensor map that the driver refuses. kind: a bundle's element
+    types, layout and epilogue.
     """
 
     problem: GemmProblem
@@ -39,7 +40,7 @@ class Call:
     capturing: bool = False
     no_tma: bool = False
     refused_launch: int = 0
-    refused_map: bool = False  # by the driver
+    refused_map: int = 0
     sizes: tuple[int, int, int] | None = None  # other ones than the problem's
     kind: tuple[int, int, int] = (0, 0, 0)
 
@@ -76,7 +77,7 @@ class Call:
         numbers += [*(at[name] for name in "ABCD"), at[BIAS], at[WORKSPACE]]
         numbers += [p.lda, p.ldb, p.ldc, p.ldd, self.workspace_bytes, self.multiprocessors]
         numbers += [self.current, self.current + self.own, int(self.capturing), int(self.no_tma)]
-        numbers += [self.refused_launch, int(self.refused_map), *self.kind]
+        numbers += [self.refused_launch, self.refused_map, *self.kind]
         return " ".join(map(str, numbers))
 
     def __str__(self) -> str:
@@ -154,7 +155,7 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
         yield from (replace(odd, workspace_bytes=n) for n in (0, need - 1, need, need + 1))
     no_sum = GemmProblem.packed(GemmShape(100, 70, 0), spec.layouts, 2, -1)
     yield Call(replace(no_sum, lda=0, ldb=0), without="A B")
-    yield replace(good, refused_map=True)
+    yield from (replace(good, refused_map=n) for n in (1, 2, 3))
     yield replace(good, own=1)
     yield replace(good, own=1, capturing=True)
     yield replace(good, capturing=True)

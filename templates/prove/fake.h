@@ -11,7 +11,7 @@
 namespace fake {
 
 // A problem, and the machine that it is for. kind: a bundle's element types, layout and epilogue. own:
-// the stream's device. refused_launch: the number of a launch that fails, from 1.
+// the stream's device. refused_launch, refused_map: the number, from 1, of one that is refused.
 struct Problem {
   long long M, N, K;
   double alpha, beta;
@@ -23,7 +23,7 @@ struct Problem {
 
 // Each thread has its own. Shared libraries share them with the program that exports them.
 inline thread_local Problem now;
-inline thread_local int launches;
+inline thread_local int launches, maps;
 inline thread_local std::string* reply;  // null: standard output
 inline thread_local bool inside;  // a launcher
 inline void* const stream = reinterpret_cast<void*>(0x5712ea);
@@ -68,7 +68,7 @@ inline int encode(
     int swizzle, int promotion, int fill) {
   const bool odd = rank != 2 || every[0] != 1 || every[1] != 1 || interleave || promotion || fill;
   const size_t at = reinterpret_cast<size_t>(address);
-  if (now.refused_map || odd || at % 16 || strides[0] % 16 || strides[0] >> 40 ||
+  if (++maps == now.refused_map || odd || at % 16 || strides[0] % 16 || strides[0] >> 40 ||
       sizes[0] > 1ull << 32 || sizes[1] > 1ull << 32 || box[0] > 256 || box[1] > 256 || !box[0] ||
       !box[1] || reinterpret_cast<size_t>(map) % 64) {
     return 1;

@@ -102,6 +102,7 @@ BROKEN = [
      " if (!function && asked++) return cudaErrorNotSupported;"),
     (AUTO, "plan.b_length, B, ldb", "plan.b_length, A, ldb"),
     (AUTO, "size_t(D) % 16 == 0", "size_t(D) % 8 == 0"),
+    (AUTO, "error = make_map(a_map", "make_map(a_map"),
 ]  # fmt: skip
 
 
