@@ -31,7 +31,7 @@ clean:
 
 # The stamps: set-up runs again only where pyproject.toml has changed.
 $(VENV)/.run: pyproject.toml
-	$(call install,.,170)
+	$(call install,.,130)
 	touch $@
 
 $(VENV)/.test: pyproject.toml
@@ -43,6 +43,6 @@ define install
 	{ echo "error: $(PYTHON) is older than 3.10; give a newer one: make PYTHON=python3.12" >&2; exit 3; }
 @test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
 	{ echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }
-@echo "Downloading up to $(2) MB of Python packages into $(VENV); NVRTC is 80 of these."
+@echo "Downloading up to $(2) MB of Python packages into $(VENV); NVRTC is 50 to 80 of these."
 $(BIN)/python -m pip install --quiet --editable '$(1)'
 endef

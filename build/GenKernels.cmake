@@ -20,8 +20,9 @@ cmake_minimum_required(VERSION 3.24)
 
 if(NOT GEMMGEN_EXECUTABLE)
   find_program(
-    GEMMGEN_EXECUTABLE gen
-    DOC "The command gen of gemmgen"
+    GEMMGEN_EXECUTABLE
+    NAMES gemmgen gen
+    DOC "The command gemmgen, or gen"
     HINTS "${CMAKE_CURRENT_LIST_DIR}/../.venv/bin" REQUIRED)
 endif()
 

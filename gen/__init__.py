@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from gen._version import __version__ as __version__
 
+DISTRIBUTION = "gemmgen"  # tells this package from others that are called gen
+
 # They need numpy and CUDA, which the commands do without.
 _HOMES = {"Kernel": "gen.api", "matmul": "gen.api", "emulate": "gen.foreign.emulate"}
 
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'gen' has no attribute '{name}'")
+    for module in ("numpy", "cuda.bindings"):
+        try:
+            import_module(module)
+        except ImportError as error:
+            from gen.requirements import RUNNING, lacking
+
+            raise lacking(f"gen.{name}", RUNNING, error) from None
     globals()[name] = found = getattr(import_module(_HOMES[name]), name)
     return found
 

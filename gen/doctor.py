@@ -10,33 +10,12 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from gen.errors import GenError
+from gen.requirements import ALL, EXTRAS, MissingPackages, distribution, get, version_of
 
-# pyproject.toml's dependencies; a test compares the two.
-REQUIREMENTS = (
-    "cuda-python>=13,<14",
-    "cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*",
-    "nvidia-cutlass==4.2.*",
-    "jinja2>=3.1",
-    "numpy>=1.26",
-    "typer>=0.28",
-    "rich>=13.8",
-)
 PYTHON = (3, 10)
-
-# What gen can do without, and the extra that brings it; the test compares these, too.
-EXTRAS = {
-    "cuda-bench>=0.3": "bench",
-    "nvmath-python>=0.9": "bench",
-    "matplotlib>=3.9": "report",
-    "nvidia-cuda-nvdisasm>=13.2": "profile",
-}
-
-# Modules that are not called as the package that they come in.
-_PACKAGES = {"cuda": "cuda-python", "cutlass_library": "nvidia-cutlass"}
 
 
 @dataclass(frozen=True)
@@ -47,16 +26,6 @@ class Check:
     status: str
     found: str
     fix: str = ""
-
-
-def requirement_for(module: str) -> str:
-    """What to give to `pip install` for a top-level module that could not be imported."""
-    package = _PACKAGES.get(module, module)
-    return next((r for r in REQUIREMENTS if _distribution(r) == package), package)
-
-
-def _distribution(requirement: str) -> str:
-    return re.split(r"[\[<>=]", requirement, maxsplit=1)[0]
 
 
 def satisfies(version: str, requirement: str) -> bool:
@@ -77,14 +46,14 @@ def _numbers(version: str) -> list[int]:
 
 def examine() -> list[Check]:
     """All checks, in the order in which one depends on another."""
-    checks = [_python(), *map(_package, REQUIREMENTS)]
+    checks = [_python(), *map(_package, ALL)]
     for name, find in (
         ("NVRTC", _nvrtc),
         ("CUDA headers", _cuda_headers),
         ("CUTLASS headers", _cutlass),
     ):
         checks.append(_required(name, find))
-    extras = [_extra(requirement, extra) for requirement, extra in EXTRAS.items()]
+    extras = [_extra(requirement, extra) for extra in EXTRAS for requirement in EXTRAS[extra]]
     return [*checks, _cache(), _gpu(), *extras, *map(_tool, ("nvcc", "clang-format"))]
 
 
@@ -97,23 +66,19 @@ def _python() -> Check:
 
 
 def _package(requirement: str) -> Check:
-    name = _distribution(requirement)
-    fix = f"pip install '{requirement}'"
-    try:
-        version = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return Check(name, "MISSING", "not installed", fix)
+    name, version = distribution(requirement), version_of(requirement)
+    if version is None:
+        return Check(name, "MISSING", "not installed", get(requirement))
     if satisfies(version, requirement):
         return Check(name, "ok", version)
-    return Check(name, "MISSING", f"{version}, not {requirement}", fix)
+    return Check(name, "MISSING", f"{version}, not {requirement}", get(requirement))
 
 
 def _extra(requirement: str, extra: str) -> Check:
     found = _package(requirement)
     if found.status == "ok":
         return found
-    fix = f"pip install 'gemmgen[{extra}]'"
-    return Check(found.name, "note", f"{found.found}; only gen {extra} uses it", fix)
+    return Check(found.name, "note", f"{found.found}; only gen {extra} uses it", found.fix)
 
 
 def _required(name: str, find: Callable[[], str]) -> Check:
@@ -121,9 +86,6 @@ def _required(name: str, find: Callable[[], str]) -> Check:
         return Check(name, "ok", find())
     except GenError as error:  # "what is missing; how to get it"
         problem, _, fix = str(error).partition("; ")
-    except ImportError as error:
-        module = (error.name or "").partition(".")[0]
-        problem, fix = str(error), f"pip install '{requirement_for(module)}'"
     return Check(name, "MISSING", problem, fix)
 
 
@@ -171,7 +133,10 @@ def _cache() -> Check:
 def _gpu() -> Check:
     from gen.device import driver
 
-    reason = driver.why_no_gpu()
+    try:
+        reason = driver.why_no_gpu()
+    except MissingPackages as error:
+        return Check("GPU", "note", f"unknown: {str(error).partition('; ')[0]}")
     if reason:
         return Check("GPU", "note", f"none: {reason}; kernels run on the emulator")
     found = f"{', '.join(driver.gpus_here())}, driver for CUDA {driver.cuda_version()}"

@@ -6,14 +6,20 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from gen._version import __version__
 from gen.kernels.registry import VARIANTS, make_spec
+from gen.requirements import EMITTING, distribution
 from gen.source.render import render
 from tests import ROOT
+
+TOPLEVEL = ("--no-config", "--toplevel", "gen,gemmgen")
 
 
 def run(*command: object, cwd: Path, path: Path | None = None) -> str:
@@ -93,10 +99,96 @@ def test_what_is_released_passes_the_checks_of_its_metadata(kind: str, tmp_path:
     assert __version__ in built.name
     run(sys.executable, "-m", "twine", "check", "--strict", built, cwd=tmp_path)
     if kind == "wheel":
-        run(sys.executable, "-m", "check_wheel_contents", "--no-config", built, cwd=tmp_path)
+        run(sys.executable, "-m", "check_wheel_contents", *TOPLEVEL, built, cwd=tmp_path)
 
 
 def test_the_changelog_has_the_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     versions = re.findall(r"^## (\d\S*) - \d{4}-\d\d-\d\d$", text, re.MULTILINE)
     assert versions[0] == __version__
+
+
+def test_gemmgen_emit_has_the_same_files(tmp_path: Path) -> None:
+    """Its own are its metadata; what it needs is said once, in gen.requirements."""
+    pytest.importorskip("twine")
+    pytest.importorskip("check_wheel_contents")
+    whole = build("wheel", ROOT, tmp_path / "whole")
+    small = build("wheel", ROOT / "build" / "emit", tmp_path / "small")
+    files = {wheel: contents(wheel) for wheel in (whole, small)}
+    metadata = files[small].pop("METADATA").decode()
+    assert files[small].pop("LICENSE") == files[whole].pop("LICENSE")
+    files[whole].pop("METADATA")
+    assert files[small] == files[whole]
+    found = re.findall(r"^Requires-Dist: (\w+)", metadata, re.MULTILINE)
+    assert sorted(found) == sorted(distribution(requirement) for requirement in EMITTING)
+    assert f"\nName: gemmgen-emit\nVersion: {__version__}\n" in metadata
+    run(sys.executable, "-m", "twine", "check", "--strict", small, cwd=tmp_path)
+    run(sys.executable, "-m", "check_wheel_contents", *TOPLEVEL, small, cwd=tmp_path)
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel, without the record of them; metadata by their last names."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    return {
+        name.rpartition("/")[2] if ".dist-info/" in name else name: text
+        for name, text in files.items()
+        if not name.endswith("/RECORD")
+    }
+
+
+# --- the description
+
+
+def hook() -> ModuleType:
+    """build/hatch_build.py."""
+    pytest.importorskip("hatchling")
+    spec = spec_from_file_location("hatch_build", ROOT / "build" / "hatch_build.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MARKDOWN = """\
+[Kernels in
+C++](docs/cpp.md#cmake), ![a picture](docs/a.png), [the web](https://a.b/c), [above](#set-up)
+`a[i](x)` and [a](b.md) and [`code`](gen/a.py)
+```sh
+x[1](docs/cpp.md)
+```
+"""
+
+
+def test_links_of_the_description() -> None:
+    wanted = MARKDOWN
+    for path in ("docs/cpp.md#cmake)", "docs/a.png", "b.md", "gen/a.py"):
+        wanted = wanted.replace(f"]({path}", f"](https://host/me/blob/v1/{path}")
+    assert hook().absolute(MARKDOWN, "https://host/me/blob/v1/") == wanted
+
+
+def test_without_an_address_files_are_named() -> None:
+    lines = hook().absolute(MARKDOWN, "").splitlines()
+    assert lines[:3] == [
+        "Kernels in",
+        "C++ (`docs/cpp.md`), a picture (`docs/a.png`), [the web](https://a.b/c), [above](#set-up)",
+        "`a[i](x)` and a (`b.md`) and `code` (`gen/a.py`)",
+    ]
+    assert lines[3:6] == MARKDOWN.splitlines()[3:]
+    assert "source distribution" in lines[-1]
+
+
+def test_urls_are_those_of_the_repository() -> None:
+    assert hook().urls("", "") == {}
+    found = hook().urls("https://host/me", "https://host/me/blob/v1/")
+    assert found["Repository"] == "https://host/me"
+    assert found["Changelog"] == "https://host/me/blob/v1/CHANGELOG.md"
+
+
+def test_the_description_has_no_relative_link(tmp_path: Path) -> None:
+    metadata = contents(build("wheel", ROOT, tmp_path / "dist"))["METADATA"].decode()
+    assert (
+        re.findall(r"\]\((?!https?:|#)", re.sub(r"```.*?```", "", metadata, flags=re.DOTALL)) == []
+    )
+    assert "# gemmgen\n" in metadata

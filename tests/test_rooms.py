@@ -21,6 +21,7 @@ PACKAGE = ROOT / "gen"
 ORDER = (
     "_version",
     "errors",
+    "requirements",
     "tables",
     "spec",
     "compile",

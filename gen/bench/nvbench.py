@@ -21,10 +21,11 @@ from typing import Any
 from gen.bench.contenders import Ours, Unsupported
 from gen.bench.work import Work, operand_bytes
 from gen.kernels.registry import spec_from_json
+from gen.requirements import get_extra
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape, parse_shape
 
-GET = "pip install 'gemmgen[bench]'"
+GET = get_extra("bench")
 
 _AXIS = "kernel"
 

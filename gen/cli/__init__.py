@@ -15,6 +15,20 @@ from contextlib import suppress
 from typing import Any
 
 from gen.errors import GenError, MissingError, UsageError
+from gen.requirements import COMPILING, EMITTING, PROVING, RUNNING, lacking, requirement_for
+
+# What commands need beyond what `gen list` does; of `gen emit`, only --embed.
+NEEDS = {
+    "emit": COMPILING,
+    "compile": COMPILING,
+    "check": PROVING,
+    "verify": PROVING,
+    "run": RUNNING,
+    "profile": RUNNING,
+    "bench": PROVING,
+    "ceiling": RUNNING,
+    "sweep": RUNNING,
+}
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
 INTERRUPTED = 130
@@ -60,15 +74,13 @@ def _run(args: Sequence[str]) -> int:
 
         return run(args)
     except ModuleNotFoundError as error:
-        module = (error.name or "").partition(".")[0]
-        if module == "gen":
+        if (error.name or "").partition(".")[0] == "gen":
             raise
-        from gen.doctor import requirement_for
-
-        wanted = requirement_for(module)
-        raise MissingError(
-            f"the Python module '{error.name}' is missing; get it with: pip install '{wanted}'"
-        ) from error
+        command = next((word for word in args if not word.startswith("-")), "")
+        needs = NEEDS.get(command, ())
+        if requirement_for(error.name or "") not in needs:  # what every command needs
+            needs = EMITTING
+        raise lacking(f"gen {command}".rstrip(), needs, error) from error
     except MemoryError:
         raise MissingError("not enough memory on this machine; use a smaller shape") from None
 

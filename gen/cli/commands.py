@@ -66,7 +66,7 @@ def top(
     ] = False,
 ) -> None:
     if version:
-        print(f"gen {__version__}")
+        print(f"gemmgen {__version__}")
         raise typer.Exit
     if cmake_dir:
         from gen.source.cpp import cmake

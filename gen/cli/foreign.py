@@ -22,9 +22,9 @@ from gen.spec.problem import parse_shape
 if TYPE_CHECKING:
     from gen.emulator import Finding
     from gen.foreign.check import Report
-    from gen.foreign.count import LaunchProfile
     from gen.foreign.emulate import Checks, Outcome
     from gen.foreign.gemm import GemmReport
+    from gen.profile.count import LaunchProfile
 
 KERNEL = typer.Option("--kernel", metavar="NAME", help="The kernel, such as 'scale<float>'.")
 GRID = typer.Option("--grid", metavar="X,Y,Z", help="Blocks; also as '(n+255)/256'.")
@@ -414,6 +414,7 @@ def _profile(
     file: Path, launch: LaunchText, own: Mapping[str, Any], options: Mapping[str, Any]
 ) -> None:
     from gen.cli import tables
+    from gen.cli.profile import launch_fields
     from gen.device.gpus import find_gpu
     from gen.foreign.count import profile
 
@@ -422,7 +423,7 @@ def _profile(
     with Annotations(options["annotations"], options["json"]).of_compiler():
         found = profile(text, str(file), launches, gpu, _checks(own, options))
     if options["json"]:
-        tables.as_json({"gpu": gpu.name, "kernels": [_profile_fields(one) for one in found]})
+        tables.as_json({"gpu": gpu.name, "kernels": [launch_fields(one) for one in found]})
         return
     print(f"{file} on {gpu.name} ({gpu.title}); shared loads: {found[0].widths}\n")
     _print_profiles(found)
@@ -451,30 +452,6 @@ def _print_profiles(found: Sequence[LaunchProfile]) -> None:
         tables.table(columns, [line_row(line) for line in one.lines], (columns[0], *columns[2:6]))
         for sentence in verdict_of_launch(one):
             print(f"- {sentence}")
-
-
-def _profile_fields(found: LaunchProfile) -> dict[str, object]:
-    from dataclasses import asdict
-
-    from gen.profile.explain import verdict_of_launch
-
-    return {
-        "kernel": found.kernel,
-        "grid": list(found.grid),
-        "block": list(found.block),
-        "shared_bytes": found.shared_bytes,
-        "resources": asdict(found.resources),
-        "occupancy": {**asdict(found.occupancy), "limited_by": found.occupancy.limited_by},
-        "counters": asdict(found.totals),
-        "sector_bytes": found.sector_bytes,
-        "shared_load_widths": found.widths,
-        "lines": [
-            {**line.place._asdict(), **asdict(line.access), "text": line.text}
-            for line in found.lines
-        ],
-        "verdict": verdict_of_launch(found),
-        "seconds": found.seconds,
-    }
 
 
 # -- gen run ---------------------------------------------------------------------------------------

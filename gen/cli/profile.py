@@ -19,7 +19,7 @@ from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
-    from gen.profile.count import LineAccess, Profile
+    from gen.profile.count import LaunchProfile, LineAccess, Profile
 
 
 def profile(
@@ -172,27 +172,37 @@ def _fields(found: Profile) -> dict[str, object]:
     from gen.profile.explain import verdict
 
     return {
-        "kernel": found.spec.name,
+        **launch_fields(found),
         "spec": json.loads(found.spec.to_json()),
         "variant": found.spec.variant,
         "tunables": dict(found.spec.tunables),
         "shape": str(found.shape),
-        "grid": list(found.launch.grid),
-        "block": list(found.launch.block),
+        "matrix_bytes": found.matrix_bytes,
+        "operations": found.work,
+        "intensity": found.intensity,
+        "ridge": found.ridge,
+        "verdict": verdict(found),
+    }
+
+
+def launch_fields(found: LaunchProfile) -> dict[str, object]:
+    """What was counted of a launch, as JSON."""
+    from gen.profile.explain import verdict_of_launch
+
+    return {
+        "kernel": found.kernel,
+        "grid": list(found.grid),
+        "block": list(found.block),
         "shared_bytes": found.shared_bytes,
         "resources": asdict(found.resources),
         "occupancy": {**asdict(found.occupancy), "limited_by": found.occupancy.limited_by},
         "counters": asdict(found.totals),
         "sector_bytes": found.sector_bytes,
-        "matrix_bytes": found.matrix_bytes,
-        "operations": found.work,
-        "intensity": found.intensity,
-        "ridge": found.ridge,
         "shared_load_widths": found.widths,
         "lines": [
             {**line.place._asdict(), **asdict(line.access), "text": line.text}
             for line in found.lines
         ],
-        "verdict": verdict(found),
+        "verdict": verdict_of_launch(found),
         "seconds": found.seconds,
     }

@@ -6,6 +6,7 @@ what is missing, where it is not installed.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import re
@@ -21,6 +22,7 @@ from gen.compile import cache as disk
 from gen.compile.cache import cache_dir
 from gen.compile.log import Resources, compile_error, parse_resources
 from gen.errors import MissingError, UsageError, unknown
+from gen.requirements import COMPILING, get, lacking, named
 
 __all__ = [
     "Module",
@@ -37,9 +39,8 @@ __all__ = [
 
 FORMATS = ("ptx", "cubin")
 
-_GET_BINDINGS = "pip install 'cuda-python>=13,<14'"
-_GET_TOOLKIT = "pip install 'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
-_GET_CUTLASS = "pip install 'nvidia-cutlass==4.2.*', or set CUTLASS_PATH to a checkout of CUTLASS"
+_GET_TOOLKIT = get(*map(named, ("cuda-toolkit", "nvidia-cuda-cccl")))
+_GET_CUTLASS = f"{get(named('nvidia-cutlass'))}, or set CUTLASS_PATH to a checkout of CUTLASS"
 
 # The packages that headers come from; their versions are part of the cache's key.
 _HEADER_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cutlass")
@@ -177,8 +178,8 @@ def cutlass_include() -> str:
 def _headers(library: str, how_to_get: str) -> str:
     try:
         from cuda.pathfinder import find_nvidia_header_directory
-    except ImportError:
-        raise MissingError(f"the package cuda-python is missing; {_GET_BINDINGS}") from None
+    except ImportError as error:
+        raise lacking("compiling", COMPILING, error) from None
     folder = find_nvidia_header_directory(library)
     if folder is None:
         raise MissingError(f"the headers of {library} are missing; {how_to_get}")
@@ -189,13 +190,31 @@ def _headers(library: str, how_to_get: str) -> str:
 def _bindings() -> ModuleType:
     try:
         from cuda.bindings import nvrtc
-    except ImportError:
-        raise MissingError(f"the package cuda-python is missing; {_GET_BINDINGS}") from None
+    except ImportError as error:
+        raise lacking("compiling", COMPILING, error) from None
+    _prefer_own_nvrtc()
     try:
         nvrtc.nvrtcVersion()
     except RuntimeError:  # the base of pathfinder's DynamicLibNotFoundError
         raise MissingError(f"the library libnvrtc is missing; {_GET_TOOLKIT}") from None
     return nvrtc  # type: ignore[no-any-return]
+
+
+def _prefer_own_nvrtc() -> None:
+    """Loads the NVRTC beside the headers where the process has NVRTC 12, such as PyTorch's.
+
+    cuda.bindings takes what is loaded, the newest first; NVRTC 12 does not compile the headers of
+    CUDA 13. PyTorch goes on with its own.
+    """
+    try:
+        ctypes.CDLL("libnvrtc.so.12", mode=os.RTLD_NOLOAD)
+        toolkit = Path(_headers("cudart", _GET_TOOLKIT)).parent
+    except (OSError, MissingError):
+        return
+    # NVRTC opens its built-in functions by name.
+    for name in ("libnvrtc-builtins.so.13*", "libnvrtc.so.13"):
+        for library in sorted(toolkit.glob(f"lib*/{name}"))[:1]:
+            ctypes.CDLL(str(library))
 
 
 def _check_arch(arch: str) -> None:

@@ -13,7 +13,9 @@ from collections import Counter
 from functools import cache, lru_cache
 from pathlib import Path
 
-HOW_TO_GET = "pip install 'gemmgen[profile]', or put a CUDA toolkit's nvdisasm on the PATH"
+from gen.requirements import get_extra
+
+HOW_TO_GET = f"{get_extra('profile')}, or put a CUDA toolkit's nvdisasm on the PATH"
 
 # CUDA line -> bytes per lane -> how many such shared loads the machine code has there
 Widths = dict[int, Counter[int]]

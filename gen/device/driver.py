@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gen.device.gpus import own_arch
 from gen.errors import CheckError, GenError
 from gen.kernels.variant import MAX_STATIC_SHARED
+from gen.requirements import RUNNING, lacking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,9 +39,11 @@ class OutOfMemory(GenError):
 
 @cache
 def bindings() -> Any:
-    """cuda.bindings.driver, imported when it is first used."""
-    from cuda.bindings import driver
-
+    """cuda.bindings.driver, imported when it is first used. Raises MissingPackages."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise lacking("running kernels", RUNNING, error) from None
     return driver
 
 
@@ -72,14 +75,15 @@ def _cuda_core(what: str) -> Iterator[None]:
 
 
 def why_no_gpu() -> str | None:
-    """None where a GPU can be used, otherwise the reason why not, in a few words."""
+    """None where a GPU can be used, otherwise the reason why not, in a few words.
+
+    Raises MissingPackages where there is nothing to ask the driver with.
+    """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return "CUDA_VISIBLE_DEVICES is empty"
     try:
         call("cuInit", 0)
         count = call("cuDeviceGetCount")
-    except ImportError:
-        return "the package cuda-python is missing; pip install 'cuda-python>=13,<14'"
     except RuntimeError:
         return "no NVIDIA driver (libcuda) is installed"
     except CheckError as error:

@@ -93,6 +93,15 @@ class EmulatorRunner:
         return self._emulator.lines_not_run(module.code.decode())
 
     @property
+    def least_aligned(self) -> bool:
+        """See Emulator."""
+        return self._emulator.least_aligned
+
+    @least_aligned.setter
+    def least_aligned(self, value: bool) -> None:
+        self._emulator.least_aligned = value
+
+    @property
     def time_budget(self) -> float | None:
         """Seconds after which a launch is stopped with BudgetError; None: no limit."""
         return self._emulator.time_budget

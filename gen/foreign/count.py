@@ -4,52 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 
-import numpy as np
-
-from gen.compile import nvrtc
-from gen.device.gpus import GpuModel, Occupancy, occupancy
-from gen.emulator import Counters, Totals
+from gen.device.gpus import GpuModel
+from gen.emulator import Counters
 from gen.errors import CheckError, UsageError
 from gen.foreign.emulate import Checks, Step, prepare, run_steps
 from gen.foreign.launch import LaunchText
 from gen.foreign.words import sentence
-from gen.profile.count import LineAccess, line_accesses, shared_loads
-
-
-@dataclass(frozen=True)
-class LaunchProfile:
-    """The launches of one kernel, as a GPU would run them."""
-
-    kernel: str
-    gpu: GpuModel
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_shared: int
-    resources: nvrtc.Resources
-    occupancy: Occupancy
-    totals: Totals
-    lines: tuple[LineAccess, ...] = field(repr=False)
-    widths: str
-    unmatched: tuple[int, ...]
-    seconds: float
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return int(np.prod(self.block))
-
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a block, static and dynamic."""
-        return self.resources.shared_bytes + self.dynamic_shared
-
-    @cached_property
-    def sector_bytes(self) -> int:
-        """Bytes that move between the SMs and the memory behind their L1, if that never hits."""
-        return 32 * (self.totals.global_load.parts + self.totals.global_store.parts)
+from gen.profile.count import LaunchProfile, line_accesses, occupancy_of, shared_loads
 
 
 def profile(
@@ -88,11 +51,17 @@ def _one(
         raise CheckError(f"{built.title}: {what}; gen check says more")
     last = outcome.launched[-1]
     resources = cubin.resources[built.symbol]
-    threads = int(np.prod(last.block))
-    shared = resources.shared_bytes + last.dynamic_shared
     return LaunchProfile(
-        built.title, gpu, last.grid, last.block, last.dynamic_shared, resources,
-        occupancy(gpu, threads, resources.registers, shared), counters.totals(),
-        tuple(line_accesses(counters, "\n".join(built.lines))), widths, tuple(unmatched),
-        time.perf_counter() - start,
-    )  # fmt: skip
+        kernel=built.title,
+        gpu=gpu,
+        grid=last.grid,
+        block=last.block,
+        dynamic_shared=last.dynamic_shared,
+        resources=resources,
+        occupancy=occupancy_of(gpu, last.block, resources, last.dynamic_shared),
+        totals=counters.totals(),
+        lines=tuple(line_accesses(counters, "\n".join(built.lines))),
+        widths=widths,
+        unmatched=tuple(unmatched),
+        seconds=time.perf_counter() - start,
+    )

@@ -6,10 +6,11 @@ puts both beside the limits of a GPU; `explain` says in words what follows.
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from gen.emulator import (
     parse_ptx,
 )
 from gen.errors import UsageError
-from gen.kernels.launches import Launch
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.numerics import storage_dtype
@@ -58,52 +58,20 @@ class LineAccess:
         return self.access.ideal / self.access.requests
 
 
-class Counted(Protocol):
-    """What is counted of any launch."""
+@dataclass(frozen=True, kw_only=True)
+class LaunchProfile:
+    """A launch as a GPU would run it.
 
-    @property
-    def gpu(self) -> GpuModel:
-        """The GPU that it is counted for."""
-        ...
-
-    @property
-    def resources(self) -> nvrtc.Resources:
-        """What the kernel needs of an SM."""
-        ...
-
-    @property
-    def occupancy(self) -> Occupancy:
-        """How many of its blocks an SM holds."""
-        ...
-
-    @property
-    def totals(self) -> Totals:
-        """The counters."""
-        ...
-
-    @property
-    def lines(self) -> tuple[LineAccess, ...]:
-        """The accesses, line by line."""
-        ...
-
-    @property
-    def unmatched(self) -> tuple[int, ...]:
-        """Lines whose shared loads the machine code makes otherwise than was counted."""
-        ...
-
-
-@dataclass(frozen=True)
-class Profile:
-    """One kernel on one shape, as a GPU would run it.
-
-    `widths` says where the widths of shared loads come from. `unmatched` are the CUDA lines whose
-    shared loads the machine code makes otherwise than was counted.
+    `dynamic_shared` is in bytes. `widths` says where the widths of shared loads come from.
+    `unmatched` are the CUDA lines whose shared loads the machine code makes otherwise than was
+    counted. `seconds` is how long counting took.
     """
 
-    spec: KernelSpec
-    shape: GemmShape
+    kernel: str
     gpu: GpuModel
-    launch: Launch
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int
     resources: nvrtc.Resources
     occupancy: Occupancy
     totals: Totals
@@ -113,25 +81,32 @@ class Profile:
     seconds: float
 
     @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a block, static and dynamic."""
-        return self.resources.shared_bytes + self.launch.shared_bytes
-
-    @property
     def threads(self) -> int:
         """Threads of a block."""
-        return int(np.prod(self.launch.block))
+        return math.prod(self.block)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, static and dynamic."""
+        return self.resources.shared_bytes + self.dynamic_shared
+
+    @cached_property
+    def sector_bytes(self) -> int:
+        """Bytes that move between the SMs and the memory behind their L1, if that never hits."""
+        return 32 * (self.totals.global_load.parts + self.totals.global_store.parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile(LaunchProfile):
+    """An emitted kernel on one shape."""
+
+    spec: KernelSpec
+    shape: GemmShape
 
     @property
     def work(self) -> int:
         """Multiplications and additions that the problem needs: 2 M N K."""
         return 2 * self.shape.m * self.shape.n * self.shape.k
-
-    @cached_property
-    def sector_bytes(self) -> int:
-        """Bytes that move between the SMs and the memory behind their L1, if that never hits."""
-        total = self.totals
-        return 32 * (total.global_load.parts + total.global_store.parts)
 
     @property
     def matrix_bytes(self) -> int:
@@ -183,13 +158,30 @@ def profile(source: Source, shape: GemmShape, gpu: GpuModel) -> Profile:
     launch = spec.plan(problem, multiprocessors=gpu.sms).launch(spec.name)
     _run(spec, problem, ptx, counters, gpu)
     resources = cubin.resources[spec.name]
-    shared = resources.shared_bytes + launch.shared_bytes
     return Profile(
-        spec, shape, gpu, launch, resources,
-        occupancy(gpu, int(np.prod(launch.block)), resources.registers, shared),
-        counters.totals(), tuple(line_accesses(counters, text)), widths, tuple(unmatched),
-        time.perf_counter() - start,
-    )  # fmt: skip
+        spec=spec,
+        shape=shape,
+        kernel=spec.name,
+        gpu=gpu,
+        grid=launch.grid,
+        block=launch.block,
+        dynamic_shared=launch.shared_bytes,
+        resources=resources,
+        occupancy=occupancy_of(gpu, launch.block, resources, launch.shared_bytes),
+        totals=counters.totals(),
+        lines=tuple(line_accesses(counters, text)),
+        widths=widths,
+        unmatched=tuple(unmatched),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def occupancy_of(
+    gpu: GpuModel, block: Sequence[int], resources: nvrtc.Resources, dynamic_shared: int
+) -> Occupancy:
+    """How many blocks of a launch an SM holds."""
+    shared = resources.shared_bytes + dynamic_shared
+    return occupancy(gpu, math.prod(block), resources.registers, shared)
 
 
 def shared_loads(

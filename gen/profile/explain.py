@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.profile.count import Counted, LineAccess, Profile
+from gen.profile.count import LaunchProfile, LineAccess, Profile
 
 _SECTORS_PER_WAVEFRONT = 4  # the L1 delivers 128 bytes at a time
 
@@ -14,14 +14,14 @@ def verdict(profile: Profile) -> list[str]:
     return [text for text in [*found, _unmatched(profile)] if text]
 
 
-def verdict_of_launch(profile: Counted) -> list[str]:
+def verdict_of_launch(profile: LaunchProfile) -> list[str]:
     """The same of a kernel that is no matrix product; may be empty."""
     found = [text for line in profile.lines if (text := _line(line))]
     found += [*_occupancy(profile), _unmatched(profile)]
     return [text for text in found if text]
 
 
-def _unmatched(profile: Counted) -> str:
+def _unmatched(profile: LaunchProfile) -> str:
     if not profile.unmatched:
         return ""
     lines = ", ".join(map(str, profile.unmatched))
@@ -95,7 +95,7 @@ def _memory(profile: Profile) -> str:
     return f"{text}: bound by device memory, even if caches always hit ({best:.3g} a byte)"
 
 
-def _occupancy(profile: Counted) -> list[str]:
+def _occupancy(profile: LaunchProfile) -> list[str]:
     o, used = profile.occupancy, profile.resources
     name = profile.gpu.name
     if o.blocks == 0:

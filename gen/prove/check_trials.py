@@ -41,6 +41,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     """
     trials = [t for shape in corners(spec) for t in corner_trials(spec, shape)]
     trials += [t for shape in _both(spec) for t in _everything(spec, shape)]
+    trials += _single_lines(spec)
     trials += _in_place(spec)
     trials += _few_blocks(spec)
     trials += _crowds(spec)
@@ -89,6 +90,17 @@ def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
         yield trial(spec, shape, "integer", ((1, 0), (3, -2))[i % 2], at)
 
 
+def _single_lines(spec: KernelSpec) -> Iterator[Trial]:
+    """Matrices of one line, whose leading dimension nothing but their alignment depends on."""
+    if not spec.row.depends_on_alignment:
+        return
+    whole = _both(spec)[0]
+    for shape in (replace(whole, m=1), replace(whole, n=1)):
+        for where in placements(spec):
+            if any(where.longer):
+                yield trial(spec, shape, "integer", (3, -2), where)
+
+
 def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterator[Trial]:
     """Some trials of a shape: the next scalars, the next placement."""
     where = placements(spec)
@@ -120,6 +132,8 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
     m, n, k = spec.threadblock
     shapes = [(1, (3 * m + 1, n + 1, 2 * k + 1))]
     shapes += [(blocks, (5 * m + 1, n + 1, min(k, UNIT) + 3)) for blocks in (1, 2, 3)]
+    # A single step: all of it, and a part.
+    shapes += [(2, (5 * m + 1, n + 1, depth)) for depth in (k, min(k, UNIT) // 2 or 1)]
     for blocks, size in shapes:
         one = trial(spec, GemmShape(*size), "integer", (3, -2), RAGGED)
         yield replace(one, blocks=blocks, watched=True)
@@ -128,12 +142,17 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
 def _crowds(spec: KernelSpec) -> Iterator[Trial]:
     """GPUs of other sizes: blocks with many tiles or none to spare, K in many slices."""
     sliced = _sliced(spec)
-    for shape, count in sliced:
+    for i, (shape, count) in enumerate(sliced):
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
-            yield replace(trial(spec, shape, "integer", scalars, where), multiprocessors=count)
+            one = trial(spec, shape, "integer", scalars, where)
+            watched = where is WHOLE and spec.split_k == 0 and _SLICES[i] in (17, 65)  # see there
+            yield replace(one, multiprocessors=count, watched=watched)
     for shape, count in sliced[2:3]:  # three slices
         for kind, alpha, beta in cases(spec):
             one = trial(spec, shape, kind, (alpha, beta), WHOLE)
+            yield replace(one, multiprocessors=count)
+        if spec.dtypes.accumulator.name == "f16":  # slices are added in alpha's type
+            one = trial(spec, shape, "spanning", (2**-4, 0), WHOLE)
             yield replace(one, multiprocessors=count)
     if spec.row.persistent:
         m, n, k = spec.threadblock
@@ -197,8 +216,10 @@ def _turned(spec: KernelSpec, shapes: Iterable[GemmShape]) -> list[GemmShape]:
 # Sizes around what code is unrolled by and vectors hold, every remainder of 16, and some primes.
 _ANY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 31, 32, 33, 47, 63, 64, 65,
         79, 95, 96, 97, 110, 127, 128, 129, 189, 222, 255, 256, 257)  # fmt: skip
-_SUM_OF_BYTES = 2**31 // 128**2 + 40
+_SUM_OF_BYTES = 2**31 // (127 * 128) + 40  # products of the largest and the least byte: below -2^31
 _MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
+# Slices of K where a reduction has to be asked for: it is another one above 16, and above 64.
+_SLICES = (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
 _BYTE, _SHORT = 257, 66_000  # tiles, steps, elements: more than such a type counts
 _SIGNED_SHORT = 33_000
 
@@ -287,7 +308,7 @@ def _sliced(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     if spec.split_k == 0:
         return [
             (GemmShape(m - 1, n - 3, STEPS_A_SLICE * k * slices - slices % 2), _MANY)
-            for slices in (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
+            for slices in _SLICES
         ]
     most = min(spec.split_k, 20_000 // k)
     some = {1, 2, 3, most - 1, most, most + 1} if most > 1 else set()

@@ -19,6 +19,7 @@ from gen.device.runner import Runner
 from gen.errors import CheckError, CompileError, MissingError, UsageError
 from gen.kernels.launches import matrices
 from gen.prove.oracle import After
+from gen.requirements import get, named
 from gen.source.render import render_template
 from gen.spec import numerics
 from gen.spec.dtypes import parse_dtype
@@ -42,6 +43,8 @@ _LACKS_MULTIPLY_ADD = "bf16"
 _TILE = Tile(32, 32, 8)
 _WARP = Tile(16, 16, 8)
 _THREADS = 32 * (_TILE.m // _WARP.m) * (_TILE.n // _WARP.n)
+
+_HEADERS = ("nvidia-cutlass", "nvidia-cuda-cccl", "cuda-toolkit")
 
 _MAX_INT = 2**31 - 1
 _MAX_GRID_Y = 65535
@@ -126,8 +129,7 @@ def cutlass_module(dtype: str, layout: str, arch: str, format: str) -> nvrtc.Mod
     except CompileError as error:
         raise MissingError(
             f"the CUTLASS headers do not compile here: {error}\n"
-            "CUTLASS 4.2 goes with CUDA 13.0's headers; "
-            "pip install 'nvidia-cutlass==4.2.*' 'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
+            f"get headers that go together: {get(*map(named, _HEADERS))}"
         ) from None
 
 

@@ -143,9 +143,19 @@ def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
 def _extreme(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """The integers of largest magnitude, of either sign along A: long sums leave 32 bits."""
     a, b, c, bias = _integers(rng, problem, 8)
+    bias = 0 * bias  # which could turn a sum that was clamped, not wrapped around
     info = np.iinfo(numerics.storage_dtype(dtypes.input.name))
     signs = np.where(np.arange(len(a)) % 2, info.min, info.max)
     return np.zeros_like(a) + signs[:, None], np.full_like(b, info.min), c, bias
+
+
+def _spanning(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Products at both ends of K whose sum is beyond the accumulator's type, though neither is."""
+    a, b, c, bias = (0 * x for x in _integers(rng, problem, 1))
+    half = 2.0 ** (round(np.log2(numerics.overflow_threshold(dtypes.accumulator.name))) // 2 - 1)
+    a[:, [0, -1]] = half
+    b[[0, -1]] = 2 * half
+    return a, b, c, bias
 
 
 # Inputs by kind: none of these is rounded on its way into storage.
@@ -158,6 +168,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "rounded": _rounded,
     "overflowing": _overflowing,
     "extreme": _extreme,
+    "spanning": _spanning,
 }
 KINDS = ("random", *_EXACT)
 

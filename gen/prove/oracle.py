@@ -174,12 +174,14 @@ def error_bound(
     dtype: str,
     after: After = LINEAR,
     sums: Sums | None = None,
+    exact_sums: bool = False,
 ) -> np.ndarray:
     """How far each element of a right D may be from `oracle`: float64, M x N; 0 for integer types.
 
     Holds for every order of summation, with or without fused multiply-adds. `sums` says in how many
     steps n a product comes into the sum and what relative error v each has; by default K, each
-    rounded to nearest. u is the unit roundoff of the epilogue's type, S = |A| |B|, e = 2 operations
+    rounded to nearest; `exact_sums` says that nothing is rounded before the epilogue, as with small
+    integers. u is the unit roundoff of the epilogue's type, S = |A| |B|, e = 2 operations
     follow the sum, or 3 with a bias:
 
     - the sum (Higham, sec. 3.1):       gamma_n S, with v
@@ -212,12 +214,15 @@ def error_bound(
         error = alpha * gamma(n + more, v) * total + gamma(more, u) * addend
         error += alpha * gamma(k + more, wide) * total + gamma(more, wide) * addend
         error += (alpha * k + 2) * numerics.smallest_subnormal(acc)
+        if exact_sums:
+            error = np.zeros_like(error)
         largest_sum = total * (1 + gamma(n, v))
         largest = alpha * total + addend + error
         exact = linear
         if after.epilogue.endswith("gelu"):
             both = u + numerics.unit_roundoff("f64")  # the oracle computes GELU in float64, always
             error = _GELU_SLOPE * error + _GELU_UNITS * both * (linear + error)
+            error += 2 * numerics.smallest_subnormal(own)  # two products
             exact = np.abs(_gelu(signed))
         if out != own:
             error += numerics.unit_roundoff(out) * (exact + error)

@@ -79,6 +79,7 @@ class Stand:
         runner.time_budget = None if limits.deadline else default_time(trial.shape)
         runner.multiprocessors = trial.multiprocessors or FEW
         runner.watched = trial.watched
+        runner.least_aligned = trial.skips.d > 0  # like the operands
         reference = self.plain if trial.watched and trial.kind == "integer" else None
         before, error = runner.suppressed, ""
         result, findings = None, tuple[Finding, ...]()

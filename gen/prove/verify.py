@@ -227,7 +227,7 @@ def against_oracle(
     dtypes = spec.dtypes
     is_exact = kind != "random" and not spec.epilogue.endswith("gelu")
     if not is_exact and dtypes.accumulator.is_float:
-        return within_bound(spec, problem, operands, got)
+        return within_bound(spec, problem, operands, got, exact_sums=kind != "random")
     exact = oracle.oracle(*_arguments(spec, problem, operands))
     if dtypes.output.is_float:
         exact = numerics.from_float64(exact, dtypes.output.name)
@@ -244,9 +244,13 @@ def _arguments(spec: KernelSpec, problem: GemmProblem, x: Operands) -> _Inputs:
 
 
 def within_bound(
-    spec: KernelSpec, problem: GemmProblem, operands: Operands, got: np.ndarray
+    spec: KernelSpec,
+    problem: GemmProblem,
+    operands: Operands,
+    got: np.ndarray,
+    exact_sums: bool = False,
 ) -> tuple[float, str]:
-    """D (M x N, of storage) against the oracle.
+    """D (M x N, of storage) against the oracle; `exact_sums`: see `oracle.error_bound`.
 
     Where that is infinite or NaN, D has to be the same; elsewhere an error is bounded by what
     operands without infinities and NaN allow. Returns the worst error as a fraction of its bound,
@@ -254,7 +258,9 @@ def within_bound(
     """
     exact = oracle.oracle(*_arguments(spec, problem, operands))
     numbers = finite(operands, spec.dtypes)
-    bound = oracle.error_bound(*_arguments(spec, problem, numbers), sums=oracle.sums_of(spec))
+    bound = oracle.error_bound(
+        *_arguments(spec, problem, numbers), sums=oracle.sums_of(spec), exact_sums=exact_sums
+    )
     return _within(numerics.to_float64(got, spec.dtypes.output.name), exact, bound, _tile(spec))
 
 

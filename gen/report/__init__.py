@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from gen.errors import MissingError
+from gen.requirements import get_extra
 
 
 def require_matplotlib() -> None:
@@ -17,6 +18,4 @@ def require_matplotlib() -> None:
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
-        raise MissingError(
-            "plots need the package matplotlib; get it with: pip install 'gemmgen[report]'"
-        )
+        raise MissingError(f"plots need the package matplotlib; get it with: {get_extra('report')}")

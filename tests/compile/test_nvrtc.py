@@ -17,6 +17,7 @@ from gen.errors import CompileError, MissingError, UsageError
 from gen.kernels import registry
 from gen.source.render import render
 from tests import ROOT
+from tests.support.programs import need, run
 
 COPY = 'extern "C" __global__ void copy(float* d, const float* s) { *d = *s; }\n'
 
@@ -259,6 +260,24 @@ def test_missing_library_is_named(monkeypatch):
         nvrtc._bindings()
 
 
+BESIDE = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+from gen.compile.nvrtc import compile_cuda, nvrtc_version
+print(nvrtc_version()[0], len(compile_cuda(sys.argv[2], cache=False).code) > 0)
+"""
+
+
+def test_another_nvrtc_in_the_process_is_not_taken(tmp_path):
+    """PyTorch for CUDA 12 loads one; this stand-in has no functions."""
+    need("gcc")
+    library = tmp_path / "libnvrtc.so.12"
+    options = ("-shared", "-x", "c", "/dev/null", "-Wl,-soname,libnvrtc.so.12")
+    run("gcc", *options, "-o", library, cwd=tmp_path)
+    source = "#include <cuda_fp8.h>\n" + COPY
+    assert run(sys.executable, "-c", BESIDE, library, source, cwd=tmp_path) == "13 True\n"
+
+
 def test_missing_headers_are_named(monkeypatch):
     import cuda.pathfinder
 
@@ -266,7 +285,7 @@ def test_missing_headers_are_named(monkeypatch):
     monkeypatch.delenv("CUTLASS_PATH", raising=False)
     nvrtc.include_paths.cache_clear()
     with pytest.raises(
-        MissingError, match=r"headers of c\w+ are missing; pip install 'cuda-toolkit\["
+        MissingError, match=r"headers of c\w+ are missing; pip install 'cuda-toolkit\[.*cccl"
     ):
         nvrtc.compile_cuda("#include <cuda_fp16.h>\n" + COPY, cache=False)
     with pytest.raises(MissingError, match=r"cutlass.*pip install 'nvidia-cutlass.*CUTLASS_PATH"):

@@ -226,18 +226,18 @@ def sample(graph: Any, stream: Any) -> float:
     return float(start.elapsed_time(end))
 
 
-def take_turns(old: Path, new: Path, rounds: int) -> int:
+def take_turns(old: Path, new: Path, names: list[str], rounds: int) -> int:
     """Prints the table. The number of shapes whose results differ."""
     import torch
 
-    paths = [folder / f"{name}.cu" for name in KERNELS for folder in (old, new)]
+    paths = [folder / f"{name}.cu" for name in names for folder in (old, new)]
     with ThreadPoolExecutor() as pool:
         libraries = list(pool.map(build, paths))
     heads = f"{'kernel':10} {'shape':16} {'old [us]':>9}  new/old  old/old  middle half"
     print(f"{heads}   {rounds} rounds")
     wrong = 0
-    for n, (name, kernel) in enumerate(KERNELS.items()):
-        for shape in kernel.shapes.split():
+    for n, name in enumerate(names):
+        for shape in KERNELS[name].shapes.split():
             stream = torch.cuda.Stream()
             with torch.cuda.stream(stream):
                 work = Work(name, shape, libraries[2 * n : 2 * n + 2])
@@ -274,13 +274,15 @@ def main() -> int:
         added.add_argument("old", type=Path)
         added.add_argument("new", type=Path)
     added.add_argument("--rounds", type=int, default=41)
+    names = list(KERNELS)
+    added.add_argument("--only", nargs="+", choices=names, default=names, metavar="KERNEL")
     given = parser.parse_args()
     if given.command == "emit":
         emit(given.folder)
     elif given.command == "opcodes":
         compare_opcodes(given.old, given.new)
     else:
-        return 1 if take_turns(given.old, given.new, given.rounds) else 0
+        return 1 if take_turns(given.old, given.new, given.only, given.rounds) else 0
     return 0
 
 

@@ -261,7 +261,7 @@ def test_the_grid_is_that_of_the_gpu_which_is_asked_for() -> None:
     for sms, blocks in ((1, 1), (2, 2), (132, 3)):
         gpu = replace(find_gpu("h200"), sms=sms)
         found = profile(render(spec), GemmShape(192, 64, 64), gpu)
-        assert found.launch.grid == (blocks, 1, 1)
+        assert found.grid == (blocks, 1, 1)
         assert found.totals.blocks == blocks
 
 

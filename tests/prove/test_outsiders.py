@@ -34,6 +34,7 @@ BETA, ALPHA = "if (beta != 0) x +=", "scalar_t x = alpha * sum;"
 LOOP = "for (index_t k = 0; k < K; ++k) {"
 LOAD = "static_cast<accumulator_t>(A[a_at(row, k, lda)]);"
 STEP = "sum += a * b;"
+WAIT = '  asm volatile("griddepcontrol.wait;" ::: "memory");'
 STORE = "D[c_at(row, col, ldd)] = output_t(x);"
 
 
@@ -184,6 +185,37 @@ MISTAKES = {
         "naive", STEP, "sum = int(min(max(sum + 1LL * a * b, -2147483648LL), 2147483647LL));",
         dtype="i32",
     ),
+    "K beyond 16,384, before GELU": one(
+        "naive", LOOP, LOOP.replace("K", "(K < 16384 ? K : 16384)"),
+        dtype="f16", epilogue="linear_bias_gelu",
+    ),
+    "sums of bytes that saturate, before ReLU": one(
+        "mma", "row.col.s32.s8.s8.s32", "row.col.satfinite.s32.s8.s8.s32",
+        dtype="i8", epilogue="linear_bias_relu",
+    ),
+    "slices added in f16": one(
+        "mma", "  x *= alpha;", "  x = scalar_t(output_t(x)) * alpha;", dtype="f16_f16", split_k=3
+    ),
+    # what comes together with something else
+    "a row kept from the one before, where K is a chunk": one(
+        "shared_row", "if (col0 == 0 || K > kChunk) {",
+        "if (col0 == 0 && (row == blockIdx.x || K != kChunk) || K > kChunk) {", chunk=128,
+    ),
+    "no barrier between row tiles of a single step": one(
+        "rec_tiles", "      __syncthreads();  // no thread",
+        "      if (K > kTile) __syncthreads();  // no thread",
+    ),
+    "a single row of D is stored by the TMA wherever it starts aligned": one(
+        "mma_tma", "whole && is_aligned(out.D, out.ldd);",
+        "whole && is_aligned(out.D, out.rows == 1 ? 16 : out.ldd);",
+    ),
+    "the reduction of more than 64 slices does not wait": one(
+        "mma_tma", "  }\n" + WAIT, "  }\n  if (kReduceWidth > 8)\n" + WAIT,
+        split_k=0,
+    ),
+    "stages begin where shared memory begins": one(
+        "mma_tma", "stages = (begin + 1023) & ~1023u;", "stages = begin;"
+    ),
 }  # fmt: skip
 
 
@@ -200,6 +232,8 @@ SLOW = (
     "pieces in 32 bits",
     "packed indices in 32 bits",
     "sums of bytes that saturate",
+    "sums of bytes that saturate, before ReLU",
+    "the reduction of more than 64 slices does not wait",
 )
 QUICK = [name for name in MISTAKES if name not in SLOW]
 

@@ -302,7 +302,7 @@ def test_without_matplotlib_markdown_still_works(gen: Gen, monkeypatch: pytest.M
     path = str(written("1.json", *ROWS))
     code, _, err = gen("report", path)
     assert code == 3
-    assert "pip install 'gemmgen[report]'" in err
+    assert "pip install 'matplotlib>=" in err
     assert not Path("report.html").exists()
     assert gen("report", path, "--format", "md").code == 0
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gen.bench.contenders import Contender
 from gen.compile import nvcc
 from gen.errors import UsageError, unknown
+from gen.requirements import get, get_extra, named
 from gen.spec.dtypes import DTypes
 
 ALL, NONE = "all", "none"
@@ -27,8 +28,8 @@ class Group(NamedTuple):
 
 
 PEERS: Mapping[str, Group] = {
-    "cublas": Group("nvmath", "pip install 'gemmgen[bench]'", "cublas:contenders"),
-    "cutlass": Group("cuda.bindings", "pip install 'cuda-python>=13,<14'", "cutlass2:contenders"),
+    "cublas": Group("nvmath", get_extra("bench"), "cublas:contenders"),
+    "cutlass": Group("cuda.bindings", get(named("cuda-python")), "cutlass2:contenders"),
     "cutlass3": Group(nvcc.NAME, nvcc.GET, "cutlass3:contenders"),
     "torch": Group("torch", "pip install torch", "torch_triton:torch_contenders"),
     "triton": Group("triton", "pip install torch triton", "torch_triton:triton_contenders"),

@@ -60,7 +60,8 @@ class Emulator:
     shared memory, local memory and registers that threads executed together may have; a launch of
     which one block needs more is refused. resident_blocks: blocks that run at the same time, of
     kernels whose blocks wait for each other; others start when these end (None: what an H200
-    holds).
+    holds). least_aligned: whether dynamic shared memory begins at an odd multiple of the alignment
+    that its declaration asks for, which is all that a kernel is promised, and not at the beginning.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Emulator:
         self.resident_blocks = resident_blocks
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
         self.instruction_budget, self.time_budget = instruction_budget, time_budget
+        self.least_aligned = False
         self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
         self.memory_limit = memory_limit
         self.memory = GlobalMemory()
@@ -213,7 +215,7 @@ class Emulator:
             program, grid, block, self.memory, findings, budget=self.instruction_budget
         )
         launch.observers = [watch for watch in observers if watch.concerns(program)]
-        _place_variables(launch, module, entry, shared_bytes)
+        _place_variables(launch, module, entry, shared_bytes, self.least_aligned)
         room = self._room(launch)
         if "%envreg" in program.source:  # as if by cudaLaunchCooperativeKernel
             if math.prod(grid) > room:
@@ -395,7 +397,7 @@ def _check_geometry(kernel: PtxKernel, grid: Coordinates, block: Coordinates) ->
 
 
 def _place_variables(
-    launch: LaunchState, module: PtxModule, kernel: PtxKernel, dynamic: int
+    launch: LaunchState, module: PtxModule, kernel: PtxKernel, dynamic: int, least_aligned: bool
 ) -> None:
     """Give shared and local variables their offsets: statics first, dynamic shared memory last."""
     scope = {**module.variables, **kernel.variables}
@@ -406,7 +408,11 @@ def _place_variables(
     ]
     totals = {"shared": 0, "local": 0}
     for variable in sorted(used, key=lambda v: v.dynamic):
-        at = -(-totals[variable.space] // variable.align) * variable.align
+        lines = -(-totals[variable.space] // variable.align)
+        if variable.dynamic and least_aligned:
+            odd = lines | 1
+            lines = odd if odd * variable.align + dynamic <= MAX_SHARED else lines
+        at = lines * variable.align
         size = dynamic if variable.dynamic else variable.nbytes
         launch.addresses[variable.name] = at
         if variable.space == "shared":

@@ -87,7 +87,7 @@ __device__ inline void mma(
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
 // other, which ldmatrix reads together, would be in the same banks.
-__device__ constexpr int swizzle_64b(int line, int chunk) {
+__device__ constexpr unsigned swizzle_64b(unsigned line, unsigned chunk) {
   return line * 64 + (chunk ^ line / 2 % 4) * 16;
 }
 

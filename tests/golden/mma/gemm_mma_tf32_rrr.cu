@@ -83,7 +83,7 @@ __device__ inline void mma(
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
 // other, which ldmatrix reads together, would be in the same banks.
-__device__ constexpr int swizzle_64b(int line, int chunk) {
+__device__ constexpr unsigned swizzle_64b(unsigned line, unsigned chunk) {
   return line * 64 + (chunk ^ line / 2 % 4) * 16;
 }
 
@@ -183,8 +183,8 @@ struct Staging {
   }
   // A lane's pairs of 16 columns, where the lane has its accumulators: q = 0, 1 in rows g, g + 8 of
   // the left half, 2, 3 in those of the right one.
-  __device__ float2& pair(int col, int q, int lane) {
-    const int r = q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+  __device__ float2& pair(int col, int q, unsigned lane) {
+    const unsigned r = q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
     return reinterpret_cast<float2&>(at(r, c));
   }
 };
@@ -196,7 +196,7 @@ __device__ inline void read_rows(
   const output_t* c = out.C + row0 * out.ldc + col0;
   if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
 #pragma unroll
-    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
       uint4 elements{};
       if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
@@ -240,7 +240,7 @@ __device__ inline void write_rows(
   output_t* const d = out.D + row0 * out.ldd + col0;
   if (aligned) {  // 16 bytes at once
 #pragma unroll
-    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
       if (row0 + row >= out.rows) continue;
       reinterpret_cast<uint4&>(d[row * out.ldd + col]) =

@@ -147,7 +147,7 @@ __device__ inline void mma(
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
 // other, which ldmatrix reads together, would be in the same banks. The TMA stores in this order, too.
-__device__ constexpr int swizzle_128b(int line, int chunk) {
+__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
   return line * 128 + (chunk ^ line % 8) * 16;
 }
 

@@ -167,10 +167,10 @@ __device__ inline void mma(
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
 // other, which ldmatrix reads together, would be in the same banks. The TMA stores in this order, too.
-__device__ constexpr int swizzle_64b(int line, int chunk) {
+__device__ constexpr unsigned swizzle_64b(unsigned line, unsigned chunk) {
   return line * 64 + (chunk ^ line / 2 % 4) * 16;
 }
-__device__ constexpr int swizzle_128b(int line, int chunk) {
+__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
   return line * 128 + (chunk ^ line % 8) * 16;
 }
 
@@ -266,11 +266,11 @@ struct Staging {
   alignas(16) unsigned char bytes[kRows * 64];  // (32, 64)
 
   __device__ output_t& at(int row, int col) {
-    const int byte = col * sizeof(output_t);
+    const unsigned byte = col * sizeof(output_t);
     return reinterpret_cast<output_t&>(bytes[swizzle_64b(row, byte / 16) + byte % 16]);
   }
   // Where a lane points ldmatrix and stmatrix to, for 16 x 16 elements.
-  __device__ uint32_t chunk(int row, int col, int lane) {
+  __device__ uint32_t chunk(int row, int col, unsigned lane) {
     return shared_address(&at(row + lane % 16, col + lane / 16 * 8));
   }
 };
@@ -282,7 +282,7 @@ __device__ inline void read_rows(
   const output_t* c = out.C + row0 * out.ldc + col0;
   if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
 #pragma unroll 1
-    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
       const int bytes = row0 + row < out.rows ? 16 : 0;  // the others become zeros
       cp_async(shared_address(&staging.at(row, col)), c + row * out.ldc + col, bytes);

@@ -158,7 +158,7 @@ __device__ inline void mma(
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
 // other, which ldmatrix reads together, would be in the same banks. The TMA stores in this order, too.
-__device__ constexpr int swizzle_128b(int line, int chunk) {
+__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
   return line * 128 + (chunk ^ line % 8) * 16;
 }
 
@@ -258,26 +258,26 @@ struct Staging {
   alignas(16) unsigned char bytes[kPieces * kPieceBytes];  // (2, 32, 128)
 
   __device__ output_t& at(int row, int col) {
-    const int byte = col * sizeof(output_t);
-    const int place = byte / kLine * kPieceBytes + swizzle_128b(row, byte % kLine / 16);
+    const unsigned byte = col * sizeof(output_t);
+    const unsigned place = byte / kLine * kPieceBytes + swizzle_128b(row, byte % kLine / 16);
     return reinterpret_cast<output_t&>(bytes[place + byte % 16]);
   }
   // Pairs of an even row and of the next one are in the same banks: the lanes that hold them begin
   // with different elements.
-  __device__ void get(float2 (&d)[4], int row, int col, int lane) {
+  __device__ void get(float2 (&d)[4], int row, int col, unsigned lane) {
     const bool odd = lane / 4 % 2;
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const int r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+      const unsigned r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
       const output_t one = at(r, c + odd), other = at(r, c + !odd);
       d[q] = {odd ? other : one, odd ? one : other};
     }
   }
-  __device__ void put(const float2 (&d)[4], int row, int col, int lane) {
+  __device__ void put(const float2 (&d)[4], int row, int col, unsigned lane) {
     const bool odd = lane / 4 % 2;
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const int r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+      const unsigned r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
       at(r, c + odd) = odd ? d[q].y : d[q].x;
       at(r, c + !odd) = odd ? d[q].x : d[q].y;
     }
@@ -291,7 +291,7 @@ __device__ inline void read_rows(
   const output_t* c = out.C + row0 * out.ldc + col0;
   if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
 #pragma unroll 1
-    for (int at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
       const int bytes = row0 + row < out.rows ? 16 : 0;  // the others become zeros
       cp_async(shared_address(&staging.at(row, col)), c + row * out.ldc + col, bytes);

@@ -393,8 +393,16 @@ def test_cmake_emits_again_when_something_changes(generator: str, tmp_path: Path
     assert "machine code and PTX for sm_80" in (tmp_path / "build/gemmgen/user/f.h").read_text()
 
 
-def test_an_installed_wheel_has_what_cmake_finds(tmp_path: Path) -> None:
+def test_an_installed_wheel_has_what_cmake_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another program is called gen."""
     need("cmake")
+    other = tmp_path / "other" / "gen"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho gen 0.5.1\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
     site = tmp_path / "site"
     install(build("wheel", ROOT, tmp_path / "dist"), site)
     folder = run_alone(site / "bin" / "gen", "--cmake-dir", cwd=tmp_path, path=site).strip()
@@ -406,7 +414,18 @@ def test_an_installed_wheel_has_what_cmake_finds(tmp_path: Path) -> None:
     (project / "CMakeLists.txt").write_text(PROJECT.format(version=series, call=call))
     command = ("cmake", "-S", project, "-B", tmp_path / "build")
     run_alone(*command, f"-DCMAKE_PREFIX_PATH={folder}", cwd=tmp_path, path=site)
-    assert f"{site}/bin/gen" in (tmp_path / "build" / "CMakeCache.txt").read_text()
+    assert f"{site}/bin/gemmgen\n" in (tmp_path / "build" / "CMakeCache.txt").read_text()
+    # An installation that has lost the command gemmgen: the other program is refused.
+    for name in ("gemmgen", "gen"):
+        (site / "bin" / name).unlink()
+    refused = subprocess.run(
+        ["cmake", "-S", project, "-B", tmp_path / "again", f"-DCMAKE_PREFIX_PATH={folder}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode != 0
+    assert f"{other} is not gemmgen's" in re.sub(r"\s+", " ", refused.stderr)
 
 
 @pytest.mark.parametrize("variant", ["rec_tiles", "mma", "mma_tma"])
