@@ -4,15 +4,15 @@
 #
 #   gen_add_kernel(<target> VARIANT rec_tiles [DTYPE f32] [LAYOUT rrr] [NAME gemm_f32] ...)
 #   gen_add_bundle(<target> FILE gemm.kernels [NAME gemm] [ARCH sm_80])
-#   gen_add_embedded_kernel(<target> VARIANT tiles ARCH sm_80,sm_90 [NAME gemm_f32] ...)
+#   gen_add_embedded_kernel(<target> VARIANT tiles ARCH sm_80,sm_90 [EMBED cubin,ptx] [NAME f] ...)
 #
 # gen_add_kernel adds one kernel to a target of the same folder: its .cu, and a folder with its
 # header, <name>.h, which C and C++ sources include. The words are the options of `gen emit`:
 # SPLIT_K 4 is --split-k 4. Without ARCH, each of the target's CUDA_ARCHITECTURES has its own.
 #
 # gen_add_bundle adds the kernels that FILE lists (relative to the current source folder), behind
-# one function. gen_add_embedded_kernel adds C++ with machine code, which needs neither nvcc nor
-# the CUDA toolkit.
+# one function. gen_add_embedded_kernel adds C++ with machine code, or with PTX, which needs
+# neither nvcc nor the CUDA toolkit; its ARCH may be several, separated by commas.
 #
 # All is checked at the end of the folder's CMakeLists.txt, when the targets' properties are known,
 # and by one process of gen, whose answers are kept for the next time. The files are made when the

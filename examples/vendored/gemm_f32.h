@@ -25,15 +25,19 @@
 extern "C" {
 #endif
 
-// Puts the kernel on a stream of the current device, and returns without waiting. Never prints,
-// exits or allocates; may be called by several threads at once, and while a CUDA graph is captured.
+// Queues the kernel on a stream of the current device, and returns without waiting. Never prints,
+// exits or allocates. Several threads may call it at once, for several devices, and while a CUDA
+// graph is captured.
 //
 // M, N and K may be 0. Where it returns one of these, D is as it was:
-//   cudaErrorInvalidValue            a negative size, a null matrix, a leading dimension too short, a
-//                                    matrix of more than 2^44 elements
-//   cudaErrorInvalidConfiguration    more blocks than a grid may have
-//   cudaErrorInvalidResourceHandle   a stream of another device
-//   cudaErrorNoKernelImageForDevice  a GPU that the file was not compiled for
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements
+//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+// Other errors are the CUDA runtime's, such as 222, cudaErrorUnsupportedPtxVersion: a driver that is
+// to compile PTX and is older than nvcc.
 GEMMGEN_API cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_f32_launch(
     long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N

@@ -26,8 +26,9 @@ BUNDLE = typer.Option(
 )
 EMBED = typer.Option(
     "--embed",
-    metavar="FORMAT",
-    help="cubin: write C++ that contains machine code for --arch (several with commas).",
+    metavar="FORMATS",
+    help="cubin, ptx or cubin,ptx: write C++ that contains machine code, or PTX that the driver "
+    "compiles, for --arch (several with commas).",
 )
 DEPFILE = typer.Option(
     "--depfile",
@@ -124,13 +125,13 @@ def _embedded(
 ) -> Emitted:
     from gen.source.cpp import embed
 
-    embed.check_format(format_)
+    formats = embed.formats(format_)
     files: list[tuple[str, str]] = []
     templates = [*embed.TEMPLATES]
     for spec in specs:
         images = embed.embedded_specs(spec, archs or [spec.arch])
         # Compiling takes a while; only names are asked for in a dry run.
-        texts = ("", "") if dry_run else embed.render_embedded(images)
+        texts = ("", "") if dry_run else embed.render_embedded(images, formats)
         names = (f"{images[0].name}.cpp", f"{images[0].name}.h")
         files += zip(names, texts, strict=True)
         templates.append(spec.row.template)

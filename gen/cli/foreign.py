@@ -76,6 +76,10 @@ _CHECKED: tuple[tuple[str, Any, Any], ...] = (
     ("gemm", _TEXT, GEMM), ("gemm_dtype", _TEXT, GEMM_DTYPE), ("tool", _TEXT, TOOL),
 )  # fmt: skip
 _SPEC_LINE = re.compile(r"^\s*//\s*gen-spec:", re.MULTILINE)
+_MADE_BY = re.compile(
+    r"^// Made by gemmgen \S+(?: with NVRTC [\d.]+)?([:;])(.*(?:\n//     .*)*)", re.MULTILINE
+)
+_NOT_OF_KERNELS = re.compile(r" --(embed|name) \S+")
 # What a command that chooses kernels may take, but a launch has no use for.
 _CHOICES = ("variant", "dtype", "layout")
 _TUNABLES = {tunable.name for row in VARIANTS.values() for tunable in row.tunables}
@@ -119,6 +123,8 @@ def launch_options(command: Command, checked: bool = True) -> Command:
                 f"{', '.join('--' + name.replace('_', '-') for name in chosen)}"
             )
         launch = _launch_text(own, options)
+        if not launch.kernel:
+            _refuse_emitted(file)
         (_check if checked else _profile)(file, launch, own, options)
 
     run.__doc__ = command.__doc__
@@ -131,6 +137,32 @@ def _is_foreign(file: Path) -> bool:
     from gen.foreign.prepare import read_text
 
     return not _SPEC_LINE.search(read_text(file))
+
+
+def _refuse_emitted(file: Path) -> None:
+    """Raises UsageError for what gen emits besides kernels, and says what to give in its place."""
+    from gen.foreign.prepare import read_text
+
+    made = _MADE_BY.search(read_text(file))
+    if made is None:
+        return
+    command = " ".join(made[2].replace("//", "").split())
+    if made[1] == ";" or file.suffix == ".h":
+        raise UsageError(
+            f"{file} is a header of gen emit, without a kernel; use the file beside it"
+        )
+    if "--bundle" in command:
+        raise UsageError(
+            f"{file} is a bundle, whose kernels gen takes one at a time, and whose choice among "
+            "them it does not look at; give the options of a line of its list in place of the "
+            "file, such as --variant mma --dtype f16, or say how to launch one of its kernels: "
+            "--kernel, --grid, --block, --arg"
+        )
+    options = _NOT_OF_KERNELS.sub("", command).removeprefix("gen emit").strip()
+    raise UsageError(
+        f"{file} has code that is compiled, of which gen looks at nothing, nor at the launcher; in "
+        f"place of the file, give the kernel that it was made from, with one --arch: {options}"
+    )
 
 
 def _refuse_launch(own: Mapping[str, Any], file: Path | None, has_grid: bool) -> None:

@@ -21,7 +21,7 @@ from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError
 from gen.kernels import signature
 from gen.kernels.registry import spec_from_json
 from gen.kernels.signature import fill
-from gen.spec.arch import compute_capability
+from gen.spec.arch import compute_capability, only_capability
 from gen.spec.kernel import KernelSpec
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FRAME = "frame/file.cu.j2"
 HOST = ("launch", "workspace")  # signatures of the host's functions
+_NO_TMA = "the driver does not know the TMA: it is older than CUDA 12"
 
 _SPEC_LINE = re.compile(r"^// gen-spec:(.*)$", re.MULTILINE)
 
@@ -272,6 +273,11 @@ def render_framed(
     return render_template(spec.row.template, **{**known, "frame": frame, "api": api, **values})
 
 
+def unsupported(spec: KernelSpec) -> str:
+    """When a launcher returns cudaErrorNotSupported; nothing where it never does."""
+    return _NO_TMA if spec.row.printed(spec).get("has_maps", False) else ""
+
+
 def _values(spec: KernelSpec) -> dict[str, Any]:
     return {
         "spec": spec,
@@ -282,8 +288,10 @@ def _values(spec: KernelSpec) -> dict[str, Any]:
         "threads_x": spec.threads[0],
         "threads_y": spec.threads[1],
         "cc": compute_capability(spec.arch),
+        "only": only_capability(spec.arch),
         "has_bias": spec.has_bias,
         "row": spec.row,
+        "unsupported": unsupported(spec),
         "includes_cuda": False,
         "alone": True,
         "guarded": True,

@@ -25,3 +25,22 @@ def compute_capability(arch: str) -> int:
         known = ", ".join(f"sm_{cc}{own.get(cc, '')}" for cc in SHARED_KIB)
         raise UsageError(f"unknown architecture '{arch}'; use one of {known}")
     return int(match[1])
+
+
+def last_capability(arch: str, ptx: bool = False) -> int | None:
+    """The last compute capability that runs an architecture's code; None where there is no last.
+
+    Machine code runs on what has the same major number, and no older minor number. A driver
+    compiles PTX for all that is newer. sm_90a is for 9.0 alone, sm_100f for 10.x.
+    """
+    cc = compute_capability(arch)
+    if arch.endswith("a"):
+        return cc
+    return None if ptx and not arch.endswith("f") else cc // 10 * 10 + 9
+
+
+def only_capability(arch: str) -> str:
+    """What PTX for an architecture is for where newer GPUs do not run it: "9.0", "10.x"; or ""."""
+    last = last_capability(arch, ptx=True)
+    minor = "x" if arch.endswith("f") else compute_capability(arch) % 10
+    return f"{last // 10}.{minor}" if last else ""

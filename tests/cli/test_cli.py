@@ -449,6 +449,31 @@ def test_several_files(gen: Gen, command: str) -> None:
         )  # fmt: skip
 
 
+def test_what_gen_emits_besides_kernels_is_refused(gen: Gen) -> None:
+    """With what to give in its place."""
+    Path("two.kernels").write_text("--variant tiles\n--variant naive --dtype f64\n")
+    gen("emit", "--bundle", "two.kernels", "-o", "./")
+    gen("emit", "--variant", "tiles", "--name", "f", "--header", "-o", "./")
+    gen("emit", "--variant", "naive", "--name", "g", "--embed", "cubin,ptx", "-o", "./")
+    kernel = "--variant naive --dtype f32 --layout rrr --arch sm_80 --threads 256 --epilogue linear"
+    for file, message in (
+        ("two.cu", "two.cu is a bundle, whose kernels gen takes one at a time"),
+        ("two.h", "two.h is a header of gen emit, without a kernel; use the file beside it"),
+        ("f.h", "f.h is a header of gen emit, without a kernel; use the file beside it"),
+        ("g.cpp", f"it was made from, with one --arch: {kernel}\n"),
+        ("g.h", "g.h is a header of gen emit, without a kernel; use the file beside it"),
+    ):
+        for command in ("check", "profile"):
+            code, out, err = gen(command, file)
+            assert (code, out) == (2, "")
+            assert message in err
+    assert gen("check", *kernel.split(), "--shape", "5").code == 0
+    launch = "--kernel gemm... --grid 1 --block 256"  # as any file of CUDA
+    code, _, err = gen("check", "two.cu", *launch.split())
+    assert code == 2
+    assert "bundle" not in err
+
+
 def test_annotations_of_a_check(gen: Gen) -> None:
     write_kernels()
     check = ("check", "reads_c.cu", "wrong.cu", "--shape", "9", "--annotations", "github")

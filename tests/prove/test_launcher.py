@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gen.kernels.registry import make_spec
-from gen.prove import launcher as library
+from gen.prove import launcher_program as library
 from gen.prove.check import check
 from gen.prove.launcher import LauncherReport, check_launcher
 from gen.source.render import Source, render
@@ -71,6 +71,11 @@ BROKEN = [
     (("tiles", {}), "if (M == 0 || N == 0) return cudaSuccess;", ""),
     (("tiles", {}), "beta != 0 && (C == nullptr", "(C == nullptr"),
     (("tiles", {}), "own != device", "own < device"),
+    (("tiles", {}), "  int device;\n", "  int device;\n  cudaDeviceSynchronize();\n"),
+    (("tiles", {}), "  int device;\n", "  int device;\n  cudaStreamSynchronize(stream);\n"),
+    (("tiles", {}), "  int device;\n", "  int device;\n  delete new int;\n"),
+    (("tiles", {}), " || capture != cudaStreamCaptureStatusNone", ""),
+    (("tiles", {}), "grid_x > 2147483647", "false"),
     (("tiles", {}), "kernel, grid, block, 0, stream", "kernel, grid, block, 0, nullptr"),
     (("tiles", {}), "return cudaLaunchKernelEx(&config, kernel, arguments...);",
      "cudaLaunchKernelEx(&config, kernel, arguments...); return cudaGetLastError();"),
@@ -97,6 +102,7 @@ BROKEN = [
      " if (!function && asked++) return cudaErrorNotSupported;"),
     (AUTO, "plan.b_length, B, ldb", "plan.b_length, A, ldb"),
     (AUTO, "size_t(D) % 16 == 0", "size_t(D) % 8 == 0"),
+    (AUTO, "error = make_map(a_map", "make_map(a_map"),
 ]  # fmt: skip
 
 

@@ -102,11 +102,11 @@ FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
     ("mma", {"dtype": "f16_f32"}, ("sm_75", "sm_80"), False),
 )
 
-# What is embedded in C++, for these architectures; without the machine code, NVRTC's affair.
-EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
-    ("tiles", {"dtype": "f64", "layout": "ccc"}, ("sm_80", "sm_90a")),
-    ("mma", {"split_k": 0, "epilogue": "linear_bias"}, ("sm_80", "sm_90")),
-    ("mma_tma", {}, ("sm_90a",)),
+# What is embedded in C++, for these architectures; without the code itself, NVRTC's affair.
+EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ...] = (
+    ("tiles", {"dtype": "f64", "layout": "ccc"}, ("sm_80", "sm_90a"), ("ptx", "cubin")),
+    ("mma", {"split_k": 0, "epilogue": "linear_bias"}, ("sm_80", "sm_90"), ("cubin",)),
+    ("mma_tma", {}, ("sm_90a",), ("cubin",)),
 )
 
 
@@ -128,9 +128,10 @@ def texts() -> Iterator[tuple[Path, str]]:
         family = make_family([make_spec(variant, arch=arch, **options) for arch in archs])
         source = render_family(family, f"{family.name}.h" if header else None)
         yield GOLDEN / "family" / source.filename, source.text
-    for variant, options, archs in EMBEDDED:
+    for variant, options, archs, formats in EMBEDDED:
         kernels = embed.embedded_specs(make_spec(variant, **options), archs)
-        for suffix, text in zip((".cpp", ".h"), embed.render_embedded(kernels), strict=True):
+        files = embed.render_embedded(kernels, formats)
+        for suffix, text in zip((".cpp", ".h"), files, strict=True):
             yield GOLDEN / variant / (kernels[0].name + suffix), text
 
 

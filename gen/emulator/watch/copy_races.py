@@ -60,7 +60,7 @@ class SharedRaces(AccessRaces):
             assert self.clocks is not None
             touch = self._touch(site, space, address, mask)
             if touch is not None:
-                record = touch.low << np.int32(SITE_BITS) | np.int32(self._number(site))
+                record = touch.low << np.int32(SITE_BITS) | np.int32(self.sites.number(site))
                 self.inits.put(touch.index, record, self.clocks.inits(touch.low))
 
     # -- cp.async ------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class SharedRaces(AccessRaces):
         if touch is None:
             return
         self._before_write(chunk, site, touch)
-        self._report(chunk, site, "WAW", touch, self.flights.add(touch, self._number(site)))
+        self._report(chunk, site, "WAW", touch, self.flights.add(touch, self.sites.number(site)))
         row, code = touch.index // self.columns, touch.low
         self.groups.reshape(-1)[touch.index] = self._per_thread(self.committed)[row, code]
         self.before.reshape(-1)[touch.index] = self._per_thread(self.signals)[row, code]
@@ -124,7 +124,7 @@ class SharedRaces(AccessRaces):
     # -- cp.async.bulk -------------------------------------------------------------------------
     def bulk(self, chunk: ObservedChunk, move: Move) -> None:
         """See Observer."""
-        touch, number = self.place_move(move), self._number(move.site)
+        touch, number = self.place_move(move), self.sites.number(move.site)
         assert isinstance(self.writes, TimedLast)
         assert isinstance(self.atomics, TimedSeveral)
         # Those that race are among them; a pair of lines is reported once.
@@ -161,7 +161,7 @@ class SharedRaces(AccessRaces):
         """See Observer."""
         assert self.clocks is not None
         rows = None if done is None else self._rows(done)
-        touch, number = self.place_move(move), self._number(move.site)
+        touch, number = self.place_move(move), self.sites.number(move.site)
         flying = self.leaving if done is None else self.flights
         record = touch.low << np.int32(SITE_BITS) | np.int32(number)
         mine = flying.codes.reshape(-1)[touch.index] == record

@@ -125,3 +125,21 @@ def plain_name(symbol: str) -> str:
         if len(name) == int(length[0]) and re.fullmatch(r"(_\d+)?", rest):
             return name
     return symbol
+
+
+class Sites:
+    """Instructions that access memory, each with a number: records keep that."""
+
+    def __init__(self) -> None:
+        self._sites: list[Site] = []
+        self._numbers: dict[Site, int] = {}
+
+    def number(self, site: Site) -> int:
+        """The instruction's own, from 0."""
+        if site not in self._numbers:
+            self._numbers[site] = len(self._sites)
+            self._sites.append(site)
+        return self._numbers[site]
+
+    def __getitem__(self, number: int) -> Site:
+        return self._sites[number]

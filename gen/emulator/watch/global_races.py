@@ -24,7 +24,7 @@ from gen.emulator.memory.global_memory import Buffer, Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, narrow
-from gen.emulator.watch.findings import noun
+from gen.emulator.watch.findings import Sites, noun
 from gen.emulator.watch.granules import extremes, granule_of
 
 Numbers = npt.NDArray[np.int64]
@@ -105,8 +105,7 @@ class GlobalRaces(ChunkObserver):
         if launch is not self._launch:
             self._launch = launch
             self.records: dict[Buffer, Records] = {}
-            self.sites: list[Site] = []
-            self._numbers: dict[Site, int] = {}
+            self.sites = Sites()
         if launch.program not in self._programs:
             items = [i for b in launch.program.blocks for i in b.body]
             scoped = any(_SCOPED.match(item.name) for item in items)
@@ -194,13 +193,13 @@ class GlobalRaces(ChunkObserver):
         self._against_writer(chunk, site, "WAW", touch)
         self._against_others(chunk, site, "WAR", touch, atomics=False)
         self._against_others(chunk, site, "WAW", touch, atomics=True)
-        number = touch.low << _SITE_BITS | self._number(site)
+        number = touch.low << _SITE_BITS | self.sites.number(site)
         writer = touch.records.make_writer()
         writer[touch.index] = number
         touch.records.epoch[touch.index] = touch.epoch
         kept = writer[touch.index]
         bad = (kept != number) | (touch.low != touch.high)
-        other = np.where(kept != number, kept, touch.high << _SITE_BITS | self._number(site))
+        other = np.where(kept != number, kept, touch.high << _SITE_BITS | self.sites.number(site))
         self._report(chunk, site, "WAW", touch, bad, other)
 
     def atomic(
@@ -303,16 +302,10 @@ class GlobalRaces(ChunkObserver):
             self._report(chunk, site, kind, touch, bad, np.where(early, first, last))
 
     def _add(self, touch: _Touch, site: Site, atomics: bool) -> None:
-        number = self._number(site)
+        number = self.sites.number(site)
         low, high = touch.records.make_others(atomics, touch.several)
         np.minimum.at(low, touch.index, touch.low << _SITE_BITS | number)
         np.maximum.at(high, touch.index, touch.high << _SITE_BITS | number)
-
-    def _number(self, site: Site) -> int:
-        if site not in self._numbers:
-            self._numbers[site] = len(self.sites)
-            self.sites.append(site)
-        return self._numbers[site]
 
     # -- findings ------------------------------------------------------------------------------
     def _report(

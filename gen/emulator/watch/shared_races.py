@@ -32,7 +32,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.warp.masks import THREAD_AXES, Bits, Mask
-from gen.emulator.watch.findings import noun
+from gen.emulator.watch.findings import Sites, noun
 from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch, thread_of
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
@@ -49,8 +49,7 @@ class AccessRaces(SharedWatch):
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
         super().begin(chunk)
-        self.sites: list[Site] = []
-        self._numbers: dict[Site, int] = {}
+        self.sites = Sites()
         self.flights = Last(1, self.columns, own=True)  # copies that are to write
         self.leaving = Last(1, self.columns, own=True)  # copies that are to read
         self.clocks = _clocks(chunk)
@@ -84,7 +83,7 @@ class AccessRaces(SharedWatch):
             return
         for earlier in (self.writes, self.atomics, self.flights):
             self._report(chunk, site, "RAW", touch, earlier.clash(touch))
-        self.reads.add(touch, self._number(site))
+        self.reads.add(touch, self.sites.number(site))
 
     def store(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
@@ -93,7 +92,7 @@ class AccessRaces(SharedWatch):
         touch = self._touch(site, space, address, mask)
         if touch is not None:
             self._before_write(chunk, site, touch)
-            self._report(chunk, site, "WAW", touch, self.writes.add(touch, self._number(site)))
+            self._report(chunk, site, "WAW", touch, self.writes.add(touch, self.sites.number(site)))
 
     def atomic(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
@@ -106,7 +105,7 @@ class AccessRaces(SharedWatch):
             self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.flights):
             self._report(chunk, site, "WAW", touch, earlier.clash(touch))
-        self.atomics.add(touch, self._number(site))
+        self.atomics.add(touch, self.sites.number(site))
 
     def _touch(self, site: Site, space: str, address: Value, mask: Mask | None) -> Touch | None:
         if space != "shared":
@@ -201,12 +200,6 @@ class AccessRaces(SharedWatch):
         return [item for item in records if isinstance(item, (Last, Several))]
 
     # -- findings ------------------------------------------------------------------------------
-    def _number(self, site: Site) -> int:
-        if site not in self._numbers:
-            self._numbers[site] = len(self.sites)
-            self.sites.append(site)
-        return self._numbers[site]
-
     def _report(
         self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch, clash: Clash | None,
         what: str = RACES,

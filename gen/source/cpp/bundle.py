@@ -13,7 +13,8 @@ from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.registry import get_variant, make_spec
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import Family, make_family, render_family
-from gen.source.render import render_template, stamp
+from gen.source.render import render_template, stamp, unsupported
+from gen.spec.arch import only_capability
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.kernel import EPILOGUES, KernelSpec
 from gen.spec.names import check_symbol
@@ -194,6 +195,8 @@ def render_bundle(bundle: Bundle) -> tuple[str, str]:
     """The header and the source."""
     dtypes = list(dict.fromkeys(entry.spec.dtypes for entry in bundle.entries))
     kernels = [_kernel(entry) for entry in bundle.entries]
+    reasons = ["no kernel is for the problem"]
+    reasons += filter(None, dict.fromkeys(unsupported(entry.spec) for entry in bundle.entries))
     values = {
         "version": __version__,
         "name": bundle.name,
@@ -202,13 +205,16 @@ def render_bundle(bundle: Bundle) -> tuple[str, str]:
         "stamp": bundle.stamp,
         "listing": bundle.lines,
         "kernels": kernels,
+        "has_workspace": any(k["has_workspace"] for k in kernels),
+        "unsupported": ", or ".join(reasons),
+        "only": only_capability(bundle.archs[0]) if len(bundle.archs) == 1 else "",
         "launchers": sorted({(k["has_bias"], k["has_workspace"]) for k in kernels}),
         "dtypes": [_numbered(d) for d in dtypes],
         "scalars": {d.scalar.cuda for d in dtypes},
         "layouts": ALL_LAYOUTS,
         "epilogues": EPILOGUES,
-        "table": _aligned([_HEADINGS, *map(_described, bundle.entries)]),
-        "rows": _aligned([_row(bundle.name, i, e) for i, e in enumerate(bundle.entries, 1)], ","),
+        "table": columns([_HEADINGS, *map(_described, bundle.entries)]),
+        "rows": columns([_row(bundle.name, i, e) for i, e in enumerate(bundle.entries, 1)], ","),
     }
     header, source = (render_template(template, **values) for template in TEMPLATES)
     return header, source
@@ -259,7 +265,7 @@ def _row(name: str, number: int, entry: Entry) -> tuple[str, ...]:
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]], mark: str = "") -> list[str]:
+def columns(rows: Sequence[Sequence[str]], mark: str = "") -> list[str]:
     """Each row as a line; columns are as wide as their longest cell, with its `mark`."""
     widths = [max(map(len, column)) + len(mark) for column in zip(*rows, strict=True)]
     return [

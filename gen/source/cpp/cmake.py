@@ -174,17 +174,18 @@ def _bundle(call: Call, given: dict[str, str]) -> Answer:
 
 
 def _embedded(_: Call, given: dict[str, str]) -> Answer:
-    chosen = {key: value for key, value in given.items() if key not in ("arch", "variant")}
+    chosen = {k: value for k, value in given.items() if k not in ("arch", "variant", "embed")}
     archs = given["arch"].split(",") if "arch" in given else [None]
+    formats = embed.formats(given.pop("embed", "cubin"))
     first = make_spec(_variant(given), arch=archs[0], **chosen)
     specs = embed.embedded_specs(first, [arch for arch in archs if arch] or [first.arch])
     render(specs[0])
-    options = ("--embed", embed.FORMATS[0])
+    options = ("--embed", ",".join(formats))
     return Answer(specs[0].name, embed.stamp_of(specs), f"{specs[0].name}.cpp", options)
 
 
 _FUNCTIONS: dict[str, tuple[Callable[[Call, dict[str, str]], Answer], set[str]]] = {
     "gen_add_kernel": (_kernel, _KERNEL),
     "gen_add_bundle": (_bundle, {"file", "name", "arch"}),
-    "gen_add_embedded_kernel": (_embedded, _KERNEL),
+    "gen_add_embedded_kernel": (_embedded, _KERNEL | {"embed"}),
 }

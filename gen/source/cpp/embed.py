@@ -1,4 +1,4 @@
-"""KernelSpec -> C++ with the kernel as machine code, and a launcher on the driver API.
+"""KernelSpec -> C++ with the kernel as machine code or PTX, and a launcher on the driver API.
 
 What the launcher checks and computes is said in the kernels' templates alone: cpp/embed.cpp.j2 is
 another frame for them, which takes their host's side.
@@ -8,20 +8,74 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from gen._version import __version__
-from gen.errors import SpecError, unknown
+from gen.errors import SpecError, UsageError, unknown
 from gen.kernels.registry import retarget
+from gen.source.cpp.bundle import columns
 from gen.source.render import DRIVER, render, render_framed, render_template, stamp
-from gen.spec.arch import compute_capability
+from gen.spec.arch import compute_capability, last_capability
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, portable_symbol
 
 TEMPLATES = ("cpp/embed.cpp.j2", "cpp/embed.h.j2")
-FORMATS = ("cubin",)
+FORMATS = ("ptx", "cubin")  # the better one last
 WORDS_A_LINE = 4
+# What our kernels need of PTX up to sm_90a: NVRTC writes its own, newer version. It is that of the
+# first driver with the functions that the launcher uses.
+PTX_VERSION, PTX_DRIVER = "8.0", 12000
+_IN_WORDS = {"ptx": "PTX", "cubin": "machine code"}
+
+
+@dataclass(frozen=True)
+class Image:
+    """Code of one format for one architecture.
+
+    first, last: the compute capabilities that run it; no last where newer ones do, too. driver: the
+    oldest that loads it, as 13000 for CUDA 13.0.
+    """
+
+    format: str
+    arch: str
+    driver: int
+    code: bytes
+
+    @property
+    def name(self) -> str:
+        """Of the array."""
+        kind = "Ptx" if self.format == "ptx" else ""
+        return f"k{kind}{self.arch.replace('_', '').capitalize()}"
+
+    @property
+    def first(self) -> int:
+        """See above."""
+        return compute_capability(self.arch)
+
+    @property
+    def last(self) -> int | None:
+        """See above."""
+        return last_capability(self.arch, ptx=self.format == "ptx")
+
+    @property
+    def lines(self) -> list[str]:
+        """The code as numbers; PTX ends with a zero."""
+        padded = self.code + bytes(1 if self.format == "ptx" else 0)
+        padded += bytes(-len(padded) % 8)
+        words = [f"0x{word:016x}," for (word,) in struct.iter_unpack("<Q", padded)]
+        return [" ".join(words[i : i + WORDS_A_LINE]) for i in range(0, len(words), WORDS_A_LINE)]
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """The GPUs that run it, what they run, the drivers: a row of the header's table."""
+        first, last = (f"{cc // 10}.{cc % 10}" for cc in (self.first, self.last or 0))
+        gpus = first if first == last else f"{first} to {last}" if self.last else f"{first}, newer"
+        driver = f"CUDA {self.driver // 1000}.{self.driver % 1000 // 10}, newer"
+        return gpus, f"{_IN_WORDS[self.format]} for {self.arch}", driver
+
+
+_HEADINGS = ("compute capability", "what runs there", "driver")
 
 
 def embedded_specs(spec: KernelSpec, archs: Sequence[str]) -> list[KernelSpec]:
@@ -36,33 +90,41 @@ def embedded_specs(spec: KernelSpec, archs: Sequence[str]) -> list[KernelSpec]:
     return sorted(specs, key=lambda s: (compute_capability(s.arch), s.arch))
 
 
-def check_format(name: str) -> None:
-    """Raises UsageError for what cannot be embedded."""
-    if name not in FORMATS:
-        raise unknown("format", name, FORMATS)
+def formats(text: str) -> list[str]:
+    """The formats that are to be embedded: `cubin`, `ptx` or `cubin,ptx`. Raises UsageError."""
+    names = text.split(",")
+    for name in names:
+        if name not in FORMATS:
+            raise unknown("format", name, FORMATS)
+    if len(set(names)) < len(names):
+        raise UsageError(f"--embed {text} names a format twice; name each once")
+    return [name for name in FORMATS if name in names]
 
 
-def render_embedded(specs: Sequence[KernelSpec]) -> tuple[str, str]:
+def render_embedded(
+    specs: Sequence[KernelSpec], formats: Sequence[str] = ("cubin",)
+) -> tuple[str, str]:
     """The C++ source and its header. Raises as compile_cuda."""
     from gen.compile.nvrtc import nvrtc_version
 
     spec = specs[0]
+    images = [image_of(s, format_) for format_ in formats for s in specs]
     planned = spec.row.takes_workspace
-    types = {
-        key: "void" if type_.header else type_.cuda
-        for key, type_ in (("input", spec.dtypes.input), ("output", spec.dtypes.output))
-    }
+    types = aliases(spec)
     values = {
         "nvrtc": ".".join(map(str, nvrtc_version())),
-        "command": _command(specs),
+        "command": _command(specs, formats),
         "archs": [s.arch for s in specs],
-        "images": [_image(s) for s in specs],
+        "forms": [_IN_WORDS[format_] for format_ in reversed(formats)],
+        "images": images,
+        "runs_on": columns([_HEADINGS, *(image.row for image in reversed(images))]),
         "planned": planned,
         "has_partials": planned and spec.split_k != 1,
         "stamp": stamp_of(specs),
-        **types,
+        "input": types["input_t"],
+        "output": types["output_t"],
     }
-    source = render_framed(spec, TEMPLATES[0], DRIVER, **values, aliases=_aliases(spec, types))
+    source = render_framed(spec, TEMPLATES[0], DRIVER, **values, aliases=types)
     header = render_template(
         TEMPLATES[1],
         version=__version__,
@@ -82,38 +144,35 @@ def stamp_of(specs: Sequence[KernelSpec]) -> str:
     return stamp("embedded", *specs)
 
 
-def _aliases(spec: KernelSpec, types: Mapping[str, str]) -> dict[str, str]:
+def aliases(spec: KernelSpec) -> dict[str, str]:
     """What stands for the aliases of an emitted file in the signatures of an embedded kernel."""
+    types = spec.dtypes
     return {
-        "input_t": types["input"],
-        "output_t": types["output"],
-        "scalar_t": spec.dtypes.scalar.cuda,
+        "input_t": "void" if types.input.header else types.input.cuda,
+        "output_t": "void" if types.output.header else types.output.cuda,
+        "scalar_t": types.scalar.cuda,
         "cudaStream_t": "CUstream",
     }
 
 
-def _command(specs: Sequence[KernelSpec]) -> str:
+def _command(specs: Sequence[KernelSpec], formats: Sequence[str]) -> str:
     archs = ",".join(spec.arch for spec in specs)
     command = specs[0].command.replace(f"--arch {specs[0].arch}", f"--arch {archs}")
-    return command.replace("gen emit", "gen emit --embed cubin", 1)
+    return command.replace("gen emit", f"gen emit --embed {','.join(reversed(formats))}", 1)
 
 
-def _image(spec: KernelSpec) -> Mapping[str, object]:
-    from gen.compile.nvrtc import compile_cuda
+def image_of(spec: KernelSpec, format_: str) -> Image:
+    """A kernel compiled to a format. Raises as compile_cuda."""
+    from gen.compile.nvrtc import compile_cuda, nvrtc_version
 
     source = render(spec)
     code = compile_cuda(
-        source.text, name=source.filename, arch=spec.arch, format="cubin", line_info=False
+        source.text, name=source.filename, arch=spec.arch, format=format_, line_info=False
     ).code
-    padded = code + bytes(-len(code) % 8)
-    words = [f"0x{word:016x}," for (word,) in struct.iter_unpack("<Q", padded)]
-    major, minor = divmod(compute_capability(spec.arch), 10)
-    return {
-        "arch": spec.arch,
-        "major": major,
-        "minor": minor,
-        "alone": bool(re.search("a$", spec.arch)),
-        "lines": [
-            " ".join(words[i : i + WORDS_A_LINE]) for i in range(0, len(words), WORDS_A_LINE)
-        ],
-    }
+    major, minor = nvrtc_version()
+    if format_ == "cubin":
+        return Image(format_, spec.arch, 1000 * major, code)  # drivers load it from any minor one
+    if compute_capability(spec.arch) > 90:
+        return Image(format_, spec.arch, 1000 * major + 10 * minor, code)
+    version = f".version {PTX_VERSION}".encode()
+    return Image(format_, spec.arch, PTX_DRIVER, re.sub(rb"(?m)^\.version .*", version, code))

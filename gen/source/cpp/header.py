@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gen._version import __version__
-from gen.source.render import render_template, stamp
+from gen.source.render import render_template, stamp, unsupported
+from gen.spec.arch import only_capability
 from gen.spec.dtypes import DTypes, ElementType
 from gen.spec.kernel import KernelSpec
 
@@ -33,7 +34,8 @@ def render_header(*specs: KernelSpec, name: str | None = None) -> str:
         layouts=spec.layouts,
         has_bias=spec.has_bias,
         has_workspace=spec.row.takes_workspace,
-        has_maps=printed.get("has_maps", False),
+        unsupported=unsupported(spec),
+        only=only_capability(spec.arch),
         transposed=printed.get("transposed", []),
         split_k=spec.split_k,
         opaque=opaque_types([spec.dtypes]),

@@ -91,7 +91,7 @@ typedef struct gemm_problem {
 } gemm_problem;
 
 // None of these functions prints, exits or allocates. Several threads may call them at once, for
-// several devices: they keep no state.
+// several devices, and while a CUDA graph is captured.
 
 // The name of the kernel that gemm_launch would take.
 GEMMGEN_API const char*  // null if there is none
@@ -102,17 +102,19 @@ gemm_kernel(const gemm_problem* problem);
 GEMMGEN_API cudaError_t gemm_workspace(  // cudaSuccess once *bytes is set
     const gemm_problem* problem, size_t* bytes);
 
-// Puts the kernels on a stream of the current device and returns without waiting, cudaSuccess if
-// they are on their way. May be called while a CUDA graph is captured. The workspace is device
-// memory at a multiple of 256 bytes, and is free again when the stream has got past the launch; it
-// may be null if its size is 0.
+// Queues the kernels on a stream of the current device, and returns without waiting. The workspace is
+// device memory at a multiple of 256 bytes, and is free again when the stream has got past the launch;
+// it may be null if its size is 0. Launches that may run at the same time need a workspace each.
 //
-// Returns cudaErrorNotSupported where no kernel is for the problem; cudaErrorInvalidValue for a
-// negative size, a null matrix, a leading dimension that is too short, a matrix of more than 2^44
-// elements, a size above 2^31 - 4096 on tensor cores, a workspace that is too small or at no multiple
-// of 256 bytes; cudaErrorInvalidConfiguration for more blocks or work tiles than a grid may have;
-// cudaErrorInvalidResourceHandle for a stream of another device; cudaErrorNoKernelImageForDevice on a
-// GPU that the file was not compiled for.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too
+//        small or at no multiple of 256 bytes, an alpha or beta that is no int where sums are
+//     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+//   801  cudaErrorNotSupported: no kernel is for the problem
 GEMMGEN_API cudaError_t gemm_launch(
     const gemm_problem* problem,  // read before the function returns
     void* workspace, size_t workspace_bytes, cudaStream_t stream);

@@ -37,7 +37,7 @@ constexpr int kThreadRows = 32;  // the block's threads: kTile along x, this man
 constexpr int kRowsPerThread = kTile / kThreadRows;  // rows of D that one thread computes
 constexpr int kThreads = kTile * kThreadRows;
 
-static_assert(kTile % kThreadRows == 0, "every thread has the same number of rows");
+static_assert(kRowsPerThread * kThreadRows == kTile, "every thread has as many rows");
 static_assert(kThreads <= 1024, "a block has at most 1024 threads");
 static_assert(
     2 * kTile * kTile * sizeof(accumulator_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
@@ -136,10 +136,15 @@ inline cudaError_t launch(
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// Checks the arguments and puts the kernel on a stream; never prints, exits or allocates.
-// Returns cudaErrorInvalidValue for a negative size, a null matrix, a leading dimension too short, a
-// matrix of more than 2^44 elements; cudaErrorInvalidConfiguration for more blocks than a grid may
-// have; cudaErrorInvalidResourceHandle for a stream of another device.
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also while
+// a CUDA graph is captured: it never prints, exits, waits or allocates.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements
+//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" GEMMGEN_API cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_tiles_f32_ccc_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,

@@ -40,13 +40,11 @@ using uint32_t = unsigned int;
 
 constexpr int kTileM = 128, kTileN = 256, kTileK = 32;  // of a block: work tile, step along K
 constexpr int kThreads = 256;  // 8 warps
-constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
 constexpr int kSharedBytes = 98304;
-constexpr unsigned kDynamicSharedBytes = 98304;
 
 // ---------------------------------------------------------------------------- machine code
 //
-// ELF files, eight bytes a number.
+// Eight bytes a number.
 
 // clang-format off
 constexpr std::uint64_t kSm80[] = {
@@ -58,14 +56,14 @@ constexpr std::uint64_t kSm90[] = {
 // clang-format on
 
 struct Image {
-  int major, minor;  // compute capability
-  bool alone;  // only for that one, not for later ones of the same major number
+  int first, last;  // compute capabilities that run it: 89 is 8.9, and 9999 any newer one
+  int driver;  // the oldest that loads it, as 13000 for CUDA 13.0
   const void* code;
 };
 
 constexpr Image kImages[] = {
-    {8, 0, false, kSm80},
-    {9, 0, false, kSm90},
+    {80, 89, 0, kSm80},
+    {90, 99, 0, kSm90},
 };
 constexpr int kCount = 2;
 
@@ -82,6 +80,7 @@ using CUfunction = struct CUfunc_st*;
 enum : CUresult {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER = 36,
   CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
   CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
   CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
@@ -97,6 +96,7 @@ enum {
 // The functions of libcuda, looked up once.
 struct Driver {
   CUresult error = CUDA_SUCCESS;
+  CUresult (*cuDriverGetVersion)(int*);
   CUresult (*cuCtxGetDevice)(CUdevice*);
   CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
   CUresult (*cuLibraryLoadData)(
@@ -119,6 +119,7 @@ struct Driver {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
       if (function == nullptr) error = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
     };
+    find(cuDriverGetVersion, "cuDriverGetVersion");
     find(cuCtxGetDevice, "cuCtxGetDevice");
     find(cuDeviceGetAttribute, "cuDeviceGetAttribute");
     find(cuLibraryLoadData, "cuLibraryLoadData");
@@ -135,21 +136,27 @@ const Driver& get_driver() {
   return driver;
 }
 
-// The number of the image for a device: the latest that it can run.
+// The number of the image for a device and its driver: the best that they can run.
 CUresult choose(const Driver& driver, CUdevice device, int& chosen) {
-  int major = 0, minor = 0;
-  CUresult error =
-      driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  int version = 0, major = 0, minor = 0;
+  CUresult error = driver.cuDriverGetVersion(&version);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
   if (error != CUDA_SUCCESS) return error;
   error = driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
   if (error != CUDA_SUCCESS) return error;
-  chosen = -1;
+  const int capability = 10 * major + minor;
+  error = CUDA_ERROR_NO_BINARY_FOR_GPU;
   for (int i = 0; i < kCount; ++i) {
-    const Image& image = kImages[i];
-    const bool runs = image.alone ? image.minor == minor : image.minor <= minor;
-    if (image.major == major && runs) chosen = i;  // later ones are for later devices
+    if (capability < kImages[i].first || capability > kImages[i].last) continue;
+    if (version >= kImages[i].driver) {
+      chosen = i;  // later ones are better
+      error = CUDA_SUCCESS;
+    } else if (error != CUDA_SUCCESS) {
+      error = CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
+    }
   }
-  return chosen < 0 ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
+  return error;
 }
 
 template <class Handle>
@@ -162,8 +169,7 @@ struct Handles {
 using Loaded = Handles<CUkernel>;  // for all contexts
 using Kernels = Handles<CUfunction>;  // in one of them
 
-CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
-  CUlibrary library;
+CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded& kernels) {
   CUresult error =
       driver.cuLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
   if (error != CUDA_SUCCESS) return error;
@@ -183,22 +189,33 @@ CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
   return error;
 }
 
+// The images that have been loaded, each once, until the program or its shared library ends.
+struct Libraries {
+  std::mutex mutex;
+  CUlibrary library[kCount] = {};  // null where it has not been loaded
+  Loaded kernels[kCount] = {};
+
+  ~Libraries() {
+    for (CUlibrary one : library) {
+      if (one != nullptr) get_driver().cuLibraryUnload(one);  // refused if the driver has ended
+    }
+  }
+};
+
 // What the image for a device holds, loaded when it is first asked for.
 CUresult get_loaded(const Driver& driver, CUdevice device, Loaded& kernels) {
-  static std::mutex mutex;
-  static Loaded loaded[kCount] = {};  // null where they have not been loaded
-
-  int i;
+  int i = 0;
   CUresult error = choose(driver, device, i);
   if (error != CUDA_SUCCESS) return error;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (loaded[i].kernel == nullptr) {
-    Loaded found;
-    error = load(driver, kImages[i].code, found);
+  static Libraries loaded;  // made when the driver is at work, so that it ends before the driver
+  const std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (loaded.library[i] == nullptr) {
+    CUlibrary library = nullptr;
+    error = load(driver, kImages[i].code, library, loaded.kernels[i]);
     if (error != CUDA_SUCCESS) return error;
-    loaded[i] = found;
+    loaded.library[i] = library;
   }
-  kernels = loaded[i];
+  kernels = loaded.kernels[i];
   return CUDA_SUCCESS;
 }
 
@@ -220,10 +237,8 @@ CUresult get_kernels(Kernels& kernels) {
   error = driver.cuKernelGetFunction(&kernels.reduce, loaded.reduce);
   if (error != CUDA_SUCCESS) return error;
   // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
-  error = driver.cuFuncSetAttribute(
-      kernels.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kDynamicSharedBytes);
-  if (error != CUDA_SUCCESS) return error;
-  return CUDA_SUCCESS;
+  return driver.cuFuncSetAttribute(
+      kernels.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kSharedBytes);
 }
 
 // ---------------------------------------------------------------------------- the launch
@@ -231,7 +246,7 @@ CUresult get_kernels(Kernels& kernels) {
 // Blocks, or threads of a block.
 struct dim3 {
   unsigned x, y, z;
-  dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
+  dim3(unsigned width, unsigned height = 1, unsigned depth = 1) : x(width), y(height), z(depth) {
   }
 };
 

@@ -2,6 +2,13 @@
 //
 // For C and C++. gemm_mma_f16_rrr_skauto_linear_bias.cpp has the kernels as machine code for sm_80, sm_90.
 // It needs NVIDIA's driver when it runs, and no CUDA toolkit, not even when it is compiled.
+//
+//   compute capability what runs there        driver
+//   9.0 to 9.9         machine code for sm_90 CUDA 0.0, newer
+//   8.0 to 8.9         machine code for sm_80 CUDA 0.0, newer
+//
+// Other GPUs have nothing to run: 209. What has been loaded is unloaded when the program ends, or
+// when dlclose unloads the shared library that gemm_mma_f16_rrr_skauto_linear_bias.cpp is in; the kernels must have ended.
 // Made by gemmgen 0.2.0; the command is in that file.
 // SPDX-License-Identifier: 0BSD
 
@@ -28,8 +35,8 @@ extern "C" {
 
 struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
 
-// Loads the machine code for the current context's device, which otherwise the first launch does.
-// For programs that capture a CUDA graph, or that want to know early. Returns what a launch does.
+// Loads the code for the current context's device, which otherwise the first launch does. For programs
+// that want to know early whether they can run. Returns what a launch does.
 GEMMGEN_API int  // CUDA_SUCCESS, that is 0
 gemm_mma_f16_rrr_skauto_linear_bias_load(void);
 
@@ -44,16 +51,21 @@ gemm_mma_f16_rrr_skauto_linear_bias_workspace(
     const void* B, long long ldb,  // as A's
     size_t* bytes);
 
-// Puts the kernels on a stream of the current context, and returns without waiting. Never prints,
-// exits or allocates device memory of its own; may be called by several threads at once, in several
-// contexts, for several devices.
+// Queues the kernels on a stream of the current context, and returns without waiting. Never prints,
+// exits or allocates device memory of its own. Several threads may call it at once, in several
+// contexts, for several devices, and while a CUDA graph is captured. Launches that may run at the
+// same time need a workspace each.
 //
-// Matrices are in device memory; leading dimensions count elements. Returns a CUresult. Besides those of cuLaunchKernel:
-//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short, a
-//        matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too small or at no
-//        multiple of 256 bytes, 2^31 work tiles or blocks, or more
-//   201  CUDA_ERROR_INVALID_CONTEXT, or 3, CUDA_ERROR_NOT_INITIALIZED: there is no current context
-//   209  CUDA_ERROR_NO_BINARY_FOR_GPU: the file has no machine code for this device
+// Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
+// one of these, D is as it was:
+//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too
+//        small or at no multiple of 256 bytes, 2^31 work tiles or blocks, or more
+//     3  CUDA_ERROR_NOT_INITIALIZED: nobody has called cuInit
+//    36  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: a driver older than the table above asks for
+//   201  CUDA_ERROR_INVALID_CONTEXT: this thread has no current context. cuCtxSetCurrent, or the
+//        runtime's cudaSetDevice, gives it one; none is taken here, as the matrices belong to one
+//   209  CUDA_ERROR_NO_BINARY_FOR_GPU: nothing in the file is for this device
 //   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12
 //   303  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: there is no driver, libcuda.so.1
 //   400  CUDA_ERROR_INVALID_HANDLE: a stream of another context

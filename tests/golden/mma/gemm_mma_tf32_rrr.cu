@@ -540,12 +540,18 @@ gemm_mma_tf32_rrr_workspace(  // for a launch with these arguments
   return cudaSuccess;
 }
 
-// Checks the arguments and puts the kernels on a stream; never prints, exits or allocates.
-// `workspace` is device memory aligned to 256 bytes, as much as ..._workspace says; it is free again
-// when the stream has got past the launch. Returns cudaErrorInvalidValue for a size that is negative
-// or above 2^31 - 4096, a null matrix, a leading dimension too short, a matrix of more than 2^44 elements,
-// a workspace too small or not aligned; cudaErrorInvalidConfiguration for 2^31 work tiles or more;
-// cudaErrorInvalidResourceHandle for a stream of another device.
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also while
+// a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is free
+// again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too
+//        small or at no multiple of 256 bytes
+//     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_mma_tf32_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,

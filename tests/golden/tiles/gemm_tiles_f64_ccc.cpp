@@ -5,13 +5,13 @@
 //   C  M x N, column-major, double; not read when beta is 0
 //   D  M x N, column-major, double; may be C, must not overlap A or B
 //
-// A kernel as machine code for sm_80, sm_90a, with a launcher on the driver API.
+// A kernel as machine code and PTX for sm_80, sm_90a, with a launcher on the driver API.
 // The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or
 // to link this file.
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
-//     gen emit --embed cubin --variant tiles --dtype f64 --layout ccc --arch sm_80,sm_90a --tile
-//     32 --threads 1024 --epilogue linear --name gemm_tiles_f64_ccc
+//     gen emit --embed cubin,ptx --variant tiles --dtype f64 --layout ccc --arch sm_80,sm_90a
+//     --tile 32 --threads 1024 --epilogue linear --name gemm_tiles_f64_ccc
 // Compile:  c++ -std=c++17 -c gemm_tiles_f64_ccc.cpp; programs link -ldl where the C library is older than 2.34
 // SPDX-License-Identifier: 0BSD
 
@@ -42,17 +42,22 @@ constexpr int kThreadRows = 32;  // the block's threads: kTile along x, this man
 constexpr int kRowsPerThread = kTile / kThreadRows;  // rows of D that one thread computes
 constexpr int kThreads = kTile * kThreadRows;
 
-static_assert(kTile % kThreadRows == 0, "every thread has the same number of rows");
+static_assert(kRowsPerThread * kThreadRows == kTile, "every thread has as many rows");
 static_assert(kThreads <= 1024, "a block has at most 1024 threads");
 static_assert(
     2 * kTile * kTile * sizeof(accumulator_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
-constexpr unsigned kDynamicSharedBytes = 0;
 
-// ---------------------------------------------------------------------------- machine code
+// ---------------------------------------------------------------------------- machine code and PTX
 //
-// ELF files, eight bytes a number.
+// Eight bytes a number.
 
 // clang-format off
+constexpr std::uint64_t kPtxSm80[] = {
+    0x0000000000000000, 0x0000000000000000, 0x0000000000000000,
+};
+constexpr std::uint64_t kPtxSm90a[] = {
+    0x0000000000000000, 0x0000000000000000, 0x0000000000000000,
+};
 constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
@@ -62,16 +67,18 @@ constexpr std::uint64_t kSm90a[] = {
 // clang-format on
 
 struct Image {
-  int major, minor;  // compute capability
-  bool alone;  // only for that one, not for later ones of the same major number
+  int first, last;  // compute capabilities that run it: 89 is 8.9, and 9999 any newer one
+  int driver;  // the oldest that loads it, as 13000 for CUDA 13.0
   const void* code;
 };
 
 constexpr Image kImages[] = {
-    {8, 0, false, kSm80},
-    {9, 0, true, kSm90a},
+    {80, 9999, 12000, kPtxSm80},
+    {90, 90, 12000, kPtxSm90a},
+    {80, 89, 0, kSm80},
+    {90, 90, 0, kSm90a},
 };
-constexpr int kCount = 2;
+constexpr int kCount = 4;
 
 // ---------------------------------------------------------------------------- the driver
 
@@ -86,6 +93,7 @@ using CUfunction = struct CUfunc_st*;
 enum : CUresult {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER = 36,
   CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
   CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
   CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
@@ -100,6 +108,7 @@ enum {
 // The functions of libcuda, looked up once.
 struct Driver {
   CUresult error = CUDA_SUCCESS;
+  CUresult (*cuDriverGetVersion)(int*);
   CUresult (*cuCtxGetDevice)(CUdevice*);
   CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
   CUresult (*cuLibraryLoadData)(
@@ -122,6 +131,7 @@ struct Driver {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
       if (function == nullptr) error = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
     };
+    find(cuDriverGetVersion, "cuDriverGetVersion");
     find(cuCtxGetDevice, "cuCtxGetDevice");
     find(cuDeviceGetAttribute, "cuDeviceGetAttribute");
     find(cuLibraryLoadData, "cuLibraryLoadData");
@@ -138,21 +148,27 @@ const Driver& get_driver() {
   return driver;
 }
 
-// The number of the image for a device: the latest that it can run.
+// The number of the image for a device and its driver: the best that they can run.
 CUresult choose(const Driver& driver, CUdevice device, int& chosen) {
-  int major = 0, minor = 0;
-  CUresult error =
-      driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  int version = 0, major = 0, minor = 0;
+  CUresult error = driver.cuDriverGetVersion(&version);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
   if (error != CUDA_SUCCESS) return error;
   error = driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
   if (error != CUDA_SUCCESS) return error;
-  chosen = -1;
+  const int capability = 10 * major + minor;
+  error = CUDA_ERROR_NO_BINARY_FOR_GPU;
   for (int i = 0; i < kCount; ++i) {
-    const Image& image = kImages[i];
-    const bool runs = image.alone ? image.minor == minor : image.minor <= minor;
-    if (image.major == major && runs) chosen = i;  // later ones are for later devices
+    if (capability < kImages[i].first || capability > kImages[i].last) continue;
+    if (version >= kImages[i].driver) {
+      chosen = i;  // later ones are better
+      error = CUDA_SUCCESS;
+    } else if (error != CUDA_SUCCESS) {
+      error = CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
+    }
   }
-  return chosen < 0 ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
+  return error;
 }
 
 template <class Handle>
@@ -163,8 +179,7 @@ struct Handles {
 using Loaded = Handles<CUkernel>;  // for all contexts
 using Kernels = Handles<CUfunction>;  // in one of them
 
-CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
-  CUlibrary library;
+CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded& kernels) {
   CUresult error =
       driver.cuLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
   if (error != CUDA_SUCCESS) return error;
@@ -178,22 +193,33 @@ CUresult load(const Driver& driver, const void* code, Loaded& kernels) {
   return error;
 }
 
+// The images that have been loaded, each once, until the program or its shared library ends.
+struct Libraries {
+  std::mutex mutex;
+  CUlibrary library[kCount] = {};  // null where it has not been loaded
+  Loaded kernels[kCount] = {};
+
+  ~Libraries() {
+    for (CUlibrary one : library) {
+      if (one != nullptr) get_driver().cuLibraryUnload(one);  // refused if the driver has ended
+    }
+  }
+};
+
 // What the image for a device holds, loaded when it is first asked for.
 CUresult get_loaded(const Driver& driver, CUdevice device, Loaded& kernels) {
-  static std::mutex mutex;
-  static Loaded loaded[kCount] = {};  // null where they have not been loaded
-
-  int i;
+  int i = 0;
   CUresult error = choose(driver, device, i);
   if (error != CUDA_SUCCESS) return error;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (loaded[i].kernel == nullptr) {
-    Loaded found;
-    error = load(driver, kImages[i].code, found);
+  static Libraries loaded;  // made when the driver is at work, so that it ends before the driver
+  const std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (loaded.library[i] == nullptr) {
+    CUlibrary library = nullptr;
+    error = load(driver, kImages[i].code, library, loaded.kernels[i]);
     if (error != CUDA_SUCCESS) return error;
-    loaded[i] = found;
+    loaded.library[i] = library;
   }
-  kernels = loaded[i];
+  kernels = loaded.kernels[i];
   return CUDA_SUCCESS;
 }
 
@@ -218,7 +244,7 @@ CUresult get_kernels(Kernels& kernels) {
 // Blocks, or threads of a block.
 struct dim3 {
   unsigned x, y, z;
-  dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
+  dim3(unsigned width, unsigned height = 1, unsigned depth = 1) : x(width), y(height), z(depth) {
   }
 };
 

@@ -1,7 +1,16 @@
 // gemm_tiles_f64_ccc: D = alpha * A * B + beta * C
 //
-// For C and C++. gemm_tiles_f64_ccc.cpp has the kernel as machine code for sm_80, sm_90a.
+// For C and C++. gemm_tiles_f64_ccc.cpp has the kernel as machine code and PTX for sm_80, sm_90a.
 // It needs NVIDIA's driver when it runs, and no CUDA toolkit, not even when it is compiled.
+//
+//   compute capability what runs there         driver
+//   9.0                machine code for sm_90a CUDA 0.0, newer
+//   8.0 to 8.9         machine code for sm_80  CUDA 0.0, newer
+//   9.0                PTX for sm_90a          CUDA 12.0, newer
+//   8.0, newer         PTX for sm_80           CUDA 12.0, newer
+//
+// Other GPUs have nothing to run: 209. What has been loaded is unloaded when the program ends, or
+// when dlclose unloads the shared library that gemm_tiles_f64_ccc.cpp is in; the kernels must have ended.
 // Made by gemmgen 0.2.0; the command is in that file.
 // SPDX-License-Identifier: 0BSD
 
@@ -26,20 +35,24 @@ extern "C" {
 
 struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
 
-// Loads the machine code for the current context's device, which otherwise the first launch does.
-// For programs that capture a CUDA graph, or that want to know early. Returns what a launch does.
+// Loads the code for the current context's device, which otherwise the first launch does. For programs
+// that want to know early whether they can run. Returns what a launch does.
 GEMMGEN_API int  // CUDA_SUCCESS, that is 0
 gemm_tiles_f64_ccc_load(void);
 
-// Puts the kernel on a stream of the current context, and returns without waiting. Never prints,
-// exits or allocates device memory of its own; may be called by several threads at once, in several
-// contexts, for several devices.
+// Queues the kernel on a stream of the current context, and returns without waiting. Never prints,
+// exits or allocates device memory of its own. Several threads may call it at once, in several
+// contexts, for several devices, and while a CUDA graph is captured.
 //
-// Matrices are in device memory; leading dimensions count elements. Returns a CUresult. Besides those of cuLaunchKernel:
-//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too short, a
-//        matrix of more than 2^44 elements, more blocks than a grid may have
-//   201  CUDA_ERROR_INVALID_CONTEXT, or 3, CUDA_ERROR_NOT_INITIALIZED: there is no current context
-//   209  CUDA_ERROR_NO_BINARY_FOR_GPU: the file has no machine code for this device
+// Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
+// one of these, D is as it was:
+//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements, more blocks than a grid may have
+//     3  CUDA_ERROR_NOT_INITIALIZED: nobody has called cuInit
+//    36  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: a driver older than the table above asks for
+//   201  CUDA_ERROR_INVALID_CONTEXT: this thread has no current context. cuCtxSetCurrent, or the
+//        runtime's cudaSetDevice, gives it one; none is taken here, as the matrices belong to one
+//   209  CUDA_ERROR_NO_BINARY_FOR_GPU: nothing in the file is for this device
 //   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12
 //   303  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: there is no driver, libcuda.so.1
 //   400  CUDA_ERROR_INVALID_HANDLE: a stream of another context

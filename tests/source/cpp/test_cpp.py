@@ -114,7 +114,9 @@ def test_a_template_depends_on_those_it_extends_and_imports() -> None:
         ("--header -o x.h", "would be the kernel and its header"),
         ("--header -o -", "standard output takes one file, not 2"),
         ("--depfile x.d -o -", "a --depfile is about files"),
-        ("--embed ptx", "unknown format 'ptx'; use one of cubin"),
+        ("--embed sass", "unknown format 'sass'; use one of ptx, cubin"),
+        ("--embed cubin,", "unknown format ''; use one of ptx, cubin"),
+        ("--embed ptx,ptx", "--embed ptx,ptx names a format twice; name each once"),
         ("--embed cubin --bundle x", "--bundle and --embed do not go together"),
         ("--bundle x", "leave out the options that choose one"),
     ],
@@ -387,6 +389,9 @@ def test_cmake_emits_again_when_something_changes(generator: str, tmp_path: Path
     assert emits()
     assert "kTile = 16;" in (tmp_path / "build/gemmgen/user/f.cpp").read_text()
     assert not emits()
+    listing.write_text(PROJECT.format(version="", call=call.format("16 EMBED cubin,ptx")))
+    assert emits()
+    assert "machine code and PTX for sm_80" in (tmp_path / "build/gemmgen/user/f.h").read_text()
 
 
 def test_an_installed_wheel_has_what_cmake_finds(

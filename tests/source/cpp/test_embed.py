@@ -14,21 +14,28 @@ from gen.device.choose import choose_runner
 from gen.device.gpu import GpuRunner
 from gen.errors import SpecError
 from gen.kernels.registry import VARIANTS, make_spec, retarget
-from gen.source.cpp.embed import embedded_specs, render_embedded
+from gen.prove.launcher_program import build_driver
+from gen.source.cpp.embed import embedded_specs, image_of, render_embedded
 from gen.spec.dtypes import ElementType
 from gen.spec.kernel import KernelSpec
 from gen.spec.numerics import storage_dtype
 from gen.spec.problem import GemmProblem, GemmShape
-from tests.prove.test_verify import SCALAR, TENSOR, small
+from tests.prove.test_verify import PAIRS, SCALAR, TENSOR, small
 from tests.support.programs import STRICT, assert_formatted, check_c_and_cpp, need, run
 from tests.support.slow import sift
 
-FAKE_DRIVER = Path(__file__).parent / "fake_driver.c"
+# Of clang++, which has them in -Wall, the last one.
+STRICTEST = (*STRICT, "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Wunused-const-variable")
 
 
-def write(folder: Path, spec: KernelSpec, archs: Sequence[str] = ()) -> Path:
+def write(
+    folder: Path,
+    spec: KernelSpec,
+    archs: Sequence[str] = (),
+    formats: Sequence[str] = ("cubin",),
+) -> Path:
     """The C++ source of an embedded kernel, with its header beside it."""
-    source, header = render_embedded(embedded_specs(spec, archs or [spec.arch]))
+    source, header = render_embedded(embedded_specs(spec, archs or [spec.arch]), formats)
     (folder / f"{spec.symbol}.h").write_text(header)
     (folder / f"{spec.symbol}.cpp").write_text(source)
     return folder / f"{spec.symbol}.cpp"
@@ -38,7 +45,7 @@ def compile_strictly(source: Path) -> None:
     """An ordinary C++ compiler takes it; and nothing in it is CUDA's runtime."""
     assert_formatted(source.parent)
     check_c_and_cpp(source.with_suffix(".h"))
-    run("g++", "-std=c++17", "-O1", *STRICT, "-c", source, cwd=source.parent)
+    run("g++", "-std=c++17", "-O1", *STRICTEST, "-c", source, cwd=source.parent)
     assert "cuda" not in re.sub(r"//.*|\bcudaStream_t\b|libcuda", "", source.read_text())
 
 
@@ -84,16 +91,21 @@ def test_an_embedded_kernel_has_to_exist_for_each_architecture() -> None:
         embedded_specs(make_spec("mma_tma"), ["sm_90a", "sm_80"])
 
 
-def build(folder: Path, spec: KernelSpec, user: str, archs: Sequence[str] = ()) -> Path:
+def build(
+    folder: Path,
+    spec: KernelSpec,
+    user: str,
+    archs: Sequence[str] = (),
+    formats: Sequence[str] = ("cubin",),
+) -> Path:
     """A C program with an embedded kernel, beside a driver that writes down what it is asked."""
     need("gcc", "g++")
-    source = write(folder, spec, archs)
+    source = write(folder, spec, archs, formats)
     (folder / "driver").mkdir()
     (folder / "user.c").write_text(user)
-    soname = ("-Wl,-soname,libcuda.so.1", "-o", "driver/libcuda.so.1")
-    run("gcc", "-shared", "-fPIC", *STRICT[:2], "-Werror", FAKE_DRIVER, *soname, cwd=folder)
+    build_driver(folder / "driver")
     run("gcc", *STRICT, "-c", "user.c", cwd=folder)
-    run("g++", "-std=c++17", "user.o", source, "-ldl", "-o", "user", cwd=folder)
+    run("g++", "-std=c++17", "-pthread", "user.o", source, "-ldl", "-o", "user", cwd=folder)
     return folder
 
 
@@ -129,9 +141,10 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_embedded_kernel_is_chosen_by_the_device(cc: str, image: int, user: Path) -> None:
     lines = lines_of(user, CC=cc, PARAMETERS="gemm=lllf")
     if image:
-        launch = "launch gemm (2, 4, 1) (32, 32, 1) 12288: 64 46 1e 40200000"
-        shared = "shared gemm 12288"
-        assert lines == [f"load sm_{image}", shared, "0", shared, launch, "0", "1", "0"]
+        launch = "launch gemm 2 4 1 32 32 1 12288 0 64 46 1e 40200000"
+        shared = "set gemm 8 12288"
+        loaded = f"load sm_{image}", f"unload sm_{image}"
+        assert lines == [loaded[0], shared, "0", shared, launch, "0", "1", "0", loaded[1]]
     else:
         assert lines == ["209", "209", "1", "0"]
 
@@ -172,10 +185,186 @@ def test_an_embedded_kernel_serves_each_device_by_itself(tmp_path: Path) -> None
     """Its code, its shared memory; a stream of another device is refused."""
     folder = build(tmp_path, make_spec("rec_tiles", name="gemm"), TWO_DEVICES, ["sm_80", "sm_90"])
     lines = lines_of(folder, CC="80 90", PARAMETERS="gemm=lllf")
-    shared, launch = "shared gemm 12288", "launch gemm (1, 1, 1) (32, 32, 1) 12288: 9 9 9 3f800000"
+    shared, launch = "set gemm 8 12288", "launch gemm 1 1 1 32 32 1 12288 0 9 9 9 3f800000"
     on_0 = [shared, launch, "0", shared, "400"]
     on_1 = [shared, launch, "0"] * 2
-    assert lines == ["load sm_80", *on_0, "load sm_90", *on_1, *on_0]
+    unloaded = ["unload sm_80", "unload sm_90"]
+    assert lines == ["load sm_80", *on_0, "load sm_90", *on_1, *on_0, *unloaded]
+
+
+VERSIONS = ("sm_80", "sm_90a")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program with a kernel as machine code and as PTX."""
+    spec = make_spec("rec_tiles", name="gemm")
+    return build(tmp_path_factory.mktemp("both"), spec, USER, VERSIONS, ("ptx", "cubin"))
+
+
+@pytest.mark.parametrize(
+    ("cc", "driver", "image"),
+    [
+        ("80", 13000, "sm_80"),  # machine code before PTX
+        ("89", 13000, "sm_80"),
+        ("90", 13020, "sm_90"),
+        ("100", 13000, "ptx of sm_80"),  # newer than all: the driver compiles PTX, not that of 9.0a
+        ("90", 12000, "ptx of sm_90"),  # the machine code is CUDA 13's
+        ("86", 12090, "ptx of sm_80"),
+    ],
+)
+def test_ptx_is_for_newer_gpus_and_older_drivers(
+    cc: str, driver: int, image: str, both: Path
+) -> None:
+    lines = lines_of(both, CC=cc, DRIVER=str(driver), PARAMETERS="gemm=lllf")
+    assert lines[0] == f"load {image}"
+    assert lines[-1] == f"unload {image}"
+    assert [line for line in lines if line.isdigit()] == ["0", "0", "1", "0"]
+
+
+def test_machine_code_wants_a_driver_as_new_as_its_compiler(user: Path, both: Path) -> None:
+    assert lines_of(user, CC="86", DRIVER="12090")[0] == "36"
+    assert lines_of(user, CC="75", DRIVER="12090")[0] == "209"  # no driver would help
+    assert lines_of(both, CC="75", DRIVER="13000")[0] == "209"
+    assert lines_of(both, CC="86", DRIVER="11080")[0] == "36"
+
+
+def test_what_could_not_be_loaded_is_loaded_later(user: Path) -> None:
+    """A library in which a kernel was not found is unloaded."""
+    given = {"CC": "80", "PARAMETERS": "gemm=lllf"}
+    lines = lines_of(user, LOAD="2", **given)
+    assert (lines[:2], lines[-1]) == (["2", "load sm_80"], "unload sm_80")
+    lines = lines_of(user, FIND="2", **given)
+    loaded = ["load sm_80", "unload sm_80"]
+    assert (lines[:4], lines[-1]) == ([*loaded, "2", "load sm_80"], "unload sm_80")
+    assert sum(line == "unload sm_80" for line in lines) == 2
+
+
+def test_a_driver_older_than_cuda_12_lacks_functions(user: Path) -> None:
+    folder = user / "old"
+    folder.mkdir()
+    (folder / "old.c").write_text("int cuDriverGetVersion(int* v) { *v = 11080; return 0; }\n")
+    run("gcc", "-shared", "-fPIC", "old.c", "-o", "libcuda.so.1", cwd=folder)
+    assert lines_of(user, driver="old") == ["302", "302", "1", "0"]
+
+
+def test_a_header_says_what_runs_where(tmp_path: Path) -> None:
+    """The GPUs and drivers of each image are those of the source's table."""
+    source = write(tmp_path, make_spec("naive", name="gemm"), VERSIONS, ("ptx", "cubin"))
+    header = source.with_suffix(".h").read_text()
+    rows = re.findall(r"^//   (.*\S)  +(.* for sm_\w+) +(CUDA.*)$", header, re.MULTILINE)
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["9.0", "machine code for sm_90a", "CUDA 13.0, newer"],
+        ["8.0 to 8.9", "machine code for sm_80", "CUDA 13.0, newer"],
+        ["9.0", "PTX for sm_90a", "CUDA 12.0, newer"],
+        ["8.0, newer", "PTX for sm_80", "CUDA 12.0, newer"],
+    ]
+    images = re.findall(r"^    \{(\d+), (\w+), (\d+), (\w+)\},$", source.read_text(), re.MULTILINE)
+    assert images == [
+        ("80", "9999", "12000", "kPtxSm80"),
+        ("90", "90", "12000", "kPtxSm90a"),
+        ("80", "89", "13000", "kSm80"),
+        ("90", "90", "13000", "kSm90a"),
+    ]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, [("mma", "f16"), ("mma_tma", "bf16")]))
+def test_embedded_ptx_is_of_the_version_that_it_says(
+    variant: str, dtype: str, tmp_path: Path
+) -> None:
+    """Lower than NVRTC's own: the assembler refuses what is newer than the version of a file."""
+    need("ptxas")
+    for arch in ("sm_75", "sm_80", "sm_90", "sm_90a"):
+        try:
+            (spec,) = embedded_specs(small(variant, dtype, arch=arch, name="gemm"), [arch])
+        except SpecError:
+            continue
+        image = image_of(spec, "ptx")
+        assert image.driver == 12000
+        assert image.code.count(b"\n.version 8.0\n") == 1
+        (tmp_path / "gemm.ptx").write_bytes(image.code)
+        run("ptxas", f"-arch={arch}", "gemm.ptx", "-o", "gemm.cubin", cwd=tmp_path)
+
+
+THREADS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include "gemm.h"
+static int (*set_current)(void*);
+static void launch(void) {
+  float x[4] = {0};
+  printf("%d\\n", gemm_launch(9, 9, 9, 1, x, 9, x, 9, 0, NULL, 0, x, 9, NULL));
+}
+static void* thread(void* unused) {
+  launch();
+  set_current(NULL);
+  launch();
+  return unused;
+}
+int main(void) {
+  union {
+    void* address;
+    int (*set)(void*);
+    int (*init)(unsigned);
+  } of = {dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxSetCurrent")};
+  pthread_t other;
+  set_current = of.set;
+  of.address = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+  launch();
+  of.init(0);
+  set_current(NULL);
+  launch();
+  pthread_create(&other, NULL, thread, NULL);
+  pthread_join(other, NULL);
+  return 0;
+}
+"""
+
+
+def test_each_thread_sets_its_own_context_and_code_goes_before_the_driver(tmp_path: Path) -> None:
+    """Before cuInit, in a thread with a context, in one without, in the same with one."""
+    folder = build(tmp_path, make_spec("naive", name="gemm"), THREADS)
+    lines = lines_of(folder, CONTEXT="201", UNINITIALIZED="1", PARAMETERS="gemm=l")
+    launch = "launch gemm 1 1 1 16 16 1 0 0 9"
+    assert lines == ["3", "load sm_80", launch, "0", "201", launch, "0", "unload sm_80"]
+
+
+ROUNDS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) {
+  for (int i = 0; i < 3; ++i) {
+    void* const library = dlopen("./gemm.so", RTLD_NOW);
+    union {
+      void* address;
+      int (*load)(void);
+    } of = {dlsym(library, "gemm_load")};
+    printf("%d\\n", of.load());
+    printf("%d\\n", of.load());
+    dlclose(library);
+    printf("%s\\n", dlopen("./gemm.so", RTLD_NOW | RTLD_NOLOAD) ? "there" : "gone");
+  }
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("variant", ["rec_tiles", "mma"])
+def test_a_shared_library_takes_its_code_along(variant: str, tmp_path: Path) -> None:
+    """Loaded and unloaded once in each round of dlopen and dlclose."""
+    need("gcc", "g++")
+    source = write(tmp_path, make_spec(variant, name="gemm"))
+    build_driver(tmp_path)
+    (tmp_path / "rounds.c").write_text(ROUNDS)
+    run("g++", "-std=c++17", "-shared", "-fPIC", source, "-o", "gemm.so", "-ldl", cwd=tmp_path)
+    run("gcc", *STRICT, "rounds.c", "-ldl", "-o", "rounds", cwd=tmp_path)
+    out = run("./rounds", cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path)).splitlines()
+    kept = [line for line in out if not line.startswith("set")]
+    assert kept == ["load sm_80", "0", "0", "unload sm_80", "gone"] * 3
 
 
 # --- on a GPU

@@ -1,0 +1,185 @@
+"""The host's side of what gen emits as a program, on a CUDA runtime or a driver that runs nothing.
+
+This machine's C++ compiler compiles it, with templates/prove; it writes down what a launcher asks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from gen.compile import nvrtc
+from gen.errors import MissingError
+from gen.kernels import signature
+from gen.kernels.signature import Parameter
+from gen.prove.launcher_calls import Call
+from gen.source.cpp.bundle import Bundle, render_bundle
+from gen.source.cpp.embed import aliases, render_embedded
+from gen.source.render import Source, render_template, template_dir
+from gen.spec.kernel import KernelSpec
+
+COMPILERS = ("g++", "clang++", "c++")
+SECONDS = 60  # that all calls may take
+PLAIN, BUNDLE, EMBEDDED = "plain", "bundle", "embedded"
+
+# A file may be checked without the header that it was emitted with.
+_OWN_HEADER = re.compile(r'^#include "\w+\.h"\n#if \w+_SPEC .*\n#error .*\n#endif$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Host:
+    """What gen emits, as files by name: the first is compiled, and has the functions to be called.
+
+    launch, workspace: their parameters, where they are listed; no workspace where there is none.
+    """
+
+    kind: str
+    name: str
+    files: Mapping[str, str]
+    launch: Sequence[Parameter] = ()
+    workspace: Sequence[Parameter] = ()
+
+    @classmethod
+    def plain(cls, source: Source) -> Host:
+        """A kernel's file, perhaps edited."""
+        spec = source.spec
+        assert spec is not None
+        text = _OWN_HEADER.sub("#define GEMMGEN_API", source.text)
+        return cls(PLAIN, spec.name, {source.filename: text}, *_signatures(spec))
+
+    @classmethod
+    def bundle(cls, bundle: Bundle) -> Host:
+        """Several kernels behind one function."""
+        header, source = render_bundle(bundle)
+        files = {f"{bundle.name}.cu": source, f"{bundle.name}.h": header}
+        return cls(BUNDLE, bundle.name, files, (), signature.workspace())
+
+    @classmethod
+    def embedded(cls, specs: Sequence[KernelSpec], formats: Sequence[str] = ("cubin",)) -> Host:
+        """A kernel as machine code. Raises as compile_cuda."""
+        spec = specs[0]
+        source, header = render_embedded(specs, formats)
+        files = {f"{spec.name}.cpp": source, f"{spec.name}.h": header}
+        types = aliases(spec)
+        launch, workspace = (signature.with_types(p, types) for p in _signatures(spec))
+        return cls(EMBEDDED, spec.name, files, launch, workspace)
+
+
+def _signatures(spec: KernelSpec) -> tuple[Sequence[Parameter], Sequence[Parameter]]:
+    has_workspace = spec.row.takes_workspace
+    workspace = signature.workspace() if has_workspace else ()
+    return signature.launch(spec.has_bias, has_workspace), workspace
+
+
+class Reply(NamedTuple):
+    """What became of a call: the workspace's error and size, launches, settings, the error."""
+
+    workspace: tuple[int, int] | None
+    launches: list[list[str]]
+    settings: list[list[str]]
+    asked: list[str]  # what a launcher should not have asked for
+    returned: int | None
+
+
+@dataclass
+class Program:
+    """A host's side, compiled in a folder, with further options of the compiler.
+
+    Raises MissingError without a C++ compiler, and where it does not compile the files.
+    """
+
+    host: Host
+    folder: Path
+    options: Sequence[str] = ()
+    loaded: list[str] = field(default_factory=list)  # images of the last run, as "sm_80"
+
+    def __post_init__(self) -> None:
+        host = self.host
+        for name, text in host.files.items():
+            (self.folder / name).write_text(text)
+        text = render_template(
+            "prove/launcher.cpp.j2",
+            file=next(iter(host.files)),
+            name=host.name,
+            kind=host.kind,
+            launch=host.launch,
+            workspace=host.workspace,
+        )
+        (self.folder / "launcher.cpp").write_text(text)
+        includes = [f"-I{path}" for path in (".", *nvrtc.include_paths())]
+        loose = ["-rdynamic", "-pthread", "-ldl", "-Wl,--unresolved-symbols=ignore-all"]
+        self._compile(*includes, "launcher.cpp", "-o", "launcher", *loose)
+        if host.kind == EMBEDDED:
+            build_driver(self.folder, self.options)
+
+    def _compile(self, *words: str) -> None:
+        compile_cpp(self.folder, "-w", *self.options, *words)
+
+    def run(self, calls: Sequence[Call], threads: int = 1, **environment: str) -> list[Reply]:
+        """What becomes of calls; fewer replies than calls where the launcher crashed or hung.
+
+        With several threads, which share the calls, there are no replies where one of them crashed.
+        """
+        lines = "".join(f"{call.line}\n" for call in calls)
+        libraries = [str(self.folder), os.environ.get("LD_LIBRARY_PATH", "")]
+        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
+        try:
+            done = subprocess.run(
+                [self.folder / "launcher", str(threads)], input=lines, capture_output=True,
+                text=True, timeout=SECONDS, env={**os.environ, **environment},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return []
+        replies, self.loaded = [], []
+        for part in done.stdout.split("problem\n")[1:]:
+            replies.append(_reply(part, self.loaded))
+        # What a thread sanitizer finds it says with the program's exit status.
+        return [] if done.returncode and threads > 1 else replies
+
+
+def compile_cpp(folder: Path, *words: str) -> None:
+    """Runs this machine's C++ compiler in a folder. Raises MissingError."""
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise MissingError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
+    fakes = f"-I{template_dir() / 'prove'}"
+    command = [compiler, "-std=c++17", fakes, *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        line = next((x for x in done.stderr.splitlines() if "error" in x), "no reason given")
+        raise MissingError(f"{Path(compiler).name} does not compile the file: {line}")
+
+
+def build_driver(folder: Path, options: Iterable[str] = ()) -> None:
+    """A libcuda.so.1 in a folder that runs nothing: see templates/prove/driver.cpp."""
+    driver = str(template_dir() / "prove" / "driver.cpp")
+    library = ("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", "libcuda.so.1")
+    compile_cpp(folder, *options, driver, *library)
+
+
+def _reply(text: str, loaded: list[str]) -> Reply:
+    workspace, returned = None, None
+    launches: list[list[str]] = []
+    settings: list[list[str]] = []
+    asked = []
+    for line in text.splitlines():
+        word, *words = line.split()
+        if word == "workspace":
+            workspace = int(words[0]), int(words[1])
+        elif word == "launch":
+            launches.append(words)
+        elif word == "set":
+            settings.append(words)
+        elif word == "returned":
+            returned = int(words[0])
+        elif word in ("load", "unload"):
+            loaded.append(" ".join(words if word == "load" else [word, *words]))
+        else:
+            asked.append(word)
+    return Reply(workspace, launches, settings, asked, returned)

@@ -1,0 +1,84 @@
+// What the fake CUDA runtime and the fake driver share: the machine that they stand for, and a reply
+// that says what they were asked for.
+#pragma once
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace fake {
+
+// A problem, and the machine that it is for. kind: a bundle's element types, layout and epilogue. own:
+// the stream's device. refused_launch, refused_map: the number, from 1, of one that is refused.
+struct Problem {
+  long long M, N, K;
+  double alpha, beta;
+  unsigned long long A, B, C, D, bias, workspace;
+  long long lda, ldb, ldc, ldd;
+  size_t bytes;
+  int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, kind[3];
+};
+
+// Each thread has its own. Shared libraries share them with the program that exports them.
+inline thread_local Problem now;
+inline thread_local int launches, maps;
+inline thread_local std::string* reply;  // null: standard output
+inline thread_local bool inside;  // a launcher
+inline void* const stream = reinterpret_cast<void*>(0x5712ea);
+
+// What a fake does itself, such as to allocate, is no launcher's doing.
+struct Outside {
+  const bool before = inside;
+  Outside() {
+    inside = false;
+  }
+  ~Outside() {
+    inside = before;
+  }
+};
+
+inline void say(const char* format, ...) {
+  const Outside outside;
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (reply) {
+    *reply += text;
+  } else {
+    fputs(text, stdout);
+  }
+}
+
+// An argument of so many bytes, in numbers of eight; of a tensor map what `encode` has put there.
+inline void print(const void* argument, size_t bytes) {
+  unsigned long long words[8] = {};
+  memcpy(words, argument, bytes < sizeof words ? bytes : sizeof words);
+  say(" %llx", words[0]);
+  for (int i = 1; bytes > 8 && i < 8; ++i) say(",%llx", words[i]);
+}
+
+// cuTensorMapEncodeTiled: refuses what a driver does, and what our launchers never ask for.
+inline int encode(
+    void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
+    const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave,
+    int swizzle, int promotion, int fill) {
+  const bool odd = rank != 2 || every[0] != 1 || every[1] != 1 || interleave || promotion || fill;
+  const size_t at = reinterpret_cast<size_t>(address);
+  if (++maps == now.refused_map || odd || at % 16 || strides[0] % 16 || strides[0] >> 40 ||
+      sizes[0] > 1ull << 32 || sizes[1] > 1ull << 32 || box[0] > 256 || box[1] > 256 || !box[0] ||
+      !box[1] || reinterpret_cast<size_t>(map) % 64) {
+    return 1;
+  }
+  const unsigned long long words[16] = {
+      static_cast<unsigned long long>(type),   at, sizes[0], sizes[1], strides[0], box[0], box[1],
+      static_cast<unsigned long long>(swizzle)};
+  static_assert(sizeof words == 128, "as large as a map");
+  memcpy(map, words, sizeof words);
+  return 0;
+}
+
+}  // namespace fake

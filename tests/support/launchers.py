@@ -1,0 +1,131 @@
+"""Embedded kernels and bundles on the fakes of templates/prove, against the plan."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from unittest import mock
+
+from gen.kernels.launches import Argument, TensorMap
+from gen.prove.launcher import INVALID_VALUE, NOT_SUPPORTED, complaint, expected
+from gen.prove.launcher_calls import Call, calls
+from gen.prove.launcher_program import BUNDLE, EMBEDDED, Host, Program, Reply
+from gen.source.cpp.bundle import Bundle, Entry
+from gen.source.cpp.embed import embedded_specs
+from gen.spec.dtypes import DTYPES
+from gen.spec.kernel import EPILOGUES, KernelSpec
+from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape
+
+NVRTC = "gen.compile.nvrtc.compile_cuda"
+FAKE_CODE = b"\x7fELF" + bytes(60)  # of no architecture; the fake driver does not run it
+
+
+def embedded(spec: KernelSpec) -> Host:
+    """A kernel in C++ as machine code that is none."""
+    with mock.patch(NVRTC, return_value=SimpleNamespace(code=FAKE_CODE)):
+        return Host.embedded(embedded_specs(spec, [spec.arch]))
+
+
+def of_driver(spec: KernelSpec, tried: Sequence[Call]) -> dict[str, str]:
+    """What the fake driver wants to be told: of its devices, of each kernel's parameters."""
+    launches = itertools.chain(*(expected(spec, call, EMBEDDED)[1] for call in tried))
+    known = {launch.kernel: "".join(map(_letter, launch.args.values())) for launch in launches}
+    cc = spec.arch[3:5]
+    return {"CC": f"{cc} {cc}", "PARAMETERS": " ".join(f"{k}={v}" for k, v in known.items())}
+
+
+def _letter(argument: Argument) -> str:
+    if isinstance(argument, TensorMap):
+        return "m"
+    return {1: "c", 4: "f"}.get(getattr(argument, "nbytes", 8), "l")
+
+
+def wrong_embedded(program: Program, spec: KernelSpec, threads: int = 1) -> list[str]:
+    """What is wrong with an embedded launcher."""
+    tried = calls(spec)
+    replies = program.run(tried, threads, **of_driver(spec, tried))
+    pairs = itertools.zip_longest(tried, replies)
+    return [f"{text}, on {c}" for c, r in pairs if (text := complaint(spec, c, r, EMBEDDED))]
+
+
+def bundle_calls(bundle: Bundle) -> list[Call]:
+    """Calls for each kernel's kind of problem, what comes close to it, and another kind."""
+    kinds = {_kind(entry.spec): entry.spec for entry in bundle.entries}
+    tried = [replace(call, kind=kind) for kind, spec in kinds.items() for call in calls(spec, 100)]
+    other = replace(tried[1], kind=(99, 0, 0))
+    around = [call for entry in bundle.entries for call in _around(entry)]
+    return [*tried, other, replace(other, sizes=(-1, 5, 5)), *around]
+
+
+def _around(entry: Entry) -> Iterator[Call]:
+    """The smallest aligned problem of a kernel, and those that differ from it in one thing."""
+    spec, s = entry.spec, entry.smallest
+    shape = [max(64, size) for size in (s.m, s.n, s.k)]
+    first = Call(GemmProblem.packed(GemmShape(*shape), spec.layouts, 2, -1), kind=_kind(spec))
+    yield first
+    for at, least in enumerate((s.m, s.n, s.k)):
+        sizes = shape.copy()
+        sizes[at] = max(least - 1, 0)
+        m, n, k = sizes
+        yield replace(first, sizes=(m, n, k))
+    yield from (replace(first, skips=skips) for skips in ((8, 0, 0, 0), (0, 8, 0, 0), (4, 4, 4, 4)))
+    p = first.problem
+    scalars = ({"alpha": 0.5}, {"beta": 0.5}, {"alpha": 2.0**31}, {"beta": -(2.0**31)})
+    for change in ({"lda": p.lda + 1}, {"ldb": p.ldb + 1}, *scalars):
+        yield replace(first, problem=replace(p, **change))
+
+
+def _kind(spec: KernelSpec) -> tuple[int, int, int]:
+    dtypes, layouts = list(DTYPES), list(map(str, ALL_LAYOUTS))
+    return (
+        dtypes.index(spec.dtypes.name), layouts.index(str(spec.layouts)),
+        list(EPILOGUES).index(spec.epilogue),
+    )  # fmt: skip
+
+
+def chosen(bundle: Bundle, call: Call) -> Entry | None:
+    """The kernel of a bundle that a call is for, by what its header says."""
+    at, p = call.addresses, call.problem
+
+    def is_aligned(entry: Entry) -> bool:
+        size = entry.spec.dtypes.input.size
+        operands = (at["A"], p.lda * size, at["B"], p.ldb * size)
+        return not entry.aligned or all(number % 16 == 0 for number in operands)
+
+    def takes(entry: Entry) -> bool:
+        smallest = (entry.smallest.m, entry.smallest.n, entry.smallest.k)
+        sizes = zip(call.shape, smallest, strict=True)
+        return (
+            _kind(entry.spec) == call.kind
+            and all(size >= least for size, least in sizes)
+            and is_aligned(entry)
+        )
+
+    return next(filter(takes, bundle.entries), None)
+
+
+def wrong_bundle(program: Program, bundle: Bundle, threads: int = 1) -> list[str]:
+    """What is wrong with a bundle's launcher."""
+    tried = bundle_calls(bundle)
+    pairs = itertools.zip_longest(tried, program.run(tried, threads))
+    return [f"{text}, on {c}" for c, r in pairs if (text := _complaint(bundle, c, r))]
+
+
+def _complaint(bundle: Bundle, call: Call, reply: Reply | None) -> str:
+    entry = chosen(bundle, call)
+    refused = 0
+    if min(call.shape) < 0:
+        refused = INVALID_VALUE
+    elif entry is None:
+        refused = NOT_SUPPORTED
+    if refused:
+        wanted = ((refused, 0), [], refused)
+        got = reply and (reply.workspace, reply.launches, reply.returned)
+        return "" if got == wanted else f"{got}, not {wanted}"
+    assert entry is not None
+    scalars = call.problem.alpha, call.problem.beta
+    most = 2**31 - 1
+    if entry.spec.dtypes.scalar.name == "i32" and any(x != int(x) or x > most for x in scalars):
+        returned = reply and reply.returned
+        return "" if returned == INVALID_VALUE else f"it returns {returned}, not {INVALID_VALUE}"
+    return complaint(entry.spec, call, reply, BUNDLE)
