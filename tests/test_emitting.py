@@ -12,9 +12,9 @@ import pytest
 from gen.cli.commands import app
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.requirements import COMPILING, PROVING, RUNNING, get
+from gen.source.architectures import make_family, render_family
 from gen.source.cpp.bundle import read_bundle, render_bundle
 from gen.source.cpp.header import render_header
-from gen.source.render import render
 from tests import ROOT
 from tests.support.emitting import PYTHON, Emitting, emitting_alone
 from tests.support.programs import need
@@ -51,7 +51,8 @@ def test_it_emits_what_gemmgen_emits(alone: Emitting, tmp_path: Path) -> None:
     for variant, row in VARIANTS.items():
         for dtype in row.dtypes:
             spec = make_spec(variant, dtype=dtype)
-            wanted[f"{spec.name}.cu"] = render(spec).text
+            family = make_family([spec])
+            wanted[f"{spec.name}.cu"] = render_family(family, f"{spec.name}.h").text
             wanted[f"{spec.name}.h"] = render_header(spec)
     assert "frame/file.cu.j2" in (tmp_path / "out" / "rule.d").read_text()
     (tmp_path / "out" / "rule.d").unlink()
@@ -100,7 +101,7 @@ def test_the_other_commands_name_all_that_they_lack(alone: Emitting, tmp_path: P
 
 
 def test_no_command_is_left_out() -> None:
-    known = {command.split()[0] for command, _ in LACKING} | {"list", "report", "doctor"}
+    known = {command.split()[0] for command, _ in LACKING} | {"cmake", "list", "report", "doctor"}
     assert known == {
         command.name or command.callback.__name__ for command in app.registered_commands
     }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gen.kernels.registry import VARIANTS
 from gen.prove.launcher_program import Host, Program
+from gen.source.architectures import make_family
 from gen.source.cpp.bundle import Bundle, Entry, read_bundle
 from gen.spec.problem import GemmShape
 from tests.prove.test_verify import TENSOR, small
@@ -53,10 +54,10 @@ def bundles(draw: st.DrawFn) -> Bundle:
             spec = small(draw(st.sampled_from([v for v in having if v not in TENSOR])), arch=arch)
         sizes = draw(st.sampled_from(((0, 0, 0), (1, 1, 1), (65, 2, 100))))
         spec = replace(spec, symbol=f"gemm_{i}")
-        entry = Entry(spec, GemmShape(*sizes), draw(st.booleans()))
+        entry = Entry(make_family([spec]), GemmShape(*sizes), draw(st.booleans()))
         if not any(other.takes_all_of(entry) for other in entries):
             entries.append(entry)
-    return Bundle("gemm", arch, "kernels", (), tuple(entries))
+    return Bundle("gemm", (arch,), "kernels", (), tuple(entries))
 
 
 @given(bundles())

@@ -36,7 +36,6 @@ def ask(line: str, architectures: str = "80", function: str = "gen_add_kernel") 
         ("VARIANT tiles VARIANT naive", "VARIANT is there twice"),
         ("VARIANT tiles naive", "there is no word 'naive'; use ARCH, "),
         ("VARIANT tiles OUTPUT x.cu", "there is no word 'OUTPUT'"),
-        ("VARIANT tiles EMBED cubin", "there is no word 'EMBED'"),
         ("VARIANT tiles DEPFILE x", "there is no word 'DEPFILE'"),
         ("VARIANT tiles Tile 8", "there is no word 'Tile'"),
         ("VARIANT tiles TILE 8,16", "tile"),
@@ -54,6 +53,15 @@ def test_wrong_words_are_refused_in_one_line(words: str, message: str) -> None:
         text = str(raised.value)
         assert text.startswith(f"{function}({' '.join(['app', *words.split()])}): ")
         assert "\n" not in text
+
+
+def test_the_format_of_embedded_code_is_a_word_of_one_function() -> None:
+    words = "VARIANT tiles ARCH sm_80 EMBED cubin,ptx"
+    assert ask(words, function="gen_add_embedded_kernel").options[:2] == ("--embed", "ptx,cubin")
+    with pytest.raises(GenError, match="there is no word 'EMBED'"):
+        ask(words, function="gen_add_kernel")
+    with pytest.raises(GenError, match="unknown format 'sass'"):
+        ask("VARIANT tiles EMBED sass", function="gen_add_embedded_kernel")
 
 
 def test_wrong_words_of_a_bundle_are_refused(tmp_path: Path) -> None:

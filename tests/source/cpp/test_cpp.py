@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -403,7 +404,9 @@ def test_an_installed_wheel_has_what_cmake_finds(
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho gen 0.5.1\n")
     other.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    cmake = shutil.which("cmake")
+    folders = [x for x in os.environ["PATH"].split(":") if not Path(x, "gemmgen").exists()]
+    monkeypatch.setenv("PATH", ":".join([str(other.parent), *folders]))
     site = tmp_path / "site"
     install(build("wheel", ROOT, tmp_path / "dist"), site)
     folder = run_alone(site / "bin" / "gen", "--cmake-dir", cwd=tmp_path, path=site).strip()
@@ -413,14 +416,14 @@ def test_an_installed_wheel_has_what_cmake_finds(
     call = "gen_add_embedded_kernel(user VARIANT naive NAME f ARCH sm_80)"
     series = __version__.rpartition(".")[0]  # such as 0.2, as in docs/stability.md
     (project / "CMakeLists.txt").write_text(PROJECT.format(version=series, call=call))
-    command = ("cmake", "-S", project, "-B", tmp_path / "build")
+    command = (cmake, "-S", project, "-B", tmp_path / "build")
     run_alone(*command, f"-DCMAKE_PREFIX_PATH={folder}", cwd=tmp_path, path=site)
     assert f"{site}/bin/gemmgen\n" in (tmp_path / "build" / "CMakeCache.txt").read_text()
     # An installation that has lost the command gemmgen: the other program is refused.
     for name in ("gemmgen", "gen"):
         (site / "bin" / name).unlink()
     refused = subprocess.run(
-        ["cmake", "-S", project, "-B", tmp_path / "again", f"-DCMAKE_PREFIX_PATH={folder}"],
+        [cmake, "-S", project, "-B", tmp_path / "again", f"-DCMAKE_PREFIX_PATH={folder}"],
         capture_output=True,
         text=True,
         check=False,
