@@ -8,6 +8,7 @@ Bundles and embedded kernels keep the same contract; their tests compare them wi
 from __future__ import annotations
 
 import itertools
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ from gen.spec.kernel import KernelSpec
 
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION = 0, 1, 9
 INVALID_HANDLE, NOT_SUPPORTED, OUT_OF_RESOURCES = 400, 801, 701
+REFUSED = 999  # what a call returns that is to fail
 _SHARED, _CARVEOUT = 8, 9  # cudaFuncAttribute...
 _STATIC = 48 * 1024  # bytes of shared memory that need not be asked for
 _MOST = 2**44  # elements of a matrix
+_FAR = 2**40  # bytes between lines, which the TMA does not take
 
 
 def _bits(argument: Argument, addresses: dict[str, int]) -> str:
@@ -49,11 +52,15 @@ def complaint(spec: KernelSpec, call: Call, reply: Reply | None, kind: str = PLA
     if reply.asked:
         return f"it calls {reply.asked[0]}, which a launcher has no business with"
     code, steps = expected(spec, call, kind)
+    if any(reply.refused) and reply.workspace is None:  # there is nothing but the launch
+        reply = reply._replace(refused=(False, True))
+    if reply.refused[1] and code == SUCCESS:
+        code, steps = REFUSED, ()
     if code != reply.returned and not call.refused_launch:
         return f"it returns {reply.returned}, not {code}"
     if code != SUCCESS and reply.launches and not call.refused_launch:
         return f"it returns {code}, and has launched {reply.launches[0][0]}"
-    if reply.workspace is not None and (wrong := _workspace(spec, call, reply.workspace, kind)):
+    if reply.workspace is not None and (wrong := _workspace(spec, call, reply, kind)):
         return wrong
     if call.refused_launch and len(steps) >= call.refused_launch:
         if reply.returned != OUT_OF_RESOURCES:
@@ -69,16 +76,21 @@ def complaint(spec: KernelSpec, call: Call, reply: Reply | None, kind: str = PLA
     return ""
 
 
-def _workspace(spec: KernelSpec, call: Call, found: tuple[int, int], kind: str) -> str:
-    code, nbytes = found
+def _workspace(spec: KernelSpec, call: Call, reply: Reply, kind: str) -> str:
+    assert reply.workspace is not None
+    code, nbytes = reply.workspace
     wanted, size = SUCCESS, 0
-    if spec.row.takes_workspace:
+    if call.no_bytes:
+        wanted = INVALID_VALUE
+    elif spec.row.takes_workspace:
         wanted = _refused(spec, call, launch=False)
         if not wanted and call.has_elements:
             try:
                 size = call.plan(spec).workspace_bytes
             except SpecError:
                 wanted = _too_large(kind)
+    if reply.refused[0] and wanted == SUCCESS:
+        wanted = REFUSED
     if code != wanted:
         return f"..._workspace returns {code}, not {wanted}"
     if code == SUCCESS and nbytes != size:
@@ -104,7 +116,7 @@ def _launch(
         if got != want:
             return f"{kernel}: {what} {' x '.join(map(str, got))}, not {' x '.join(map(str, want))}"
     given = {(name, int(at)): int(value) for name, at, value in settings}
-    if launch.shared_bytes > _STATIC and given.get((kernel, _SHARED), 0) < launch.shared_bytes:
+    if given.get((kernel, _SHARED), _STATIC) < launch.shared_bytes:
         return f"{kernel} is not allowed its {launch.shared_bytes} bytes of shared memory"
     if all_shared and given.get((kernel, _CARVEOUT)) != 100:
         return f"{kernel} does not ask for all of the L1 cache as shared memory"
@@ -172,7 +184,8 @@ def expected(spec: KernelSpec, call: Call, kind: str = PLAIN) -> tuple[int, Sequ
     maps = sum(isinstance(a, TensorMap) and 0 not in a.dims for a in given)
     if call.no_tma and maps and kind != EMBEDDED:  # whose driver is looked at once
         return NOT_SUPPORTED, ()
-    if 0 < call.refused_map <= maps:
+    too_far = any(isinstance(a, TensorMap) and 0 not in a.dims and a.pitch >= _FAR for a in given)
+    if 0 < call.refused_map <= maps or too_far:
         return INVALID_VALUE, ()
     if call.own and kind == EMBEDDED:  # the driver refuses the first launch
         return INVALID_HANDLE, ()
@@ -183,7 +196,7 @@ def expected(spec: KernelSpec, call: Call, kind: str = PLAIN) -> tuple[int, Sequ
 class LauncherReport:
     """What the launcher of a file came to.
 
-    as_emitted: whether its lines are those that `gen emit` writes. wrong: what is wrong, by the
+    as_emitted: whether its own lines are those that `gen emit` writes. wrong: what is wrong, by the
     first calls that show it. calls: how many were made. skipped: why it was not tried.
     """
 
@@ -193,12 +206,14 @@ class LauncherReport:
     skipped: str = ""
 
     def __str__(self) -> str:
-        if self.as_emitted:
-            return "as gen emit writes it"
-        if self.skipped:
-            return f"not as gen emit writes it, and not checked: {self.skipped}"
         if self.wrong:
             return f"wrong {self.wrong[0]}"
+        if self.as_emitted and not self.skipped:
+            return "as gen emit writes it"
+        if self.as_emitted:
+            return f"as gen emit writes it; its constants are not checked: {self.skipped}"
+        if self.skipped:
+            return f"not as gen emit writes it, and not checked: {self.skipped}"
         return f"not as gen emit writes it, but as the plan has it, in {self.calls} calls"
 
 
@@ -208,12 +223,23 @@ def host_side(text: str) -> str:
     return side.replace("GEMMGEN_API ", "")  # of a file with a header
 
 
+def _constants(text: str) -> list[str]:
+    """What stands outside of functions, and a launcher may use."""
+    return re.findall(
+        r"^ *(?:static )?(?:constexpr|using|alignas|static_assert)\b[^;]*;", text, re.M
+    )
+
+
 def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
-    """Checks the launcher of a file where it is not as it was emitted, or `always`."""
+    """Checks the launcher of a file where it is not as it was emitted, or `always`.
+
+    Nor may the constants be other ones, of which a launcher uses some.
+    """
     spec = source.spec
     assert spec is not None
-    as_emitted = host_side(source.text) == host_side(render(spec).text)
-    if as_emitted and not always:
+    emitted = render(spec).text
+    as_emitted = host_side(source.text) == host_side(emitted)
+    if as_emitted and _constants(source.text) == _constants(emitted) and not always:
         return LauncherReport(True, [])
     if not host_side(source.text):
         return LauncherReport(False, [], skipped="the file has none")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gen.kernels.launches import BIAS, WORKSPACE, Plan
+from gen.kernels.tensor_cores.plan import STEPS_A_SLICE
 from gen.prove.trials import SCALARS
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem, GemmShape
@@ -25,8 +27,9 @@ class Call:
 
     skips: bytes that A, B, C and D start behind a multiple of 256. without: matrices that are null.
     own: how many devices behind the current one the stream's is. refused_launch, refused_map: the
-    number, from 1, of a launch or a tensor map that the driver refuses. kind: a bundle's element
-    types, layout and epilogue.
+    number, from 1, of a launch or a tensor map that the driver refuses; refused_call: that of any
+    other call that may fail. no_bytes: whether the workspace's size has nowhere to go. kind: a
+    bundle's element types, layout and epilogue.
     """
 
     problem: GemmProblem
@@ -41,6 +44,8 @@ class Call:
     no_tma: bool = False
     refused_launch: int = 0
     refused_map: int = 0
+    refused_call: int = 0
+    no_bytes: bool = False
     sizes: tuple[int, int, int] | None = None  # other ones than the problem's
     kind: tuple[int, int, int] = (0, 0, 0)
 
@@ -77,7 +82,8 @@ class Call:
         numbers += [*(at[name] for name in "ABCD"), at[BIAS], at[WORKSPACE]]
         numbers += [p.lda, p.ldb, p.ldc, p.ldd, self.workspace_bytes, self.multiprocessors]
         numbers += [self.current, self.current + self.own, int(self.capturing), int(self.no_tma)]
-        numbers += [self.refused_launch, self.refused_map, *self.kind]
+        numbers += [self.refused_launch, self.refused_map, self.refused_call, int(self.no_bytes)]
+        numbers += self.kind
         return " ".join(map(str, numbers))
 
     def __str__(self) -> str:
@@ -96,7 +102,8 @@ def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     First comes a driver without TMA: what it lacks is looked up again.
     """
     first = Call(GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1), no_tma=True)
-    return [first, *itertools.islice(_problems(spec), count), *_refusals(spec)]
+    some = itertools.islice(_problems(spec), count)
+    return [first, *some, *_placed(spec), *_sliced(spec), *_refusals(spec), *_largest(spec)]
 
 
 def _problems(spec: KernelSpec) -> Iterator[Call]:
@@ -120,6 +127,55 @@ def _problems(spec: KernelSpec) -> Iterator[Call]:
         device, capturing = draw.choice((0, 1)), draw.random() < 0.2
         call = Call(problem, (a, b, c, d), multiprocessors=count)
         yield replace(call, current=device, capturing=capturing)
+
+
+def _placed(spec: KernelSpec) -> Iterator[Call]:
+    """One address, or one leading dimension, off by a power of two of bytes."""
+    size = spec.dtypes.input.size, spec.dtypes.output.size
+    for m, n, k in (
+        (128, 256, 640),
+        (1, 256, 640),
+        (128, 1, 640),
+        (2**20, 64, 2**12),
+        (64, 2**20, 2**12),
+    ):
+        p = GemmProblem.packed(GemmShape(m, n, k), spec.layouts, 2, -1, 0, 16)
+        for at, bytes_ in itertools.product(range(4), (1, 2, 4, 8, 16)):
+            if bytes_ < size[at > 1]:
+                continue
+            skips = [0, 0, 0, 0]
+            skips[at] = bytes_
+            yield Call(p, (skips[0], skips[1], skips[2], skips[3]))
+            name = ("lda", "ldb", "ldc", "ldd")[at]
+            longer: dict[str, Any] = {name: getattr(p, name) + bytes_ // size[at > 1]}
+            yield Call(replace(p, **longer))
+
+
+def _sliced(spec: KernelSpec) -> Iterator[Call]:
+    """As many slices of K as tiles of D, fewer and more of them, where there is a choice."""
+    if spec.split_k == 1 or not spec.row.takes_workspace:
+        return
+    m, n, k = spec.threadblock
+    for slices in (1, 2, 3, 4, 16, 17, 33, 64, 65, 66, 130):
+        for tiles in dict.fromkeys((1, 2, 3, slices)):
+            shape = GemmShape(m * tiles, n, STEPS_A_SLICE * k * slices)
+            problem = GemmProblem.packed(shape, spec.layouts, 2, -1, 0, 16)
+            yield Call(problem, multiprocessors=slices * tiles)
+            yield Call(problem)
+
+
+def _largest(spec: KernelSpec) -> Iterator[Call]:
+    """Around the largest grids, and what has as many blocks in 32 bits as a small one."""
+    m, n, _ = spec.threadblock
+    counts = (2**31 - 1, 2**31, 2**32 + 1)
+    blocks = [math.prod(spec.threads)] if not spec.row.takes_workspace else []
+    shapes = {(count * step, 1) for count in counts for step in (m, n, *blocks)}
+    for rows, count in itertools.product((2**20, 2**22), (*counts, 2**32)):
+        tiles = -(-rows // m)
+        shapes |= {(rows, (count // tiles + more) * n) for more in (-1, 0, 1)}
+    for rows, columns in sorted(shapes):
+        for shape in (GemmShape(rows, columns, 1), GemmShape(columns, rows, 1)):
+            yield Call(GemmProblem.packed(shape, spec.layouts, 2, -1))
 
 
 def _refusals(spec: KernelSpec) -> Iterator[Call]:
@@ -155,6 +211,28 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
         yield from (replace(odd, workspace_bytes=n) for n in (0, need - 1, need, need + 1))
     no_sum = GemmProblem.packed(GemmShape(100, 70, 0), spec.layouts, 2, -1)
     yield Call(replace(no_sum, lda=0, ldb=0), without="A B")
+    for name in ("A", "B"):
+        yield Call(replace(no_sum, lda=0, ldb=0), without=name)
+    yield from (Call(no_c, without=name) for name in ("A", "B", "D", BIAS))
+    for negative in ((-1, 70, 0), (100, -1, 0), (100, 70, -1), (-1, -1, 0), (-1, -1, -1)):
+        yield replace(good, sizes=negative)
+        yield Call(replace(no_sum, beta=0, lda=0, ldb=0, ldc=0, ldd=0), sizes=negative)
+    yield Call(replace(p, lda=0, ldb=0, ldc=0, ldd=0), sizes=(0, 70, 600), without="A B C D")
+    for wide in (2**39 + 8, 2**43):  # strides that the TMA does not take
+        for name in ("lda", "ldb", "ldd"):
+            one: dict[str, Any] = {name: wide}
+            for m, n in ((1, 70), (100, 1)):
+                shape = GemmProblem.packed(GemmShape(m, n, 8), spec.layouts, 2, 0)
+                yield Call(replace(shape, **one))
+    whole = Call(GemmProblem.packed(GemmShape(128, 64, 640), spec.layouts, 2, -1))
+    for call in (good, whole, odd):
+        yield replace(call, no_bytes=True)
+        yield replace(call, without=WORKSPACE)
+        for at in (8, 255):  # nobody looks at a workspace where none is needed
+            yield replace(call, workspace=ADDRESSES[WORKSPACE] + at, workspace_bytes=0)
+            yield replace(call, workspace=ADDRESSES[WORKSPACE] + at)
+        yield from (replace(call, refused_call=n) for n in range(1, 12))
+        yield from (replace(call, refused_call=n, capturing=True) for n in range(1, 6))
     yield from (replace(good, refused_map=n) for n in (1, 2, 3))
     yield replace(good, own=1)
     yield replace(good, own=1, capturing=True)

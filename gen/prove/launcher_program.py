@@ -84,6 +84,7 @@ class Reply(NamedTuple):
     launches: list[list[str]]
     settings: list[list[str]]
     asked: list[str]  # what a launcher should not have asked for
+    refused: tuple[bool, bool]  # whether a call failed as it was to: for the workspace, the launch
     returned: int | None
 
 
@@ -168,6 +169,7 @@ def _reply(text: str, loaded: list[str]) -> Reply:
     launches: list[list[str]] = []
     settings: list[list[str]] = []
     asked = []
+    refused = [False, False]
     for line in text.splitlines():
         word, *words = line.split()
         if word == "workspace":
@@ -178,8 +180,10 @@ def _reply(text: str, loaded: list[str]) -> Reply:
             settings.append(words)
         elif word == "returned":
             returned = int(words[0])
+        elif word == "refused":
+            refused[workspace is not None] = True
         elif word in ("load", "unload"):
             loaded.append(" ".join(words if word == "load" else [word, *words]))
         else:
             asked.append(word)
-    return Reply(workspace, launches, settings, asked, returned)
+    return Reply(workspace, launches, settings, asked, (refused[0], refused[1]), returned)

@@ -103,6 +103,7 @@ int cuCtxGetDevice(int* device) {
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  if (fake::refuses()) return fake::kRefused;
   if (device != fake::now.current) return 101;
   switch (attribute) {
     case 16:
@@ -166,6 +167,7 @@ int cuKernelGetFunction(Function** function, const Kernel* kernel) {
 }
 
 int cuFuncSetAttribute(const Function* function, int attribute, int value) {
+  if (fake::refuses()) return fake::kRefused;
   if (attribute != 8 || function->device != fake::now.current) return kInvalid;
   fake::say("set %s %d %d\n", function->name, attribute, value);
   return 0;

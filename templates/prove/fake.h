@@ -11,19 +11,22 @@
 namespace fake {
 
 // A problem, and the machine that it is for. kind: a bundle's element types, layout and epilogue. own:
-// the stream's device. refused_launch, refused_map: the number, from 1, of one that is refused.
+// the stream's device. refused_launch, refused_map, refused_call: the number, from 1, of one that is
+// refused, among launches, tensor maps and other calls that may fail. no_bytes: a null pointer for the
+// workspace's size.
 struct Problem {
   long long M, N, K;
   double alpha, beta;
   unsigned long long A, B, C, D, bias, workspace;
   long long lda, ldb, ldc, ldd;
   size_t bytes;
-  int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, kind[3];
+  int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, refused_call,
+      no_bytes, kind[3];
 };
 
 // Each thread has its own. Shared libraries share them with the program that exports them.
 inline thread_local Problem now;
-inline thread_local int launches, maps;
+inline thread_local int launches, maps, calls;
 inline thread_local std::string* reply;  // null: standard output
 inline thread_local bool inside;  // a launcher
 inline void* const stream = reinterpret_cast<void*>(0x5712ea);
@@ -51,6 +54,14 @@ inline void say(const char* format, ...) {
   } else {
     fputs(text, stdout);
   }
+}
+
+// Whether this call is the one that fails, with an error that nothing else returns.
+constexpr int kRefused = 999;
+inline bool refuses() {
+  if (++calls != now.refused_call) return false;
+  say("refused\n");
+  return true;
 }
 
 // An argument of so many bytes, in numbers of eight; of a tensor map what `encode` has put there.

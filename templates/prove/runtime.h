@@ -121,10 +121,12 @@ void print_as(const T& value) {
 
 extern "C" {
 cudaError_t cudaGetDevice(int* device) {
+  if (fake::refuses()) return cudaErrorUnknown;
   *device = fake::now.current;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (fake::refuses()) return cudaErrorUnknown;
   if (attribute != cudaDevAttrMultiProcessorCount || device != fake::now.current) {
     return cudaErrorInvalidValue;
   }
@@ -132,10 +134,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  if (fake::refuses()) return cudaErrorUnknown;
   *status = fake::now.capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return stream == fake::stream ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  if (fake::refuses()) return cudaErrorUnknown;
   *device = fake::now.own;
   if (fake::now.capturing) return cudaErrorStreamCaptureUnsupported;
   return stream == fake::stream ? cudaSuccess : cudaErrorInvalidResourceHandle;
@@ -143,6 +147,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
 cudaError_t cudaGetDriverEntryPointByVersion(
     const char* name, void** function, unsigned version, unsigned long long flags,
     cudaDriverEntryPointQueryResult* result) {
+  if (fake::refuses()) return cudaErrorUnknown;
   const bool known = !strcmp(name, "cuTensorMapEncodeTiled") && version >= 12000 && flags == 0;
   *result =
       known && !fake::now.no_tma ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
@@ -151,6 +156,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (fake::refuses()) return cudaErrorUnknown;
   fake::say("set %s %d %d\n", fake::name_of(kernel), int(attribute), value);
   return cudaSuccess;
 }
@@ -178,8 +184,11 @@ cudaError_t cudaLaunchKernelEx(
   bool early = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const auto& attribute = config->attrs[i];
-    early |= attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization &&
-             attribute.val.programmaticStreamSerializationAllowed;
+    if (attribute.id != cudaLaunchAttributeProgrammaticStreamSerialization || i > 0) {
+      fake::say("cudaLaunchAttribute\n");  // of which there is one at most
+      break;
+    }
+    early = attribute.val.programmaticStreamSerializationAllowed;
   }
   const dim3 g = config->gridDim, b = config->blockDim;
   fake::say(

@@ -68,6 +68,19 @@ BROKEN = [
     (("shared_row", {}), "lda < K", "lda < K - 1"),
     (("shared_row", {}), "lda > kLargest / M", "lda < 0"),
     (("tiles", {"epilogue": "linear_bias"}), "bias == nullptr", "false"),
+    (("tiles", {"epilogue": "linear_bias"}), "bias == nullptr", "beta != 0 && bias == nullptr"),
+    (("naive", {"dtype": "f64"}), "  if (grid_x > 2147483647)", "  if (false)"),
+    (("block_1d", {"layout": "rcc"}), "M < 0 || N < 0", "N < 0"),
+    (("naive", {}), "K > 0 && (A == nullptr || lda < K ||", "(A == nullptr || lda < K ||"),
+    (("rec_tiles", {}), "SharedMemorySize, kSharedBytes", "SharedMemorySize, kTile * 4"),
+    (("mma", {}), "B % 16 != 0", "B % 8 != 0"),
+    (("mma", {}), "  if (bytes == nullptr) return cudaErrorInvalidValue;", ""),
+    (("mma", {}), "  if (workspace == nullptr) workspace_bytes = 0;", ""),
+    (("mma", {}), "if (plan.bytes > 0 && size_t(workspace)", "if (size_t(workspace)"),
+    (("mma", {}), "index_t b_offset = (a_lines", "index_t b_offset = int(a_lines"),
+    (("mma_tma", {}), "stream, &early, 1};", "stream, &early, 2};"),
+    (("mma_tma", {}), "if (error == cudaSuccess) error = make_map(b", "error = make_map(b"),
+    (("mma", {"split_k": 0}), "slices > 64 ? 8", "slices >= 64 ? 8"),
     (("tiles", {}), "if (M == 0 || N == 0) return cudaSuccess;", ""),
     (("tiles", {}), "beta != 0 && (C == nullptr", "(C == nullptr"),
     (("tiles", {}), "own != device", "own < device"),
@@ -112,6 +125,19 @@ def test_broken_launchers_are_found(kernel: tuple[str, dict[str, Any]], old: str
     report = check_launcher(edited(make_spec(variant, **options), (old, new)))
     assert not report.as_emitted
     assert not report.skipped
+    assert report.wrong
+
+
+@pytest.mark.parametrize(
+    ("variant", "old", "new"),
+    [
+        ("rec_tiles", "kTile * kTile * sizeof(accumulator_t);", "kTile * kTile;"),
+        ("mma_tma", "kStagingBytes + 1024;", "kStagingBytes;"),
+    ],
+)
+def test_constants_that_a_launcher_uses_are_found(variant: str, old: str, new: str) -> None:
+    report = check_launcher(edited(make_spec(variant), (old, new)))
+    assert report.as_emitted
     assert report.wrong
 
 
