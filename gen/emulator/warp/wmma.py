@@ -5,7 +5,10 @@ other, as on GPUs since Turing: of A in pieces of 16 rows, of B in pieces of 8 c
 accumulators in pieces of 16 rows and 8 columns. Lane 4 * g + t holds row g (of B: column g) and a
 few consecutive elements of each piece of 8. A product wider than high is that of the transposes:
 B takes A's place, and accumulators lie along columns. Fragments of A and B in f16 have 16 elements
-whatever the shape; where a lane has fewer, they repeat.
+whatever the shape; where a lane has fewer, they repeat, and the first ones are multiplied.
+
+Sums of floats are those of the instructions that ptxas makes of it for an H200: see `_float_sums`.
+Those of mma.m8n8k4 are exact and rounded once, which is no GPU's way.
 """
 
 from __future__ import annotations
@@ -137,7 +140,8 @@ def _matrix(
     form, numbers = fragment(which, *size, kind), OPERANDS[kind][1]
     parts = [packed(chunk, value) for value in values]
     words = np.empty((len(parts[0]), m if which == "a" else n, k // form.elements), parts[0].dtype)
-    for (line, inner), part in zip(form.starts, parts, strict=True):
+    held = dict(zip(reversed(form.starts), reversed(parts), strict=True))  # repeated: the first
+    for (line, inner), part in held.items():
         at = inner // form.elements
         words[:, line : line + 8, at : at + 4] = part.reshape(-1, 8, 4)
     return numbers(words)
