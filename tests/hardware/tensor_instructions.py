@@ -134,12 +134,15 @@ def draws(one: Instruction, warps: int) -> Iterator[tuple[str, list[np.ndarray]]
     floats = one.kinds[1] in FLOATS
     for mode in MODES if floats else ("any",):
         rng = np.random.default_rng([len(mode), *mode.encode(), *one.name.encode()])
-        yield mode, [
-            _registers(rng, kind, held, (warps, count, 32), mode, which)
-            for which, kind, held, count in zip(
-                "abc", one.kinds[1:], one.held[1:], one.registers[1:], strict=True
-            )
-        ]
+        yield (
+            mode,
+            [
+                _registers(rng, kind, held, (warps, count, 32), mode, which)
+                for which, kind, held, count in zip(
+                    "abc", one.kinds[1:], one.held[1:], one.registers[1:], strict=True
+                )
+            ],
+        )
 
 
 def _registers(
@@ -210,4 +213,3 @@ def results(
     for buffer in device:
         runner.free(buffer)
     return d.view("u2" if one.kinds[0] == "f16" else f"u{d.itemsize}").reshape(-1)
-

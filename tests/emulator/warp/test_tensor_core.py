@@ -85,9 +85,8 @@ def model(
         right = Factor(b.astype(np.float32)[None], SMALLEST[kinds[1]])
         sums = multiply_add(left, right, Sums(c.astype(rule.dtype)[None, None]), rule)
     if sums.known:  # which nothing else would show
-        real = span_of(sums.numbers)
-        assert real.most <= sums.known.most
-        assert real.low >= sums.known.low
+        assert np.abs(sums.numbers).max() <= sums.known.most
+        assert (np.ldexp(sums.numbers.astype(np.float64), -sums.known.low) % 1 == 0).all()
     return sums.numbers[0, 0]
 
 
