@@ -82,7 +82,7 @@ _LEAST = -149  # the exponent of float32's least number, which all others are mu
 def span_of(numbers: Array) -> Span:
     """Of float32 or float16: `low` is that of the least exponent with the longest significand."""
     bits = numbers.astype(np.float32, copy=False).view(np.uint32) << np.uint32(1)  # without signs
-    most = int(bits.max(initial=0))
+    most = int(np.maximum.reduce(bits, axis=None))
     if not most:
         return NOTHING
     if most >= 0xFF << 24:
@@ -90,7 +90,7 @@ def span_of(numbers: Array) -> Span:
     used = int(np.bitwise_or.reduce(bits, axis=None)) & 0xFFFFFF
     digits = 24 - (used & -used).bit_length() + 1 if used else 0
     bits -= np.uint32(1)  # makes 0 the largest
-    least = int(bits.min()) + 1 >> 24
+    least = int(np.minimum.reduce(bits, axis=None)) + 1 >> 24
     size = float(np.uint32(most >> 1).view(np.float32))
     return Span(least - 127 - digits if least else _LEAST, size)
 
@@ -110,7 +110,7 @@ class Terms(NamedTuple):
     exponents: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Factor:
     """A or B, in float32, of the type whose least normal number has the exponent `smallest`.
 
@@ -154,14 +154,13 @@ class Factor:
         return first, second
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Sums:
     """Accumulators, (pieces, warp, row, column) in float32 or float16; `known` where they are."""
 
     numbers: Array
     known: Span | None = None
 
-    @functools.cached_property
     def span(self) -> Span:
         """Of all elements."""
         return self.known or span_of(self.numbers)
@@ -206,7 +205,7 @@ def _exact(a: Factor, b: Factor, c: Sums, rule: Rule) -> Sums | None:
     cut = a_top + b_top - rule.fraction
     if not (low >= cut and most < 2.0**127):  # or NaN
         return None
-    own = c.span
+    own = c.span()
     low, most = min(low, own.low), most + own.most
     cut = max(cut, own.top(_smallest(rule)) - rule.fraction)
     if not (low >= cut and most < 2.0**127):
