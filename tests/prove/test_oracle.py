@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gen.compile.nvrtc import compile_cuda
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import run_kernel
 from gen.emulator.warp.tensor_core import (
     SMALLEST,
     TO_F16,
@@ -21,6 +24,7 @@ from gen.emulator.warp.tensor_core import (
 from gen.kernels.registry import make_spec
 from gen.prove import oracle
 from gen.prove.inputs import draw_operands
+from gen.source.render import render
 from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, TENSOR_DTYPES, parse_dtype
 from gen.spec.kernel import EPILOGUES
 from gen.spec.numerics import (
@@ -31,6 +35,7 @@ from gen.spec.numerics import (
     storage_dtype,
     to_float64,
     unit_roundoff,
+    unpack,
 )
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.spec.test_numerics import integers
@@ -334,6 +339,23 @@ def test_the_bound_of_an_h200_holds(dtype, data):
     assert ((error <= bound + k * smallest_subnormal(types.accumulator.name)) | np.isinf(got)).all()
     looser = oracle.sums_of(spec)(a, b)
     assert (bound <= looser).all()
+
+
+@pytest.mark.parametrize("dtype", ["f16_f32", "tf32", "f16_f16"])
+def test_a_kernel_on_the_emulator_sums_like_that(dtype):
+    """Bit for bit, the K beyond the matrices included."""
+    spec, runner = make_spec("mma", dtype=dtype), EmulatorRunner()
+    types = spec.dtypes
+    problem = GemmProblem.packed(GemmShape(21, 19, 75), spec.layouts, 1, 0)
+    x = draw_operands(spec, problem, "random")
+    module = compile_cuda(render(spec).text, arch=spec.arch, format="ptx")
+    storage = run_kernel(spec, runner, module, problem, x)
+    a, b = (to_float64(v, types.input.name) for v in (x.a, x.b))
+    half = types.accumulator.name == "f16"
+    want = on_hopper(a, b, spec.instruction.k, types.input.name, half)
+    got = unpack(storage, 21, 19, spec.layouts.c, problem.ldd)
+    assert np.array_equal(to_float64(got, types.output.name), want)
+    assert (want != a @ b).mean() > 0.8
 
 
 def test_products_of_too_few_bits_are_out_of_bounds():
