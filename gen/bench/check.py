@@ -11,7 +11,7 @@ import numpy as np
 from gen.bench.contenders import Prepared
 from gen.bench.work import exact_in_check, poison
 from gen.prove import oracle
-from gen.prove.oracle import Sums, tensor_core_steps
+from gen.prove.oracle import Sums, any_tensor_core
 from gen.spec import numerics
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes) -> Expected:
 
 def _sums(dtypes: DTypes) -> Sums | None:
     """Sums as any contender may make them: those of narrow types on tensor cores, and in slices."""
-    u = numerics.unit_roundoff(dtypes.scalar.name)
     narrow = dtypes.input.size < dtypes.accumulator.size or dtypes.input.name == "tf32"
-    return (lambda k: tensor_core_steps(k, u, _SLICES)) if narrow else None
+    return any_tensor_core(_SLICES) if narrow else None
 
 
 def _sample(size: int, k: int, dtypes: DTypes) -> np.ndarray:

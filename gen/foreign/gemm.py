@@ -334,7 +334,6 @@ def _compare(gemm: Gemm, trial: Trial, x: Operands, outcome: Outcome) -> tuple[f
 def _sums(gemm: Gemm) -> oracle.Sums:
     """How the kernel may sum: on tensor cores if it has an `mma`, perhaps in slices."""
     accumulator = gemm.dtypes.accumulator.name
-    u = numerics.unit_roundoff(accumulator)
     if re.search(r"^\s*w?mma\.", gemm.built.ptx, re.MULTILINE) and accumulator != "f16":
-        return lambda k: oracle.tensor_core_steps(k, u, _SLICES)
-    return lambda k: (k + _SLICES, u)
+        return oracle.any_tensor_core(_SLICES)
+    return oracle.rounded_sums(_SLICES, numerics.unit_roundoff(accumulator))

@@ -26,12 +26,25 @@ class After(NamedTuple):
 
 LINEAR = After()
 
-# How a kernel sums K products: how many steps an element of the sum goes through at most, and the
-# relative error of each.
-Sums = Callable[[int], tuple[int, float]]
+# How far a kernel's sums of products may be from those of A (M x K) and B (K x N), both in float64:
+# an array, M x N.
+Sums = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# Products that tensor cores add to the sum at once, at least: as many on Volta and Turing.
-_BLOCK = 4
+
+class TensorCore(NamedTuple):
+    """How tensor cores sum: see `sums_of`.
+
+    products: that are added at once, at least; 0 for all of an instruction. fraction: how many bits
+    below the largest exponent each term is cut off.
+    """
+
+    products: int
+    fraction: int
+
+
+ANY = TensorCore(4, 23)  # all since Volta (Fasi et al.)
+HOPPER = TensorCore(0, 25)  # H200, measured, and what the emulator does
+
 # How often GELU's slope multiplies an error, at most, and the roundings in computing it: erff and
 # erf are right to two units, and so are their arguments; a sum with 1, and three multiplications.
 _GELU_SLOPE, _GELU_UNITS = 1.13, 8
@@ -122,47 +135,99 @@ def gamma(n: int, u: float) -> float:
     return n * u / (1 - n * u) if n * u < 1 else float("inf")
 
 
-def tensor_core_steps(k: int, u: float, more: int) -> tuple[int, float]:
-    """Steps of a sum on tensor cores in f32, and the relative error of each: see `sums_of`.
+def rounded_sums(steps: int, u: float) -> Sums:
+    """Of `steps` additions more than there are products, each with the relative error u.
 
-    more: additions of partial sums.
+    Their error is at most gamma_(K + steps) |A| |B|, in any order (Higham, sec. 3.1).
     """
-    return k + -(-k // _BLOCK) + more, 2 * u
+    return lambda a, b: gamma(a.shape[1] + steps, u) * (np.abs(a) @ np.abs(b))
 
 
-def sums_of(spec: KernelSpec) -> Sums:
-    """How a kernel sums, for `error_bound`.
+def any_tensor_core(slices: int) -> Sums:
+    """Of tensor cores with sums in f32, of an unknown kernel that adds up so many partial sums.
+
+    A block of b products, at least 4, makes b + 1 errors of at most 2 u of its largest term or sum.
+    """
+
+    def errors(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        steps = -(-a.shape[1] // ANY.products) + slices
+        return rounded_sums(steps, 2 * numerics.unit_roundoff("f32"))(a, b)
+
+    return errors
+
+
+def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
+    """How far a kernel's sums may be off, for `error_bound`.
 
     On CUDA cores: K additions, each rounded to nearest.
 
-    On tensor cores a block of products is added to the sum at once. Products are exact; all terms
-    are aligned to the largest, cut off there, added, and the result is cut off or rounded: Fasi,
-    Higham, Mikaitis, Pranesh, Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7
-    (2021), and for the analysis Blanchard, Higham, Lopez, Mary, Pranesh, Mixed precision block
-    fused multiply-add, SIAM J. Sci. Comput. 42 (2020). With 24 bits or more, cutting off any term
-    but the largest (which is not cut) and the result costs 2 u of the largest each, so that a block
-    of b products makes b + 1 such errors; b is at least 4. Sums in f16 are rounded to f16 after
-    every block, to nearest, besides these errors, which are thousands of times less.
+    On tensor cores an instruction adds k products to an accumulator, b of them at a time. Products
+    are exact. Let E be the largest exponent of the b + 1 terms: one that has it is whole, all
+    others are cut off at 2^(E - fraction). They are added exactly, and the sum is cut off to 24
+    bits, or rounded to the 11 of f16 (Fasi, Higham, Mikaitis, Pranesh, Numerical behavior of NVIDIA
+    tensor cores, PeerJ Computer Science 7, 2021; of an H200: `gen.emulator.warp.tensor_core`).
+    With t no less than any term and any sum in between, the error of such a step is below
 
-    With slices of K, their sums are added in f32; teams that take turns along K add theirs in the
-    type that they have.
+        b 2^-fraction t + r t,   r = 2^-23 in f32, 2^-11 in f16.
+
+    A warp goes through K from one instruction to the next, so that a sum in between is one of
+    consecutive products: the difference of two partial sums P_j, as they are after each
+    instruction, and a part of one instruction's products. So, besides the error so far,
+
+        t = (max P_j - min P_j) + max over the instructions of |A| |B|,   with P_0 = 0.
+
+    Teams of warps that take turns along K have partial sums of their own. With w = the number of
+    steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs differ, that is
+    far less than what the whole |A| |B| gives.
+
+    A factor below the least normal number has that one's exponent. Sums over slices of K are added
+    in f32, those of teams in the type that they have: with an error of gamma times |A| |B|, or, if
+    that is less, t for each of them.
     """
     dtypes = spec.dtypes
-    u = numerics.unit_roundoff(dtypes.scalar.name)
-    if spec.instruction is None:
-        return lambda k: (k, u)
+    instruction = spec.instruction
+    if instruction is None:
+        return rounded_sums(0, numerics.unit_roundoff(dtypes.scalar.name))
+    half = dtypes.accumulator.name == "f16"
+    cut = numerics.unit_roundoff("f16") if half else 2 * numerics.unit_roundoff("f32")
+    each = core.products or instruction.k
+    step = instruction.k // each * (each * 2.0**-core.fraction + cut)
 
-    def steps(k: int) -> tuple[int, float]:
-        blocks = -(-k // _BLOCK)
+    def errors(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        k, tiny = a.shape[1], numerics.smallest_normal(dtypes.input.name)
+        reach = _reach(a, b, tiny, instruction.k, spec.threadblock.k, spec.sliced_k)
+        w = -(-k // instruction.k) * step
+        error = w / (1 - w) * reach if w < 1 else np.full_like(reach, np.inf)
         slices = max(-(-k // spec.threadblock.k), 1)
-        more = min(spec.split_k or slices, slices) - 1 + (spec.sliced_k - 1)
-        if dtypes.accumulator.size >= 4:
-            return tensor_core_steps(k, u, more)
-        half = numerics.unit_roundoff(dtypes.accumulator.name)
-        blocks += spec.sliced_k - 1  # teams add up their sums in f16
-        return blocks, half + (_BLOCK + 1) * 2 * u * 2 + more * u
+        slices = min(spec.split_k or slices, slices)
+        parts = slices * spec.sliced_k
+        if parts > 1:
+            team = gamma(spec.sliced_k - 1, cut if half else cut / 2)
+            added = gamma(slices - 1, numerics.unit_roundoff("f32")) + team
+            total = np.abs(a) @ np.abs(b)
+            error += added * (np.minimum(total, parts * reach) + error)
+        return error
 
-    return steps
+    return errors
+
+
+def _reach(
+    a: np.ndarray, b: np.ndarray, tiny: float, each: int, tile: int, teams: int
+) -> np.ndarray:
+    """No less than any term or sum of sums in steps of `each` products: see `sums_of`."""
+    shape = (a.shape[0], b.shape[1])
+    team = np.zeros((teams, *shape))
+    low, high = np.zeros_like(team), np.zeros_like(team)
+    most = np.zeros(shape)
+    for at in range(0, a.shape[1], each):
+        part, other = a[:, at : at + each], b[at : at + each]
+        turn = at // tile % teams
+        team[turn] += part @ other
+        np.minimum(low[turn], team[turn], out=low[turn])
+        np.maximum(high[turn], team[turn], out=high[turn])
+        sizes = (np.where(x, np.maximum(np.abs(x), tiny), 0) for x in (part, other))
+        np.maximum(most, np.matmul(*sizes), out=most)
+    return np.asarray((high - low).max(axis=0) + most)
 
 
 def error_bound(
@@ -178,14 +243,13 @@ def error_bound(
 ) -> np.ndarray:
     """How far each element of a right D may be from `oracle`: float64, M x N; 0 for integer types.
 
-    Holds for every order of summation, with or without fused multiply-adds. `sums` says in how many
-    steps n a product comes into the sum and what relative error v each has; by default K, each
-    rounded to nearest; `exact_sums` says that nothing is rounded before the epilogue, as with small
-    integers. u is the unit roundoff of the epilogue's type, S = |A| |B|, e = 2 operations
-    follow the sum, or 3 with a bias:
+    `sums` bounds the error s of the sum; by default, for every order of summation, with or without
+    fused multiply-adds, each addition rounded to nearest: gamma_K S, S = |A| |B|. u is the unit
+    roundoff of the epilogue's type, and e = 2 operations follow the sum, or 3 with a bias.
+    `exact_sums` says that nothing is rounded before the epilogue, as with small integers:
 
-    - the sum (Higham, sec. 3.1):       gamma_n S, with v
-    - alpha * sum + beta * C + bias:    |alpha| gamma_(n+e) S + gamma_e (|beta C| + |bias|) in all
+    - the sum:                          |alpha| s
+    - alpha * sum + beta * C + bias:    gamma_e (|alpha| (|A B| + s) + |beta C| + |bias|)
     - products that underflow:          a subnormal unit each, K of them times |alpha|, and two
     - ReLU, GELU:                       1 or 1.13 times all this; GELU's own: some u of its argument
     - a narrower output:                its unit roundoff times the result, and its subnormal unit
@@ -199,24 +263,26 @@ def error_bound(
         return np.zeros((a.shape[0], b.shape[1]))
     acc, own, out = dtypes.accumulator.name, dtypes.scalar.name, dtypes.output.name
     k, u = a.shape[1], numerics.unit_roundoff(own)
-    n, v = sums(k) if sums else (k, numerics.unit_roundoff(acc))
+    sums = sums or rounded_sums(0, numerics.unit_roundoff(acc))
     more = 2 if after.bias is None else 3
     with np.errstate(over="ignore", invalid="ignore"):
         signed = _linear(a, b, c, alpha, beta, dtypes, after)
         linear = np.abs(signed).astype(np.float64)
         scalar = numerics.storage_dtype(own).type
         alpha, beta = abs(float(scalar(alpha))), abs(float(scalar(beta)))
-        total = _magnitude(a, dtypes.input.name) @ _magnitude(b, dtypes.input.name)
+        left, right = (numerics.to_float64(x, dtypes.input.name) for x in (a, b))
+        total, product = np.abs(left) @ np.abs(right), np.abs(left @ right)
+        of_sum = sums(left, right)
         addend = beta * _magnitude(c, out) if beta != 0 else np.zeros_like(total)
         if after.bias is not None:
             addend = addend + _magnitude(after.bias, out)
         wide = float(np.finfo(_wide(dtype)).eps)
-        error = alpha * gamma(n + more, v) * total + gamma(more, u) * addend
+        error = alpha * of_sum + gamma(more, u) * (alpha * (product + of_sum) + addend)
         error += alpha * gamma(k + more, wide) * total + gamma(more, wide) * addend
         error += (alpha * k + 2) * numerics.smallest_subnormal(acc)
         if exact_sums:
             error = np.zeros_like(error)
-        largest_sum = total * (1 + gamma(n, v))
+        largest_sum = total + of_sum
         largest = alpha * total + addend + error
         exact = linear
         if after.epilogue.endswith("gelu"):

@@ -47,6 +47,11 @@ def smallest_subnormal(name: str) -> float:
     return 2.0 ** _TINIEST[name]
 
 
+def smallest_normal(name: str) -> float:
+    """The least positive number with all bits of precision."""
+    return smallest_subnormal(name) * 2.0 ** (_PRECISION[name] - 1)
+
+
 def overflow_threshold(name: str) -> float:
     """The least magnitude that rounds to infinity: half a unit beyond the largest number.
 

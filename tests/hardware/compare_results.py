@@ -1,16 +1,22 @@
 """The same launches on a GPU and on the emulator: are the results the same bits?
 
-    python -m tests.hardware.compare_results
+    python -m tests.hardware.compare_results [instructions] [kernels] [fragments]
 
-Integers and integer-valued floats must be equal bit for bit. For random inputs the script tabulates
-how many elements differ, and by how many units in the last place at most: the GPU's tensor cores
-accumulate in an order and with a rounding of their own. Fragments of wmma must lie in lanes alike.
-Exits with 1 where bits differ that must not.
+- instructions: each tensor-core instruction that the emulator knows, on drawn registers, a million
+  results and more of each type of floats. A minute.
+- kernels: those of gen and some of CUTLASS, on integer-valued and on random inputs.
+- fragments: which lanes hold which elements of wmma's matrices.
+
+By default all. What is not of f64 must be equal bit for bit on an H200. Of random sums of f64 the
+tables say how many differ, and by how many units in the last place at most: a GPU's tensor cores
+add them in an order of their own. Exits with 1 where bits differ that must not.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
@@ -26,6 +32,7 @@ from gen.spec import numerics
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.emulator import cutlass_kernels
 from tests.emulator.warp.test_wmma import CASES, Case, fragment_kernel
+from tests.hardware import tensor_instructions
 
 SHAPE = GemmShape(131, 67, 257)
 
@@ -98,37 +105,97 @@ def difference(one: np.ndarray, other: np.ndarray, floating: bool) -> tuple[floa
     return float(np.mean(gap != 0)), int(gap.max())
 
 
-def main() -> int:
-    """Prints the table."""
-    gpu, cpu = choose_runner("gpu"), EmulatorRunner()
-    print(f"{'kernel':52} {'inputs':8} differing  largest difference [ulp]   ({gpu.name})")
+def compare_instructions(gpu: Runner, cpu: Runner) -> int:
+    """Prints the table; how many instructions differ that must not."""
+    chosen = tensor_instructions.instructions()
+    modules = [tensor_instructions.compiled(runner, chosen) for runner in (gpu, cpu)]
+    print(f"{'types':16} {'instruction':64} {'results':>8} {'different':>9}  zeros' signs  NaN")
     wrong = 0
-    jobs = [
-        (f"{v} {d}", d, lambda r, kind, v=v, d=d: gemm_results(r, v, d, kind))
+    for number, one in enumerate(chosen):
+        floats = one.kinds[1] in tensor_instructions.FLOATS
+        counts, first = np.zeros(4, np.int64), ""
+        for mode, given in tensor_instructions.draws(one, 1200 if floats else 400):
+            pair = [
+                tensor_instructions.results(runner, module, number, one, given)
+                for runner, module in zip((gpu, cpu), modules, strict=True)
+            ]
+            signs, nan = np.zeros((2, 1), bool)
+            if one.kinds[0] != "s32":
+                values = [bits.view(f"f{bits.itemsize}") for bits in pair]
+                signs = (values[0] == 0) & (values[1] == 0)
+                nan = np.isnan(values[0]) & np.isnan(values[1])
+            bad = pair[0] != pair[1]
+            counts += [bad.size, *(np.count_nonzero(bad & what) for what in (bad, signs, nan))]
+            if bad.any() and not first:
+                at = int(np.argmax(bad))
+                bits = ", ".join(f"{int(x[at]):#x}" for x in pair)
+                first = f"    {mode}, result {at}: {bits}"
+        size, differing, zeros, nans = (int(x) for x in counts)
+        kinds = " ".join(dict.fromkeys(one.kinds[1:3])) + " " + one.kinds[0]
+        print(f"{kinds:16} {one.name:64} {size:8} {differing:9}  {zeros:12} {nans:4}")
+        if differing and one.is_exact:
+            wrong += 1
+            print(first)
+    return wrong
+
+
+def compare_kernels(gpu: Runner, cpu: Runner) -> int:
+    """Prints the table; how many results differ that must not."""
+    print(f"{'kernel':52} {'inputs':8} differing  largest difference [ulp]")
+    wrong = 0
+    jobs: list[Job] = [
+        (f"{v} {d}", d, True, lambda r, kind, v=v, d=d: gemm_results(r, v, d, kind))
         for v in VARIANTS
         for d in VARIANTS[v].dtypes
     ]
     jobs += [
-        (f"CUTLASS {k}", k.output, lambda r, kind, k=k: cutlass_results(r, k, kind))
+        (f"CUTLASS {k}", k.output, k.accumulator != "f64" or k.arch < 80,
+         lambda r, kind, k=k: cutlass_results(r, k, kind))
         for k in cutlass_kernels.KERNELS
-    ]
-    jobs += [
-        (f"wmma {case} {which} {layout}", "i32",
-         lambda r, kind, case=case, which=which, layout=layout: fragment_results(
-             r, case, which, layout))
-        for case in CASES
-        for which in ("matrix_a", "matrix_b", "accumulator")
-        for layout in ("row", "col")
     ]  # fmt: skip
-    for name, dtype, run in jobs:
-        for kind in ("integer",) if name.startswith("wmma") else ("integer", "random"):
+    for name, dtype, is_exact, run in jobs:
+        for kind in ("integer", "random"):
             pair = run(gpu, kind), run(cpu, kind)
             share, gap = difference(*pair, floating=dtype not in ("i32", "i8", "s32"))
             print(f"{name:52} {kind:8} {share:9.2%} {gap:10d}")
-            wrong += kind == "integer" and gap != 0
-    print(f"{wrong} integer-valued results differ")
-    return 1 if wrong else 0
+            wrong += gap != 0 and (is_exact or kind == "integer")
+    return wrong
+
+
+def compare_fragments(gpu: Runner, cpu: Runner) -> int:
+    """How many of wmma's fragments lie in other lanes; prints them."""
+    wrong = 0
+    for case, which, layout in itertools.product(
+        CASES, ("matrix_a", "matrix_b", "accumulator"), ("row", "col")
+    ):
+        one, other = (fragment_results(runner, case, which, layout) for runner in (gpu, cpu))
+        if not np.array_equal(one, other):
+            wrong += 1
+            print(f"wmma {case} {which} {layout} differs")
+    return wrong
+
+
+Job = tuple[str, str, bool, Callable[[Runner, str], np.ndarray]]
+PARTS = {
+    "instructions": compare_instructions,
+    "kernels": compare_kernels,
+    "fragments": compare_fragments,
+}
+
+
+def main(chosen: list[str]) -> int:
+    """Prints the tables."""
+    unknown = set(chosen) - set(PARTS)
+    if unknown:
+        print(f"{', '.join(unknown)}: one of {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    gpu, cpu = choose_runner("gpu"), EmulatorRunner()
+    print(gpu.name)
+    wrong = {part: PARTS[part](gpu, cpu) for part in chosen or PARTS}
+    for part, count in wrong.items():
+        print(f"{part}: {count} differ that must not")
+    return 1 if any(wrong.values()) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -10,9 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gen.compile.nvrtc import compile_cuda
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import run_kernel
+from gen.emulator.warp.tensor_core import (
+    SMALLEST,
+    TO_F16,
+    TO_F32,
+    Factor,
+    Sums,
+    multiply_add,
+)
 from gen.kernels.registry import make_spec
 from gen.prove import oracle
 from gen.prove.inputs import draw_operands
+from gen.source.render import render
 from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, TENSOR_DTYPES, parse_dtype
 from gen.spec.kernel import EPILOGUES
 from gen.spec.numerics import (
@@ -23,6 +35,7 @@ from gen.spec.numerics import (
     storage_dtype,
     to_float64,
     unit_roundoff,
+    unpack,
 )
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.spec.test_numerics import integers
@@ -283,11 +296,103 @@ def test_bounds_on_tensor_cores_reject_what_is_wrong(dtype, k):
 
 
 def test_sums_that_are_too_long_have_no_bound():
-    assert oracle.sums_of(make_spec("mma", dtype="f16_f16"))(2**20)[0] == 2**18
-    ones = np.ones((1, 2**14), np.float16)
-    sums = oracle.sums_of(make_spec("mma", dtype="f16_f16"))
-    c = np.zeros((1, 1), np.float16)
-    assert np.isinf(oracle.error_bound(ones, ones.T, c, 1, 0, "f16_f16", sums=sums)).all()
+    sums = oracle.sums_of(make_spec("mma", dtype="f16_f16"), oracle.HOPPER)
+    signs = np.where(np.arange(2**15) % 2, 1, -1)[None]
+    assert np.isinf(sums(1.0 * signs, np.ones((2**15, 1)))).all()
+    assert sums(1.0 * signs[:, : 2**14], np.ones((2**14, 1))) < 2**14
+
+
+# An H200 and the emulator: sums by the rules that were measured.
+
+
+def on_hopper(a, b, instruction, kind, half, order=1):
+    """A * B as a warp makes it, one instruction after another."""
+    rule = TO_F16 if half else TO_F32
+    sums = np.zeros((1, 1, len(a), b.shape[1]), rule.dtype)
+    for at in range(0, a.shape[1], instruction)[::order]:
+        x, y = (np.float32(v) for v in (a[:, at : at + instruction], b[at : at + instruction]))
+        factors = Factor(x[None, None], SMALLEST[kind]), Factor(y[None], SMALLEST[kind])
+        sums = multiply_add(*factors, Sums(sums), rule).numbers
+    return sums[0, 0].astype(np.float64)
+
+
+@pytest.mark.parametrize("dtype", TENSOR_FLOATS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_the_bound_of_an_h200_holds(dtype, data):
+    types, k = parse_dtype(dtype), data.draw(st.integers(1, 200))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    spread = data.draw(st.sampled_from([0, 1, 5, 9]))
+    a, b = (
+        rng.uniform(data.draw(st.sampled_from([-1, 0, 0.99])), 1, shape)
+        * 2.0 ** rng.integers(-spread, spread + 1, shape) * data.draw(st.sampled_from([1, 2.0**-9]))
+        for shape in ((3, k), (k, 4))
+    )  # fmt: skip
+    name = types.input.name
+    a, b = (to_float64(from_float64(x, name), name) for x in (a, b))
+    spec = make_spec("mma", dtype=dtype)
+    half = types.accumulator.name == "f16"
+    with np.errstate(all="ignore"):
+        got = on_hopper(a, b, spec.instruction.k, name, half, data.draw(st.sampled_from([1, -1])))
+        bound = oracle.sums_of(spec, oracle.HOPPER)(a, b)
+        error = np.abs(got - a @ b)
+    assert ((error <= bound + k * smallest_subnormal(types.accumulator.name)) | np.isinf(got)).all()
+    looser = oracle.sums_of(spec)(a, b)
+    assert (bound <= looser).all()
+
+
+@pytest.mark.parametrize("dtype", ["f16_f32", "tf32", "f16_f16"])
+def test_a_kernel_on_the_emulator_sums_like_that(dtype):
+    """Bit for bit, the K beyond the matrices included."""
+    spec, runner = make_spec("mma", dtype=dtype), EmulatorRunner()
+    types = spec.dtypes
+    problem = GemmProblem.packed(GemmShape(21, 19, 75), spec.layouts, 1, 0)
+    x = draw_operands(spec, problem, "random")
+    module = compile_cuda(render(spec).text, arch=spec.arch, format="ptx")
+    storage = run_kernel(spec, runner, module, problem, x)
+    a, b = (to_float64(v, types.input.name) for v in (x.a, x.b))
+    half = types.accumulator.name == "f16"
+    want = on_hopper(a, b, spec.instruction.k, types.input.name, half)
+    got = unpack(storage, 21, 19, spec.layouts.c, problem.ldd)
+    assert np.array_equal(to_float64(got, types.output.name), want)
+    assert (want != a @ b).mean() > 0.8
+
+
+def test_products_of_too_few_bits_are_out_of_bounds():
+    """Where signs differ, and what holds for any kernel on any tensor core lets them pass."""
+    spec = make_spec("mma", dtype="f16_f32")
+    problem = GemmProblem.packed(GemmShape(20, 20, 256), spec.layouts, 1, 0)
+    x = draw_operands(spec, problem, "random")
+    a, b = x.a.astype(np.float64), x.b.astype(np.float64)
+    products = (a[:, :, None] * b[None]).astype(np.float32)
+    short = ((products.view(np.int32) + (1 << 10)) & -(1 << 11)).view(np.float32)  # 13 of 24 bits
+    error = np.abs(short.astype(np.float64).sum(axis=1) - a @ b)
+    assert np.mean(error <= oracle.sums_of(spec, oracle.HOPPER)(a, b)) < 0.5
+    assert (error <= oracle.any_tensor_core(0)(a, b)).all()
+
+
+@pytest.mark.parametrize(
+    "tunables", [{"split_k": 3}, {"sliced_k": 2}, {"split_k": 2, "sliced_k": 2}], ids=str
+)
+def test_sums_in_parts_have_bounds(tunables):
+    """Of slices of K, and of teams that take turns."""
+    spec = make_spec("mma_tma", dtype="f16_f32", threadblock="128x128x64", **tunables)
+    tile, k = spec.threadblock.k, 7 * spec.threadblock.k
+    rng = np.random.default_rng(3)
+    a, b = (np.float16(rng.uniform(0.5, 1, s)) * rng.choice((-1, 1), s) for s in ((5, k), (k, 6)))
+    slices, teams = spec.split_k, spec.sliced_k
+    parts, step_of = [], np.arange(k) // tile
+    for chosen in np.array_split(np.arange(7), slices):
+        for team in range(teams):
+            own = np.isin(step_of, chosen[team::teams])
+            parts.append(on_hopper(a[:, own], b[own], spec.instruction.k, "f16", False))
+    total = np.zeros((5, 6), np.float32)
+    for part in parts:
+        total += part.astype(np.float32)
+    bound = oracle.sums_of(spec, oracle.HOPPER)(*(x.astype(np.float64) for x in (a, b)))
+    error = np.abs(total - a.astype(np.float64) @ b.astype(np.float64))
+    assert (error <= bound).all()
+    assert (bound < 400 * error.max()).all()
 
 
 def test_epilogues_are_their_definitions():

@@ -87,7 +87,8 @@ class Context:
         self.mbarriers = MBarriers(self)
         self.copies = Copies(self, self.mbarriers)
         self.bulk = BulkCopies(self, self.mbarriers)
-        self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps
+        self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps, and so are these
+        self.spans: dict[int, tuple[Any, Any]] = {}
         self.looks: dict[Site, tuple[Value, Mask | None]] = {}  # where lanes that spin last looked
         self.spins = launch.spins
         if self.spins:

@@ -66,7 +66,12 @@ class WarpChunk(Protocol):
 
     @property
     def fragments(self) -> dict[Any, Any]:
-        """What `mma` keeps from one instruction to the next."""
+        """Operands that `mma` keeps from one instruction to the next."""
+        ...
+
+    @property
+    def spans(self) -> dict[int, tuple[Any, Any]]:
+        """What `mma` knows of accumulators: their array, by its id, and its `Span`."""
         ...
 
     def special(self, name: str) -> Value:

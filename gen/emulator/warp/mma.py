@@ -3,21 +3,20 @@
 Lane 4 * g + t of a warp holds row g and a few consecutive columns of each 8-row piece of a matrix.
 In memory order that is the matrix itself, so that packing a fragment is mostly a reinterpretation.
 
-Products are summed in float64, together with the accumulator, and rounded once. Tensor cores
-have their own order and truncate, so float results may differ from a GPU's in the last bits; sums
-that are exact, of integers for example, do not.
+Floats narrower than f64 are summed as tensor cores do it: see `tensor_core`. Integers wrap around
+or saturate. Sums of f64 are rounded once, which may differ from a GPU's in the last bits.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.isa.rounding import from_bf16, from_fp8
@@ -25,9 +24,19 @@ from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.masks import WARP, Mask, lanes_of
 from gen.emulator.warp.shuffles import from_warps, to_warps
+from gen.emulator.warp.tensor_core import (
+    SMALLEST,
+    TO_F16,
+    TO_F32,
+    Array,
+    Factor,
+    Sums,
+    fp8_sums,
+    multiply_add,
+)
 
-Array = npt.NDArray[Any]
-KEPT_FRAGMENTS = 24  # operands converted to float64 that are kept: each meets several others
+KEPT_FRAGMENTS = 24  # operands converted that are kept: each meets several others
+FP8 = ("e4m3", "e5m2")
 
 
 def _tf32(raw: Array) -> Array:
@@ -111,22 +120,42 @@ def mma(
         raise item.error("its fragments have other numbers of registers")
     left = _operand(chunk, shape, shape.a, a, shape.pieces)
     right = _operand(chunk, shape, shape.b, b, 0)
+    if isinstance(left, Factor) and isinstance(right, Factor):
+        return _float_sums(chunk, shape, left, right, c)
     product = left @ right
     if "xor" in item.modifiers:  # bits that differ
-        product = left.sum(2, keepdims=True) + right.sum(1, keepdims=True) - 2 * product
-    product = product.reshape(-1, shape.pieces, 64).transpose(1, 0, 2)
-    if shape.d == "f16":
-        sums = product + _stack(chunk, c).view(np.float16)
-        halves = sums.astype(np.float16).view(np.int32)
-        return [unpacked(chunk, half) for half in halves]
+        product = left.sum(-1, keepdims=True) + right.sum(-2, keepdims=True) - 2 * product
     total = _accumulator(chunk, c)
     if shape.saturate:  # exact in float64
         result = np.clip(product + total, -(2**31), 2**31 - 1).astype(np.int32)
     elif shape.d == "s32":
         result = product.astype(np.int32) + total
     else:
-        result = (product + total).astype(total.dtype, copy=False)
-    pairs = result.reshape(shape.pieces, -1, 2)
+        result = product + total
+    return _pairs(chunk, result)
+
+
+def _float_sums(
+    chunk: WarpChunk, shape: Shape, a: Factor, b: Factor, c: Sequence[Value]
+) -> list[Value]:
+    """The sums of tensor cores; what is known of them is kept for the next instruction."""
+    half, spans = shape.d == "f16", chunk.spans
+    total = _accumulator(chunk, c, half)
+    known = spans.get(id(total))
+    add = fp8_sums if shape.a in FP8 else multiply_add
+    sums = add(a, b, Sums(total, known and known[1]), TO_F16 if half else TO_F32)
+    if sums.known:  # for as long as they live
+        key = id(sums.numbers)
+        spans[key] = weakref.ref(sums.numbers, lambda _: spans.pop(key, None)), sums.known
+    if not half:
+        return _pairs(chunk, sums.numbers)
+    halves = sums.numbers.view(np.int32).reshape(shape.pieces, -1, WARP)
+    return [unpacked(chunk, half) for half in halves]
+
+
+def _pairs(chunk: WarpChunk, sums: Array) -> list[Value]:
+    """The registers of D, of which each holds every other column."""
+    pairs = sums.reshape(len(sums), -1, 2)
     return [unpacked(chunk, pair[:, side]) for pair in pairs for side in (0, 1)]
 
 
@@ -154,52 +183,66 @@ def _stack(chunk: WarpChunk, registers: Sequence[Value]) -> Array:
 
 def _operand(
     chunk: WarpChunk, shape: Shape, kind: str, registers: Sequence[Value], pieces: int
-) -> Array:
-    """A as (warp, row, k), or B (`pieces` 0) as (warp, k, column), in float64.
+) -> Any:
+    """A as (piece, warp, row, k), or B (`pieces` 0) as (warp, k, column).
 
-    The last few are kept, because each fragment of A meets several of B, and the other way round.
+    Floats that tensor cores sum in their own way are a `Factor`, all else is in float64. The last
+    few are kept, because each fragment of A meets several of B, and the other way round.
     """
     key = (kind, pieces, *map(id, registers))
     if key in chunk.fragments:
-        kept: Array = chunk.fragments[key][1]
-        return kept
+        return chunk.fragments[key][1]
     elements, numbers = OPERANDS[kind]
     steps = shape.k // (4 * elements)
     parts = [packed(chunk, register) for register in registers]
-    raw = np.empty((len(parts[0]), pieces or 1, 8, steps, 4), parts[0].dtype)
+    raw = np.empty((pieces or 1, len(parts[0]), 8, steps, 4), parts[0].dtype)
     for at, register in enumerate(parts):
-        raw[:, at % (pieces or 1), :, at // (pieces or 1)] = register.reshape(-1, 8, 4)
-    matrix = numbers(raw.reshape(len(raw), -1, 4 * steps))
-    matrix = (matrix if pieces else matrix.transpose(0, 2, 1)).astype(np.float64, order="C")
+        raw[at % (pieces or 1), :, :, at // (pieces or 1)] = register.reshape(-1, 8, 4)
+    matrix = numbers(raw.reshape(*raw.shape[:3], -1))
+    operand = operand_of(matrix if pieces else matrix[0].transpose(0, 2, 1), kind)
     if len(chunk.fragments) >= KEPT_FRAGMENTS:
         del chunk.fragments[next(iter(chunk.fragments))]
-    chunk.fragments[key] = (registers, matrix)  # holding the registers keeps their ids theirs
-    return matrix
+    chunk.fragments[key] = (registers, operand)  # holding the registers keeps their ids theirs
+    return operand
 
 
-def _accumulator(chunk: WarpChunk, registers: Sequence[Value]) -> Array:
-    """C as (piece, warp, 8 rows of 8): what an earlier mma made its results from, if unchanged."""
-    whole: Array | None = getattr(registers[0], "base", None)
-    if whole is not None and whole.ndim == 3 and whole.shape == (
-        len(registers) // 2, -(-chunk.threads // WARP) * (chunk.lanes // chunk.threads), 64
-    ):  # fmt: skip
-        start = whole.__array_interface__["data"][0]
-        size = whole.itemsize
+def operand_of(matrix: Array, kind: str) -> Any:
+    """A or B, for floats as a `Factor`: see `_operand`."""
+    if kind not in SMALLEST:
+        return matrix.astype(np.float64, order="C")
+    wide = "f16" if kind in FP8 else kind  # as `fp8_sums` wants it
+    return Factor(matrix.astype(np.float32, order="C"), SMALLEST[wide])
+
+
+def _accumulator(chunk: WarpChunk, registers: Sequence[Value], half: bool = False) -> Array:
+    """C as (piece, warp, row, column): what an earlier mma made its results from, if unchanged.
+
+    `half`: a register has two neighbours of f16, otherwise one of them.
+    """
+    each = 1 if half else 2  # registers of a piece
+    pieces, first = len(registers) // each, registers[0]
+    warps = -(-chunk.threads // WARP) * (chunk.lanes // chunk.threads)
+    dtype = np.float16 if half else first.dtype
+    whole: Array | None = getattr(first, "base", None)
+    if whole is not None and whole.shape == (pieces, warps, 8, 8) and whole.dtype == dtype:
+        start, piece = whole.__array_interface__["data"][0], whole.strides[0]
+        size = first.itemsize
         for at, value in enumerate(registers):
-            here = start + (at // 2 * whole[0].size + at % 2) * size
+            here = start + at // each * piece + at % each * size
             if (
                 value.base is not whole
                 or value.shape != chunk.shape
-                or value.strides[-1] != 2 * size
+                or value.strides[-1] != each * size
                 or value.__array_interface__["data"][0] != here
             ):
                 break
         else:
             return whole
     parts = _stack(chunk, registers)
-    pieces = len(registers) // 2
+    if half:
+        return parts.view(np.float16).reshape(pieces, -1, 8, 8)
     both = parts.reshape(pieces, 2, -1, WARP).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(both).reshape(pieces, -1, 64)
+    return np.ascontiguousarray(both).reshape(pieces, -1, 8, 8)
 
 
 def matrices(chunk: WarpChunk, rows: Array, count: int, transposed: bool) -> list[Value]:

@@ -5,7 +5,10 @@ other, as on GPUs since Turing: of A in pieces of 16 rows, of B in pieces of 8 c
 accumulators in pieces of 16 rows and 8 columns. Lane 4 * g + t holds row g (of B: column g) and a
 few consecutive elements of each piece of 8. A product wider than high is that of the transposes:
 B takes A's place, and accumulators lie along columns. Fragments of A and B in f16 have 16 elements
-whatever the shape; where a lane has fewer, they repeat.
+whatever the shape; where a lane has fewer, they repeat, and the first ones are multiplied.
+
+Sums of floats are those of the instructions that ptxas makes of it for an H200: see `_float_sums`.
+Those of mma.m8n8k4 are exact and rounded once, which is no GPU's way.
 """
 
 from __future__ import annotations
@@ -22,7 +25,16 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.masks import WARP, Mask
-from gen.emulator.warp.mma import OPERANDS, Array, check_whole_warps, packed, unpacked
+from gen.emulator.warp.mma import OPERANDS, check_whole_warps, operand_of, packed, unpacked
+from gen.emulator.warp.tensor_core import (
+    TO_F16,
+    TO_F32,
+    Array,
+    Factor,
+    Sums,
+    multiply_add,
+    one_nan,
+)
 
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
 
@@ -85,32 +97,54 @@ def wmma(
     size = size_of(item.name)
     kinds = re.findall(r"\.([a-z]+\d+)(?=\.|$)", item.name.partition(f"k{size[2]}")[2])
     result, left, right, _ = kinds if len(kinds) == 4 else (kinds[0], "f16", "f16", kinds[1])
-    rows, columns = _matrix(chunk, "a", size, left, a), _matrix(chunk, "b", size, right, b)
-    product = rows @ columns.transpose(0, 2, 1)
-    if "xor" in item.modifiers:  # bits that differ
-        product = rows.sum(2)[:, :, None] + columns.sum(2)[:, None, :] - 2 * product
+    rows = operand_of(_matrix(chunk, "a", size, left, a)[None], left)
+    columns = operand_of(_matrix(chunk, "b", size, right, b).transpose(0, 2, 1), right)
     total = _sums(chunk, size, kinds[-1], c)
-    if "satfinite" in item.modifiers and result == "s32":
+    if isinstance(rows, Factor):
+        made = _float_sums(rows, columns, Sums(total[None]), result, left)
+        return _registers(chunk, size, result, made.numbers[0])
+    product = (rows @ columns)[0]
+    if "xor" in item.modifiers:  # bits that differ
+        product = rows[0].sum(-1, keepdims=True) + columns.sum(-2, keepdims=True) - 2 * product
+    if "satfinite" in item.modifiers:
         sums = np.clip(product + total, -(2**31), 2**31 - 1).astype(np.int32)
     elif result == "s32":
         sums = product.astype(np.int32) + total
     else:
-        sums = (product + total).astype({"f16": "f2", "f32": "f4", "f64": "f8"}[result])
+        sums = product + total
     return _registers(chunk, size, result, sums)
+
+
+def _float_sums(a: Factor, b: Factor, c: Sums, result: str, kind: str) -> Sums:
+    """The instructions that ptxas makes of a product of floats for an H200.
+
+    Of tf32 they are two of k4, one after the other. Sums are in f16 if C and D are; otherwise f16
+    is widened before them, or narrowed to behind them.
+    """
+    if result == "f16" and c.numbers.dtype == np.float16:
+        return multiply_add(a, b, c, TO_F16)
+    sums, pairs = Sums(c.numbers.astype(np.float32, copy=False)), [(a, b)]
+    if kind == "tf32":
+        first = np.arange(8) < 4
+        pairs = list(zip(a.halves(first), b.halves(first), strict=True))
+    for left, right in pairs:
+        sums = multiply_add(left, right, sums, TO_F32)
+    return Sums(one_nan(sums.numbers.astype(np.float16))) if result == "f16" else sums
 
 
 def _matrix(
     chunk: WarpChunk, which: str, size: tuple[int, int, int], kind: str, values: Sequence[Value]
 ) -> Array:
-    """A as (warp, row, k) or B as (warp, column, k), in float64."""
+    """A as (warp, row, k) or B as (warp, column, k), as numbers that numpy can multiply."""
     m, n, k = size
     form, numbers = fragment(which, *size, kind), OPERANDS[kind][1]
     parts = [packed(chunk, value) for value in values]
     words = np.empty((len(parts[0]), m if which == "a" else n, k // form.elements), parts[0].dtype)
-    for (line, inner), part in zip(form.starts, parts, strict=True):
+    held = dict(zip(reversed(form.starts), reversed(parts), strict=True))  # repeated: the first
+    for (line, inner), part in held.items():
         at = inner // form.elements
         words[:, line : line + 8, at : at + 4] = part.reshape(-1, 8, 4)
-    return numbers(words).astype(np.float64)
+    return numbers(words)
 
 
 def _sums(

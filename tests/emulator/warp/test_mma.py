@@ -146,7 +146,7 @@ def one_mma(form: str, a: list[int], b: list[int], c: str, result: str) -> np.nd
     return d
 
 
-def test_mma_rounds_once() -> None:
+def test_mma_sums_as_tensor_cores_do() -> None:
     # 8 products of 2^-12 beside 1: each alone would be lost in an f16 sum, together they are not.
     small, one = 0x0C00, 0x3C00  # 2^-12, 1
     pair, ones = small << 16 | small, one << 16 | one
@@ -156,6 +156,26 @@ def test_mma_rounds_once() -> None:
     assert d[0] == 2.0**24  # 8 * 2^-12 is less than half a unit
     d = one_mma("m16n8k8.row.col.f32.f16.f16.f32", [ones] * 2, [ones], "0f4B800000", "f32")
     assert d[0] == 2.0**24 + 8
+    # 8 halves make 4, which is two units of 2^24, and with 4 of 7/8 it is no more: toward zero.
+    most = 0x3B00 << 16 | 0x3800  # 7/8, 1/2
+    d = one_mma("m16n8k8.row.col.f32.f16.f16.f32", [most] * 2, [ones], "0f4B800000", "f32")
+    assert d[0] == 2.0**24 + 4
+
+
+def test_mma_of_fp8_is_two_of_f16() -> None:
+    form, one = "m16n8k32.row.col.f32.e5m2.e5m2.f32", 0x3C3C3C3C
+    # k % 4: 2^15 and -2^15, which leave nothing of their own, then 1.5 * 2^-14 and 0.
+    parts = int.from_bytes(np.array([0x78, 0xF8, 0x06, 0]).astype(np.uint8).tobytes(), "little")
+    d = one_mma(form, [parts] * 4, [one] * 2, "0f00000000", "f32")
+    assert d[0] == 8 * 1.5 * 2.0**-14
+    swapped = parts >> 16 | parts << 16 & 0xFFFFFFFF
+    d = one_mma(form, [swapped] * 4, [one] * 2, "0f00000000", "f32")
+    assert d[0] == 0
+    # C comes last, and is rounded: three quarters of the unit of 2^13.
+    d = one_mma(form, [parts] * 4, [one] * 2, "0f46000000", "f32")
+    assert d[0] == 2.0**13 + 2.0**-10
+    d = one_mma("m16n8k32.row.col.f16.e5m2.e5m2.f16", [parts] * 4, [one] * 2, "0x3C003C00", "f16")
+    assert d.view(np.float16)[0] == 1 + 2.0**-10
 
 
 def test_mma_ignores_what_tf32_lacks_and_saturates_integers() -> None:

@@ -145,6 +145,51 @@ void k(const {element}* A, const {element}* B, const {total}* C, {total}* D) {{
     assert np.array_equal(emulator.read(out), laid_out(exact.astype(c.dtype), lc, pitch))
 
 
+def one_wmma(a: list[float], b: list[float], c: float, kinds: str, result: str) -> np.ndarray:
+    """D where all rows of A are `a`, all columns of B `b`, and C is `c`."""
+    k = len(a)
+    given = "precision::tf32" if kinds == "tf32" else kinds
+    element, total = (CUDA[x][0] for x in ("tf32" if kinds == "tf32" else "f16", result))
+    source = f"""
+#include <mma.h>
+using namespace nvcuda::wmma;
+extern "C" __global__ void k(const {element}* A, const {element}* B, {total}* D) {{
+  fragment<matrix_a, 16, 16, {k}, {given}, row_major> a;
+  fragment<matrix_b, 16, 16, {k}, {given}, col_major> b;
+  fragment<accumulator, 16, 16, {k}, float> c;
+  fragment<accumulator, 16, 16, {k}, {total}> d;
+  load_matrix_sync(a, A, 0);
+  load_matrix_sync(b, B, 0);
+  fill_fragment(c, {c!r}f);
+  for (int i = {k // 2}; i < a.num_elements; ++i) a.x[i] = a.x[i] {"+ half(7)" if k > 8 else ""};
+  mma_sync(d, a, b, c);
+  store_matrix_sync(D, d, 16, mem_row_major);
+}}
+"""
+    emulator = Emulator()
+    dtype = CUDA["tf32" if kinds == "tf32" else "f16"][2]
+    args = [emulator.alloc(np.array(x, dtype)) for x in (a, b)]
+    out = emulator.alloc(np.zeros((16, 16), CUDA[result][2]))
+    ptx = compile_cuda(source, format="ptx").code.decode()
+    assert not emulator.launch(ptx, "k", (1, 1, 1), (32, 1, 1), [*args, out]).findings
+    return emulator.read(out)
+
+
+def test_wmma_of_tf32_is_two_sums() -> None:
+    """The first four of K leave nothing that the others' products would be cut off by."""
+    tiny = [1.0, 1.0, 0, 0, 2.0**-13, 0, 0, 0]
+    d = one_wmma(tiny, [1.0, -1.0, 0, 0, 2.0**-13, 0, 0, 0], 0.0, "tf32", "f32")
+    assert (d == 2.0**-26).all()
+
+
+def test_wmma_rounds_to_f16_behind_a_sum_in_f32() -> None:
+    """Elements of A that repeat (here those from the ninth on) are not read."""
+    a, b = ([1.0, x, 2.0**-13, *[0.0] * 13] for x in (2.0**-11, 1.0))
+    b[2] = 2.0**-12
+    d = one_wmma(a, b, 0.0, "half", "f16")
+    assert (d == 1).all()  # 2**-25 is cut off before it could break the tie
+
+
 def test_the_elements_of_a_fragment_lie_as_in_mma() -> None:
     """m16n16k16: a lane's accumulators are those of two m16n8k16, side by side."""
     source = """
