@@ -41,6 +41,11 @@ class ObservedLaunch(WarpLaunch, Protocol):
         ...
 
     @property
+    def unused_bytes(self) -> int:
+        """Bytes of them that are there for an address's sake."""
+        ...
+
+    @property
     def dynamic_bytes(self) -> int:
         """Of that, what the launch asks for."""
         ...

@@ -52,6 +52,7 @@ class LaunchState:
     shared_bytes: int = 0  # per block, with the dynamic ones
     local_bytes: int = 0  # per thread
     dynamic_bytes: int = 0
+    unused_bytes: int = 0  # in front of the dynamic ones, so that they are least aligned
     budget: int | None = None  # thread-instructions left
     deadline: float = math.inf  # in the seconds of time.perf_counter
     late: str = ""  # what a message says of a launch that is still running then

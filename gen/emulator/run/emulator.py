@@ -411,7 +411,8 @@ def _place_variables(
         lines = -(-totals[variable.space] // variable.align)
         if variable.dynamic and least_aligned:
             odd = lines | 1
-            lines = odd if odd * variable.align + dynamic <= MAX_SHARED else lines
+            if odd * variable.align + dynamic <= MAX_SHARED:
+                launch.unused_bytes, lines = (odd - lines) * variable.align, odd
         at = lines * variable.align
         size = dynamic if variable.dynamic else variable.nbytes
         launch.addresses[variable.name] = at

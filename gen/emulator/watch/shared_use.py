@@ -25,6 +25,7 @@ class SharedUse(Observer):
         size = chunk.launch.shared_bytes
         written = (chunk.shared.data[:, :size] != _NOTHING).any(axis=0)
         last = size - int(np.argmax(written[::-1])) if written.any() else 0
+        last, size = (max(n - chunk.launch.unused_bytes, 0) for n in (last, size))
         name = chunk.launch.program.kernel.name
         before, given = self.kernels.get(name, (0, 0))
         self.kernels[name] = max(last, before), max(size, given)
