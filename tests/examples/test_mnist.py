@@ -606,6 +606,7 @@ def test_random_numbers() -> None:
     assert numbers.std() == pytest.approx(3**-0.5, abs=0.01)
 
 
+@pytest.mark.slow
 def test_train_on_the_emulator(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     pytest.importorskip("rich")
     pytest.importorskip("matplotlib")

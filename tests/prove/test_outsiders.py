@@ -221,6 +221,9 @@ MISTAKES = {
 
 # What only the last launches show takes long.
 SLOW = (
+    "a single row of D is stored by the TMA wherever it starts aligned",
+    "slices added in f16",
+    "NaN of a GPU, rounded to tf32 by an addition",
     "alpha in f16, on tensor cores",
     "rows in 32 bits",
     "16 at once, but the rest",

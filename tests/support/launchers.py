@@ -119,7 +119,8 @@ def _complaint(bundle: Bundle, call: Call, reply: Reply | None) -> str:
     elif entry is None:
         refused = NOT_SUPPORTED
     if refused:
-        wanted = ((refused, 0), [], refused)
+        told = (INVALID_VALUE, 99) if call.no_bytes else (refused, 0)  # what the program puts there
+        wanted = (told, [], refused)
         got = reply and (reply.workspace, reply.launches, reply.returned)
         return "" if got == wanted else f"{got}, not {wanted}"
     assert entry is not None
