@@ -236,7 +236,8 @@ def _print_one(report: CheckReport) -> None:
         print(f"mismatches on {len(messages) - MOST_MISMATCHES} more shapes (--json has all)")
     if report.error:
         print(f"stopped {report.error}")
-    counts = [f"{len(report.findings)} findings", f"{len(report.mismatches)} mismatches"]
+    found, wrong = len(report.findings), len(report.mismatches)
+    counts = [f"{found} finding{'s' * (found != 1)}", f"{wrong} mismatch{'es' * (wrong != 1)}"]
     if report.suppressed:
         counts.append(f"{report.suppressed} repeats or beyond --max-findings")
     print(f"{', '.join(counts)} in {_tried(report)}")

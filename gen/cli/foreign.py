@@ -159,9 +159,10 @@ def _refuse_emitted(file: Path) -> None:
             "--kernel, --grid, --block, --arg"
         )
     options = _NOT_OF_KERNELS.sub("", command).removeprefix("gen emit").strip()
+    what = "kernels for several architectures" if file.suffix == ".cu" else "compiled code"
     raise UsageError(
-        f"{file} has code that is compiled, of which gen looks at nothing, nor at the launcher; in "
-        f"place of the file, give the kernel that it was made from, with one --arch: {options}"
+        f"{file} has {what}, which gen does not look at, nor at the launcher; in place of the "
+        f"file, give the kernel that it was made from, with one --arch: {options}"
     )
 
 

@@ -450,12 +450,14 @@ def test_what_gen_emits_besides_kernels_is_refused(gen: Gen) -> None:
     gen("emit", "--bundle", "two.kernels", "-o", "./")
     gen("emit", "--variant", "tiles", "--name", "f", "--header", "-o", "./")
     gen("emit", "--variant", "naive", "--name", "g", "--embed", "cubin,ptx", "-o", "./")
+    gen("emit", "--variant", "mma", "--name", "a", "--arch", "sm_75,sm_80", "-o", "./")
     kernel = "--variant naive --dtype f32 --layout rrr --arch sm_80 --threads 256 --epilogue linear"
     for file, message in (
         ("two.cu", "two.cu is a bundle, whose kernels gen takes one at a time"),
         ("two.h", "two.h is a header of gen emit, without a kernel; use the file beside it"),
         ("f.h", "f.h is a header of gen emit, without a kernel; use the file beside it"),
         ("g.cpp", f"it was made from, with one --arch: {kernel}\n"),
+        ("a.cu", "a.cu has kernels for several architectures, which gen does not look at"),
         ("g.h", "g.h is a header of gen emit, without a kernel; use the file beside it"),
     ):
         for command in ("check", "profile"):
@@ -709,7 +711,7 @@ def test_check_prints_what_was_found_before_an_interruption(
     code, out, _ = gen("check", "wrong.cu", "right.cu", "--shape", "9")
     assert code == 130
     assert "mismatch on 9x9x9: " in out
-    assert "stopped by an interruption\n0 findings, 1 mismatches in 1 launch on 1 shape" in out
+    assert "stopped by an interruption\n0 findings, 1 mismatch in 1 launch on 1 shape" in out
     assert out.endswith("0 of 1 kernels are clean; stopped before the end of 1 more\n")
     code, out, _ = gen("check", "right.cu", "--shape", "9", "--json")
     assert (code, json.loads(out)["ok"]) == (130, False)
