@@ -24,6 +24,7 @@ from gen.spec.kernel import KernelSpec
 
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION = 0, 1, 9
 INVALID_HANDLE, NOT_SUPPORTED, OUT_OF_RESOURCES = 400, 801, 701
+SANITIZER, THREADS = ("-fsanitize=thread", "-g", "-O1"), 4
 REFUSED = 999  # what a call returns that is to fail
 _SHARED, _CARVEOUT = 8, 9  # cudaFuncAttribute...
 _STATIC = 48 * 1024  # bytes of shared memory that need not be asked for
@@ -255,4 +256,18 @@ def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
             wrong.setdefault(text, f"on {call}: {text}")
         if reply is None:
             break
-    return LauncherReport(as_emitted, list(wrong.values()), len(tried))
+    found = list(wrong.values())
+    if not found and not as_emitted and _races(source, tried):
+        found = [f"on {THREADS} threads at once: there is a data race"]
+    return LauncherReport(as_emitted, found, len(tried))
+
+
+def _races(source: Source, tried: Sequence[Call]) -> bool:
+    """Whether a thread sanitizer, where there is one, finds a race of threads that share calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            program = Program(Host.plain(source), Path(folder), SANITIZER)
+        except MissingError:
+            return False
+        works = bool(program.run(tried[:1]))
+        return works and not program.run(tried, THREADS)

@@ -187,6 +187,10 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
         for value in (getattr(p, name) - 1, 0, -1, -(2**63), 2**63 - 1, 2**45, 2**38):
             changed: dict[str, Any] = {name: value}
             yield replace(good, problem=replace(p, **changed))
+    lines = GemmProblem.packed(GemmShape(2**10, 2**10, 2**10), spec.layouts, 2, -1)
+    for name, more in itertools.product(("lda", "ldb", "ldc", "ldd"), (0, 1)):  # 2^44 elements
+        longest: dict[str, Any] = {name: 2**34 + more}
+        yield Call(replace(lines, **longest))
     no_c = replace(p, beta=0)
     yield Call(replace(no_c, ldc=0), without="C")
     for big in (-1, -(2**63), 2**31 - 4096, 2**31 - 4095, 2**40, 2**62, 2**63 - 1):

@@ -73,6 +73,7 @@ BROKEN = [
     (("block_1d", {"layout": "rcc"}), "M < 0 || N < 0", "N < 0"),
     (("naive", {}), "K > 0 && (A == nullptr || lda < K ||", "(A == nullptr || lda < K ||"),
     (("rec_tiles", {}), "SharedMemorySize, kSharedBytes", "SharedMemorySize, kTile * 4"),
+    (("block_1d", {}), "ldb > kLargest / K", "ldb >= kLargest / K"),
     (("mma", {}), "B % 16 != 0", "B % 8 != 0"),
     (("mma", {}), "  if (bytes == nullptr) return cudaErrorInvalidValue;", ""),
     (("mma", {}), "  if (workspace == nullptr) workspace_bytes = 0;", ""),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.prove.launcher import complaint
+from gen.prove.launcher import SANITIZER, THREADS, check_launcher, complaint
 from gen.prove.launcher_calls import calls
 from gen.prove.launcher_program import Host, Program
 from gen.source.render import render
@@ -19,8 +19,6 @@ from tests.source.cpp.test_bundle_plan import ON_HOPPER, bundle
 from tests.support.launchers import embedded, wrong_bundle, wrong_embedded
 from tests.support.programs import need, run
 
-SANITIZER = ("-fsanitize=thread", "-g", "-O1")
-THREADS = 4
 Edit = tuple[str, str]
 
 
@@ -91,3 +89,11 @@ def test_races_are_found(is_right: Callable[..., bool], old: str, new: str, tmp_
         edits += [("  Driver() {\n", "  explicit Driver(bool) {\n  }\n  Driver() {\n"),
                   ("(*cuLaunchKernel)(", "(*cuLaunchKernel)(")]  # fmt: skip
     assert not is_right(tmp_path, *edits)
+
+
+def test_the_check_finds_a_race_of_an_edited_launcher() -> None:
+    source = render(small("mma_tma", "f16"))
+    text = source.text.replace("static std::atomic<void*> known", "static void* known")
+    assert text != source.text
+    (wrong,) = check_launcher(replace(source, text=text)).wrong
+    assert "data race" in wrong
