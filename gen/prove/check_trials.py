@@ -133,7 +133,7 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
     shapes = [(1, (3 * m + 1, n + 1, 2 * k + 1))]
     shapes += [(blocks, (5 * m + 1, n + 1, min(k, UNIT) + 3)) for blocks in (1, 2, 3)]
     # A single step: all of it, and a part.
-    shapes += [(2, (5 * m + 1, n + 1, depth)) for depth in (k, min(k, UNIT) // 2 or 1)]
+    shapes += [(2, (5 * m + 1, 3, depth)) for depth in (k, min(k, UNIT) // 2 or 1)]
     for blocks, size in shapes:
         one = trial(spec, GemmShape(*size), "integer", (3, -2), RAGGED)
         yield replace(one, blocks=blocks, watched=True)
