@@ -21,6 +21,7 @@ PACKAGE = ROOT / "gen"
 ORDER = (
     "_version",
     "errors",
+    "files",
     "requirements",
     "tables",
     "spec",

@@ -254,6 +254,8 @@ def scalar(value: Any, name: str, dtypes: DTypes) -> float:
         return ctypes.c_double(value).value  # as a call that is prepared converts it
     except TypeError:
         raise UsageError(f"{name}={value!r} is no number; use one") from None
+    except OverflowError:
+        raise SpecError(f"{name} does not fit into a double; use a smaller one") from None
 
 
 def whole(value: Any, name: str) -> int:

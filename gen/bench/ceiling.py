@@ -18,11 +18,11 @@ import numpy as np
 
 from gen.bench.device import MeasuredGpu
 from gen.bench.instructions import INSTRUCTIONS, THREADS, UNROLLED, Instruction
-from gen.bench.results import replace_file
 from gen.compile import nvrtc
 from gen.compile.cache import cache_dir
 from gen.device.driver import LoadedKernel, Parameters
 from gen.errors import CheckError, UsageError
+from gen.files import write
 from gen.kernels.launches import Launch
 from gen.source.render import render_template
 from gen.spec import numerics
@@ -80,7 +80,7 @@ def _read(path: Path) -> dict[str, float] | None:
 
 def _write(path: Path, found: Mapping[str, float]) -> None:
     try:
-        replace_file(path, json.dumps({"version": VERSION, "ceilings": found}, indent=1))
+        write(json.dumps({"version": VERSION, "ceilings": found}, indent=1).encode(), path)
     except UsageError:
         return  # they are measured again the next time
 

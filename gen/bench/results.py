@@ -10,15 +10,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from gen.errors import UsageError
+from gen.files import write
 from gen.spec.problem import parse_shape
 
 FORMAT = "gemmgen-bench"
@@ -144,7 +144,7 @@ class Results:
 def parse(text: str, where: str = "this text") -> Results:
     """The results that `to_json` wrote. Raises UsageError with what is wrong."""
     try:
-        content = json.loads(text)
+        content = read_json(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not JSON: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -160,6 +160,18 @@ def parse(text: str, where: str = "this text") -> Results:
     except (KeyError, TypeError) as error:
         raise UsageError(f"{where} is not complete: {error}; measure again") from None
     return Results(_made(Header, header, f"{where}: the header"), every)
+
+
+def read_json(text: str) -> Any:
+    """What JSON says. Raises ValueError, also for NaN and infinity, which are no measurements."""
+
+    def finite(number: str) -> float:
+        value = float(number)
+        if not math.isfinite(value):
+            raise ValueError(f"{number} is no finite number")
+        return value
+
+    return json.loads(text, parse_float=finite, parse_constant=finite)
 
 
 _Kind = TypeVar("_Kind", Header, Row)
@@ -231,21 +243,7 @@ def save(results: Results, path: Path) -> None:
 
     Raises UsageError where it cannot be written.
     """
-    replace_file(path, results.to_json())
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Writes a text file atomically, with its folders. Raises UsageError."""
-    temporary = path.parent / f".{path.name[:200]}.{os.getpid()}.tmp"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):  # what it is called may be what is wrong
-            temporary.unlink()
-        reason = error.strerror or error
-        raise UsageError(f"cannot write {path}: {reason}; choose another place") from None
+    write(results.to_json().encode(), path)
 
 
 def find(rows: Iterable[Row], **wanted: Any) -> list[Row]:

@@ -40,6 +40,9 @@ def main(args: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning  # without the code's line
     if sys.stderr is None:  # closed: print would take standard output
         sys.stderr = io.StringIO()
+    for stream in (sys.stdout, sys.stderr):  # which may know ASCII alone, and names have more
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         if sys.stdout is None:
             raise UsageError("standard output is closed; use >/dev/null to see nothing")

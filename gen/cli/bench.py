@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gen.cli.options import ALL, ARCH, JSON, LAYOUT, RESULTS, RESUME, SHAPE, VARIANT, select
+from gen.cli.options import (
+    ALL,
+    ARCH,
+    JSON,
+    LAYOUT,
+    RESULTS,
+    RESUME,
+    SHAPE,
+    VARIANT,
+    measurable,
+    select,
+)
 from gen.errors import UsageError
+from gen.files import write
 from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import KernelSpec
@@ -136,7 +148,9 @@ def _with_dtype(dtype: str) -> list[str]:
     return [name for name, row in VARIANTS.items() if dtype in row.dtypes]
 
 
-def _shapes(suites: Sequence[str], texts: Sequence[str], largest: int | None) -> list[GemmShape]:
+def _shapes(
+    suites: Sequence[str], texts: Sequence[str], largest: int | None
+) -> Sequence[GemmShape]:
     from gen.bench.suites import suite
 
     names = suites or ([] if texts else ["seeds"])
@@ -144,9 +158,7 @@ def _shapes(suites: Sequence[str], texts: Sequence[str], largest: int | None) ->
     kept = [s for s in dict.fromkeys(shapes) if not largest or max(s.m, s.n, s.k) <= largest]
     if not kept:
         raise UsageError(f"no shape has sides of at most {largest}; use a larger --largest")
-    if empty := next((s for s in kept if 0 in (s.m, s.n, s.k)), None):
-        raise UsageError(f"shape {empty} has nothing to measure; use sizes of 1 or more")
-    return kept
+    return measurable(kept)
 
 
 def _say_what_is_missing(options: Options, quick: bool) -> None:
@@ -174,7 +186,7 @@ def _measure(
     """Measures; `kept` has everything so far."""
     from gen.bench import run
     from gen.bench.ceiling import ceilings
-    from gen.bench.results import Results, load, replace_file, save
+    from gen.bench.results import Results, load, save
 
     found = ceilings(gpu, step=lambda name: say(f"ceiling of {name}"))
     now = run.header(gpu, shlex.join(["gen", *sys.argv[1:]]), found)
@@ -187,7 +199,7 @@ def _measure(
         if json:
             save(so_far, json)
         if csv:
-            replace_file(csv, so_far.to_csv())
+            write(so_far.to_csv().encode(), csv)
 
     keep(results)  # a place that cannot be written shows now, not after an hour
     keep(run.bench(gpu, options, results, keep, say))

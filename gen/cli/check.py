@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +13,13 @@ import typer
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.options import ARCH, DTYPE, FILES, JSON, LAYOUT, VARIANT, sources
-from gen.errors import UsageError
+from gen.errors import CheckError, UsageError
 from gen.kernels.tunables import Value
 from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
-    from gen.prove.check import CheckReport, Occurrence
+    from gen.prove.check import CheckReport, Occurrence, Planned
 
 
 def check(
@@ -97,12 +98,15 @@ def _check(
     from gen.cli import tables
     from gen.prove import check as library
 
-    with notes.of_compiler():
-        plans = [library.plan(source, shapes) for source in sources]
+    plans = [_plan(source, shapes, notes) for source in sources]
+    ready = [plan for plan in plans if isinstance(plan, library.Planned)]
     reports: list[CheckReport] = []
     try:
-        with tables.progress("checking", sum(len(plan.trials) for plan in plans)) as step:
+        with tables.progress("checking", sum(len(plan.trials) for plan in ready)) as step:
             for plan in plans:
+                if isinstance(plan, library.CheckReport):
+                    reports.append(plan)
+                    continue
                 step.now(f"checking {plan.spec.name}")
                 reports.append(library.CheckReport(plan.spec))
                 library.check(plan, step=step, report=reports[-1], **options)
@@ -121,9 +125,25 @@ def _check(
             tables.as_json({"ok": ok, "kernels": [_fields(report) for report in reports]})
         else:
             _print_end(reports, left)
-    for source, report in zip(sources, reports, strict=True):
-        _annotate(notes, source, report)
+    for plan, report in zip(plans, reports, strict=True):
+        if isinstance(plan, library.Planned):
+            _annotate(notes, plan.source, report)
     return all(report.ok for report in reports)
+
+
+def _plan(
+    source: Source, shapes: Sequence[GemmShape] | None, notes: Annotations
+) -> Planned | CheckReport:
+    """What to try of a kernel; where that cannot be known, the error is said: others go on."""
+    from gen.prove import check as library
+
+    try:
+        with notes.of_compiler():
+            return library.plan(source, shapes)
+    except CheckError as error:
+        assert source.spec is not None  # or else it was a UsageError
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return library.CheckReport(source.spec, error=str(error))
 
 
 def _annotate(notes: Annotations, source: Source, report: CheckReport) -> None:

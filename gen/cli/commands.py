@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from gen._version import __version__
 from gen.cli import bench, check, emit, foreign, output, profile, sweep_report, verify
@@ -31,6 +33,20 @@ Exit codes:
   3  the environment lacks something; the message says what and how to get it
 """
 
+
+class Command(TyperCommand):
+    """Refuses an option that has one value and is there twice: it would drop the first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments that are left; `ctx` then has the parameters."""
+        order = self.make_parser(ctx).parse_args(list(args))[2]
+        for option in order:
+            single = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+            if single and order.count(option) > 1:
+                raise UsageError(f"{option.opts[-1]} is there twice, and takes one value; give one")
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     help="Readable CUDA GEMM kernels: emit them, compile them, prove them with or without a GPU.",
     epilog=EPILOG,
@@ -39,16 +55,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+command = partial(app.command, cls=Command)
 
 
 def run(args: Sequence[str]) -> int:
     """Runs one command and returns its exit code. Raises GenError for what went wrong."""
-    command = typer.main.get_command(app)
+    group = typer.main.get_command(app)
     if COMPLETION in os.environ:  # a shell asks, as --show-completion has told it
-        command.main(list(args), prog_name="gen", complete_var=COMPLETION)
+        group.main(list(args), prog_name="gen", complete_var=COMPLETION)
     try:
-        with command.make_context("gen", list(args)) as context:
-            command.invoke(context)
+        with group.make_context("gen", list(args)) as context:
+            group.invoke(context)
     except typer.Exit as exit_:
         return exit_.exit_code
     except typer.TyperException as error:
@@ -83,7 +100,7 @@ def example(text: str) -> str:
     return f"Example:  gen {text}"
 
 
-@app.command("list", epilog=example("list mma"))
+@command("list", epilog=example("list mma"))
 def list_(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="A kernel, to see all about it.")
@@ -102,12 +119,12 @@ def list_(
         tables.variants(rows)
 
 
-app.command("emit", epilog=example("emit --variant tiles --tile 16 --header -o gemm/"))(
+command("emit", epilog=example("emit --variant tiles --tile 16 --header -o gemm/"))(
     tunable_options(emit.emit)
 )
 
 
-@app.command("compile", epilog=example("compile --variant mma --arch sm_90"))
+@command("compile", epilog=example("compile --variant mma --arch sm_90"))
 @tunable_options
 def compile_(
     files: Annotated[
@@ -184,10 +201,10 @@ for _name, _command, _example in (
     ),
     ("report", sweep_report.report, "report tiles.json -o report.html"),
 ):
-    app.command(_name, epilog=example(_example))(_command)
+    command(_name, epilog=example(_example))(_command)
 
 
-@app.command("cmake", hidden=True)
+@command("cmake", hidden=True)
 def cmake_(
     calls: Annotated[Path | None, typer.Argument(metavar="[CALLS]")] = None,
 ) -> None:
@@ -202,7 +219,7 @@ def cmake_(
         print(cmake.answer(cmake.Call.read(line)))
 
 
-@app.command(epilog=example("doctor --json"))
+@command(epilog=example("doctor --json"))
 def doctor(json: Annotated[bool, JSON] = False) -> None:
     """Say what this machine has, what it lacks, and how to get that."""
     from gen.cli import tables

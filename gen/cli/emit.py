@@ -12,6 +12,7 @@ import typer
 from gen.cli import output
 from gen.cli.options import ARCH, DTYPE, LAYOUT, VARIANT, select
 from gen.errors import UsageError
+from gen.files import write
 from gen.kernels.tunables import Value
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import Family, make_family, render_family
@@ -160,6 +161,6 @@ def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -
 
         if not paths:
             raise UsageError("a --depfile is about files; use -o with a file or a folder")
-        output.write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), depfile)
+        write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), depfile)
     for path in paths:
         print(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ import typer
 from gen.cli.annotations import Annotations
 from gen.cli.options import Command
 from gen.errors import UsageError
+from gen.files import write
 from gen.foreign.launch import LaunchText
 from gen.kernels.registry import VARIANTS
 from gen.spec.problem import parse_shape
@@ -209,7 +211,7 @@ def _checks(own: Mapping[str, Any], options: Mapping[str, Any]) -> Checks:
 
 
 def _seed(text: str | None) -> int:
-    if text is not None and not text.isdigit():
+    if text is not None and not text.isdecimal():
         raise UsageError(f"--seed {text} is not a number from 0")
     return int(text or 0)
 
@@ -244,6 +246,8 @@ def _check(
     else:
         if options.get("shape"):
             raise UsageError("--shape is for --gemm; the arguments say how large a launch is")
+        if own.get("gemm_dtype"):
+            raise UsageError("--gemm-dtype is for --gemm, which names the matrices; give both")
         with notes.of_compiler():
             report = check(text, str(file), launches, checks)
         ok, found, wrong = report.ok, report.outcome.findings, report.mismatches
@@ -550,11 +554,9 @@ def _save_buffers(outcome: Outcome, texts: Sequence[str]) -> None:
         name, _, path = text.partition("=")
         if not path.endswith((".npy", ".bin")):
             raise UsageError(f"--save {text} is not NAME=FILE.npy or NAME=FILE.bin")
-        try:
-            if path.endswith(".npy"):
-                np.save(path, outcome.arrays[name], allow_pickle=False)
-            else:
-                outcome.stored[name].tofile(path)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+        data = io.BytesIO(outcome.stored[name].tobytes())
+        if path.endswith(".npy"):
+            data = io.BytesIO()
+            np.save(data, outcome.arrays[name], allow_pickle=False)
+        write(data.getvalue(), Path(path))
         print(path)

@@ -18,7 +18,7 @@ from gen.source.render import Source, read_source, render
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import ALL_LAYOUTS, parse_layout
+from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_layout
 
 ALL = "all"
 
@@ -119,8 +119,9 @@ def select(
     """
     rows = _rows(variants)
     given = {key: value for key, value in tunables.items() if value is not None}
-    layouts = ALL_LAYOUTS if ALL in layouts else layouts
-    dtypes = () if dtypes and ALL in dtypes else dtypes
+    layouts = ALL_LAYOUTS if ALL in layouts else list(dict.fromkeys(layouts))
+    if dtypes:
+        dtypes = () if ALL in dtypes else list(dict.fromkeys(dtypes))
     for dtype in dtypes or ():
         parse_dtype(dtype)
     if arch:
@@ -147,6 +148,13 @@ def select(
     if name and len(specs) > 1:
         raise UsageError(f"--name {name} cannot be the name of {len(specs)} kernels; choose one")
     return specs
+
+
+def measurable(shapes: Sequence[GemmShape]) -> Sequence[GemmShape]:
+    """The same. Raises UsageError where one is empty."""
+    if empty := next((s for s in shapes if 0 in (s.m, s.n, s.k)), None):
+        raise UsageError(f"shape {empty} has nothing to measure; use sizes of 1 or more")
+    return shapes
 
 
 def sources(

@@ -1,14 +1,13 @@
-"""Where output goes: files that appear whole or not at all, and standard output for `-`."""
+"""Where output goes: files, and standard output for `-`."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from gen.errors import UsageError
+from gen.files import write
 
 DEFAULT_FOLDER = "build/out/"
 STDOUT = "-"
@@ -22,37 +21,16 @@ def destinations(names: Sequence[str], output: str) -> list[Path]:
     """
     folder = Path(output)
     if output.endswith("/") or folder.is_dir():
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise UsageError(
+                f"two files would be {folder / twice}; give one at a time, with -o FILE"
+            )
         return [folder / name for name in names]
     if len(names) > 1:
         raise UsageError(
             f"{len(names)} files do not fit into one, {output}; end it with / to make it a folder"
         )
     return [folder]
-
-
-def write(data: bytes, path: Path) -> None:
-    """Writes a file, with its folders, atomically. Raises UsageError where that cannot be done."""
-    try:
-        target = path.resolve()  # a link stays, what it points to is replaced
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)  # a device or a pipe
-        else:
-            _replace(data, target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"cannot write {path}: {reason}; choose another place with -o") from None
-
-
-def _replace(data: bytes, target: Path) -> None:
-    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(target)
-    except BaseException:
-        with suppress(OSError):  # what it is called may be what is wrong
-            temporary.unlink()
-        raise
 
 
 def write_all(files: Sequence[tuple[str, bytes]], output: str) -> list[Path]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.options import ALL, ARCH, LAYOUT, RESULTS, RESUME, SHAPE, VARIANT
+from gen.cli.options import ALL, ARCH, LAYOUT, RESULTS, RESUME, SHAPE, VARIANT, measurable
 from gen.errors import MissingError, UsageError, unknown
+from gen.files import write
 from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
 from gen.spec.dtypes import DTYPES, parse_dtype
@@ -98,7 +99,7 @@ def sweep(
     for name in layout or []:
         parse_layout(name)
     axes = _axes(axis) if axis else DEFAULT_AXES
-    shapes = [parse_shape(text) for text in shape or []]
+    shapes = measurable([parse_shape(text) for text in shape or []])
     given = {name: value for name, value in tunables.items() if value is not None}
     kept = (dtype or [DEFAULT_DTYPE], layout or ["rrr"], arch, given)
     SweepPlan(chosen, shapes or [GemmShape(1, 1, 1)], axes, *kept).cells()  # bad usage comes first
@@ -153,7 +154,6 @@ def _meter(device: str, limit: float) -> Meter:
 
 
 def _sweep(plan: SweepPlan, meter: Meter, json: Path | None, resume: bool) -> Sweep:
-    from gen.bench.results import replace_file
     from gen.cli import tables
     from gen.tune.results import Sweep, batches, merge_axes, ordered, resumed
 
@@ -171,7 +171,7 @@ def _sweep(plan: SweepPlan, meter: Meter, json: Path | None, resume: bool) -> Sw
             done = ordered(plan, replace(done, header=meter.header))
             seen[:] = [done]
             if json:
-                replace_file(json, done.to_json())
+                write(done.to_json().encode(), json)
             step()
         seen[:] = [done]
     return done
@@ -234,7 +234,7 @@ def report(
         found = list(pictures.files(made, format_))
     else:
         text = html.page(made) if format_ == "html" else markdown.page(made)
-        found = [(f"report.{format_}", text.encode())]
+        found = [(f"report.{format_}", text.encode(errors="backslashreplace"))]
     target = output_ or ("./" if format_ in PICTURES else f"report.{format_}")
     for path in output.write_all(found, target):
         print(path)

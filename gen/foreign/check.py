@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,9 +60,12 @@ def _tolerance(text: str | None, kind: str) -> float:
     if text is None:
         return elements.TOLERANCE.get(kind, 0.0)
     try:
-        return float(text)
+        tolerance = float(text)
     except ValueError:
-        raise UsageError(f"--tolerance {text} is not a number, such as 1e-5") from None
+        tolerance = math.nan
+    if not 0 <= tolerance < math.inf:
+        raise UsageError(f"--tolerance {text} is not a number from 0, such as 1e-5")
+    return tolerance
 
 
 def _expected(step: Step, outcome: Outcome) -> Iterator[tuple[str, np.ndarray]]:

@@ -139,6 +139,6 @@ def _split(file: File, macros: Macros) -> None:
 def read_text(path: Path) -> str:
     """The text of a file. Raises UsageError."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None

@@ -55,6 +55,8 @@ def spec_from_json(text: str) -> KernelSpec:
     """The specification that `KernelSpec.to_json` wrote. Raises UsageError or SpecError."""
     try:
         fields = json.loads(text)
+        if not isinstance(fields, dict):
+            raise TypeError("no JSON object")
         return make_spec(**fields)
     except (TypeError, ValueError, RecursionError) as error:
         shown = text if len(text) < 200 else f"{text[:200]}..."

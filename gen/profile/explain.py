@@ -108,7 +108,8 @@ def _occupancy(profile: LaunchProfile) -> list[str]:
         )
     blocks, slots = profile.totals.blocks, o.blocks * profile.gpu.sms
     if 0 < blocks < slots:
-        found.append(f"{blocks} blocks do not fill {name}, which holds {slots} of them at a time")
+        few = "1 block does" if blocks == 1 else f"{blocks} blocks do"
+        found.append(f"{few} not fill {name}, which holds {slots} of them at a time")
     if used.spill_loads + used.spill_stores:
         found.append(f"registers spill: {used.spill_stores} bytes a thread are stored to memory")
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gen.bench.results import read_json
 from gen.errors import UsageError
 from gen.kernels.registry import spec_from_json
 from gen.spec.names import portable_symbol
@@ -43,7 +44,7 @@ class Profiles(NamedTuple):
 def read(path: Path) -> Profiles:
     """The profiles in a file; none where it is of another kind. Raises UsageError."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return Profiles()  # said by the reader of benchmarks
     if not isinstance(content, dict) or "format" in content or "kernels" not in content:

@@ -311,7 +311,7 @@ def read_source(path: Path) -> Source:
     Raises UsageError where the file cannot be read or its `gen-spec` line is broken.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None

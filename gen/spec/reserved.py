@@ -13,6 +13,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# C++'s, and what g++ adds where nobody asks for the standard alone.
 _KEYWORDS = _words("""
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
     char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
@@ -20,8 +21,8 @@ _KEYWORDS = _words("""
     extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
     nullptr operator or or_eq private protected public register reinterpret_cast requires return
     short signed sizeof static static_assert static_cast struct switch template this thread_local
-    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
-    xor xor_eq
+    throw true try typedef typeid typename typeof union unsigned using virtual void volatile
+    wchar_t while xor xor_eq
 """)
 
 # Of C, of POSIX, and of the C library that is usual on Linux. They have variants: see `_VARIANT`.

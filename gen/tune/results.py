@@ -77,14 +77,27 @@ def parse(text: str, where: str = "this text") -> Sweep | None:
         entries = tuple(
             Entry(row, dict(cell["values"]), _counters(cell["counters"])) for row, cell in pairs
         )
+        _check_values(entries)
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise UsageError(f"{where} is not a complete sweep: {error}") from None
     return Sweep(results.header, axes, entries)
 
 
+def _check_values(entries: Sequence[Entry]) -> None:
+    """The cells of one kernel vary the same tunables. Raises ValueError."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        other = first.setdefault(entry.row.variant, entry)
+        if entry.values.keys() != other.values.keys():
+            raise ValueError(
+                f"{entry.row.variant} has values of {', '.join(entry.values)} here, "
+                f"of {', '.join(other.values)} there"
+            )
+
+
 def _counters(found: Mapping[str, float]) -> Mapping[str, float]:
     for name, value in found.items():
-        if not isinstance(value, (int, float)):
+        if not isinstance(value, (int, float)) or value < 0:
             raise TypeError(f"{name} cannot be {value!r}")
     return found
 

@@ -362,6 +362,7 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("beta='1' is no number", (A, B, C), {"beta": "1"}),
     ("alpha=4294967296 does not fit", (A.astype(np.int32), B.astype(np.int32)),
      {"alpha": 2**32}),
+    ("alpha does not fit into a double", (A, B), {"alpha": 10**400}),
 ]  # fmt: skip
 
 

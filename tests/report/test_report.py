@@ -259,6 +259,12 @@ def test_markdown_cells_cannot_break_the_table(gen: Gen) -> None:
     assert "| wrong | a\\|b c |" in out
 
 
+def test_what_no_encoding_has_is_escaped(gen: Gen) -> None:
+    path = written("1.json", ours("naive", None, check=WRONG, note="half \ud800 a pair"))
+    assert gen("report", str(path), "--format", "md", "-o", "r.md").code == 0
+    assert "half \\ud800 a pair" in Path("r.md").read_text()
+
+
 # --- errors
 
 
@@ -266,6 +272,8 @@ def test_markdown_cells_cannot_break_the_table(gen: Gen) -> None:
     ("text", "message"),
     [
         ("{", "is not JSON"),
+        ('{"kernels": [], "gpu": NaN}', "is not JSON: NaN is no finite number"),
+        ('{"format": "gemmgen-bench", "version": 1e999}', "is not JSON: 1e999 is no finite number"),
         ("{}", "has no benchmark results"),
         ('{"kernels": [{}], "gpu": "h200"}', "is not what gen profile --json writes"),
         ('{"kernels": [], "gpu": "h200"}', "has no benchmark results"),

@@ -311,6 +311,7 @@ def test_what_cannot_be_built_is_refused(arguments: dict[str, object], message: 
         ("int", "a keyword of C++"),
         ("co_await", "a keyword of C++"),
         ("std", "reserved by C++"),
+        ("typeof", "a keyword of C++"),
         ("main", "reserved by C++"),
         ("__a", "reserved, as all names that begin with _ are"),
         ("_gemm", "reserved, as all names that begin with _ are"),

@@ -137,7 +137,8 @@ def test_what_cannot_be_built_is_left_out_with_the_reason(gen: Gen, meter: FakeM
 def test_bad_usage_is_refused_before_anything_runs(
     gen: Gen, args: tuple[str, ...], message: str
 ) -> None:
-    code, out, err = gen("sweep", "--device", "cpu", *args)
+    device = () if "--device" in args else ("--device", "cpu")
+    code, out, err = gen("sweep", *device, *args)
     assert (code, out) == (2, "")
     assert message in err
 
@@ -226,6 +227,8 @@ def test_other_axes_are_not_gone_on_with(gen: Gen, meter: FakeMeter) -> None:
         lambda c: c["sweep"]["cells"].pop(),
         lambda c: c["sweep"].update(axes={"side": ["x"]}),
         lambda c: c.update(sweep=7),
+        lambda c: c["sweep"]["cells"][0].update(values={}),
+        lambda c: c["sweep"]["cells"][0].update(counters={"instructions": -1}),
     ],
 )
 def test_a_broken_file_is_one_line(

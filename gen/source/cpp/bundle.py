@@ -91,7 +91,7 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
     Raises UsageError or SpecError with the file's line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
