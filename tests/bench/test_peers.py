@@ -114,7 +114,7 @@ COMPILED = [
 
 
 @pytest.mark.parametrize(
-    ("dtype", "layout", "index", "align", "opcode"), sift(COMPILED, COMPILED[:2])
+    ("dtype", "layout", "index", "align", "opcode"), sift(COMPILED, COMPILED[:1])
 )
 def test_cutlass_compiles(dtype: str, layout: str, index: int, align: int, opcode: str) -> None:
     dtypes, layouts = DTYPES[dtype], parse_layout(layout)

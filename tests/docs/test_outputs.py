@@ -10,6 +10,7 @@ import pytest
 
 from gen.compile.nvrtc import include_paths
 from tests.docs.pages import PAGES, ROOT, Session, blocks, normal, parts
+from tests.support.slow import slow
 
 
 def name(page: Path) -> str:
@@ -20,7 +21,14 @@ def name(page: Path) -> str:
 WITH_COMMANDS = [page for page in PAGES if parts(page.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
+# These take long, and show commands that other pages show, too.
+LONG = ("docs/tiling.md", "docs/report.md", "docs/any-kernel.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, id=name(p), marks=slow if name(p) in LONG else ()) for p in WITH_COMMANDS],
+)
 def test_outputs(page: Path, tmp_path: Path, update_goldens: bool) -> None:
     if page.name == "launchers.md" and not shutil.which("g++"):
         pytest.skip("g++ is not on the PATH")

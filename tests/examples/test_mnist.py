@@ -343,7 +343,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(
-    "tiles", [pytest.param(t, id=t.forward, marks=slow if t in STEPS[3:] else ()) for t in STEPS]
+    "tiles", [pytest.param(t, id=t.forward, marks=slow if t in STEPS[1:] else ()) for t in STEPS]
 )
 def test_steps_on_the_emulator(tiles: Tiles) -> None:
     """Two steps, of sizes that fill no tile, equal numpy's: losses, parameters, next batches."""
@@ -468,6 +468,7 @@ def test_program_trains_as_python_does(sums: str, on_cpu: Path, data: Path, tmp_
     assert any(name.endswith("f16") for name in summary["kernels"]) == (sums == "f16")
 
 
+@pytest.mark.slow
 def test_graph_computes_the_same(on_cpu: Path, data: Path, tmp_path: Path) -> None:
     """Also with weights from a file, and where each size of tiles is asked for."""
     weights = tmp_path / "weights"

@@ -42,8 +42,9 @@ LOAD = {"tiles": "sum[i] +=", "rec_tiles": "a = tile_a[", "shared_row": "(row_of
 # -- shipped kernels -------------------------------------------------------------------------------
 
 
-# Of the kernels that take long, sums in halves and elements of 4 bytes.
-_CLEAN = [p for p in QUICK if p[0] != "mma_tma" or p[1] in ("f16_f16", "tf32")]
+# Of the kernels that take long, sums in halves or elements of 4 bytes.
+_LONG = {"mma": "f16_f16", "mma_m16n8k8": "f16_f16", "mma_tma": "tf32"}
+_CLEAN = [p for p in QUICK if p[1] == _LONG.get(p[0], p[1])]
 
 
 @pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, _CLEAN))

@@ -21,6 +21,7 @@ from gen.tables import count, geometric_mean, number
 from tests import ROOT
 from tests.conftest import Gen
 from tests.support import browser
+from tests.support.slow import slow
 
 SEEDS = ROOT / "docs" / "lab" / "seeds"
 HEADER = Header(
@@ -493,7 +494,10 @@ def test_pictures_of_benchmarks_are_readable(rows: list[Row]) -> None:
         assert_readable(picture)
 
 
-@pytest.mark.parametrize("words", SWEEPS.values(), ids=SWEEPS)
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(w, id=n, marks=() if n == "two kernels" else slow) for n, w in SWEEPS.items()],
+)
 def test_pictures_of_sweeps_are_readable(gen: Gen, words: str) -> None:
     pytest.importorskip("matplotlib")
     gen("sweep", "--device", "cpu", *words.split(), "--json", "s.json")
