@@ -436,6 +436,7 @@ def losses_of(path: Path) -> list[float]:
     return [float(line.split(",")[1]) for line in path.read_text().splitlines()[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sums", ["f32", "f16"])
 def test_program_trains_as_python_does(sums: str, on_cpu: Path, data: Path, tmp_path: Path) -> None:
     """Weights, batches, losses and the final parameters, over the end of an epoch."""

@@ -245,5 +245,6 @@ int main() { thrust::device_vector<float> v; cout << string("done") << endl; }
 """
 
 
+@pytest.mark.slow
 def test_standard_headers_do_no_harm() -> None:
     assert build(HEADERS, "headers.cu").symbol == "_Z1kPf"

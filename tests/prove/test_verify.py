@@ -122,7 +122,7 @@ def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner
 
 
 # Those whose default tiles take long are verified by `make run`, too.
-LONG = {"mma", "mma_m16n8k8", "shared_row"}
+LONG = {"mma", "mma_m16n8k8", "mma_tma", "shared_row"}
 
 
 @pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - LONG))
@@ -215,10 +215,17 @@ def test_ways_to_copy(dtype: str, tunables: dict[str, Any], runner: EmulatorRunn
 @pytest.mark.parametrize(
     ("dtype", "layout", "tunables"),
     [
-        ("f16", "rcr", {"threadblock": "96x96x64", "warp": "48x48", "stages": 4}),
+        pytest.param(
+            "f16", "rcr", {"threadblock": "96x96x64", "warp": "48x48", "stages": 4}, marks=slow
+        ),
         ("f16", "crr", {"threadblock": "128x64x32", "warp": "64x32", "stages": 3, "split_k": 3}),
         ("f16_f16", "rrc", {"threadblock": "64x64x32", "stages": 5, "split_k": "auto"}),
-        ("i8", "rcr", {"threadblock": "64x32x64", "warp": "32x16", "stages": 6, "split_k": 1}),
+        pytest.param(
+            "i8",
+            "rcr",
+            {"threadblock": "64x32x64", "warp": "32x16", "stages": 6, "split_k": 1},
+            marks=slow,
+        ),
         pytest.param(
             "tf32",
             "rcr",
