@@ -60,7 +60,10 @@ def run(copy: Path, *command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "verify --device cpu --variant strip --strip 3 --threads 32 --layout rcr --dtype f32",
+        pytest.param(
+            "verify --device cpu --variant strip --strip 3 --threads 32 --layout rcr --dtype f32",
+            marks=pytest.mark.slow,
+        ),
         "check --variant strip --threads 32 --shape 17x99x5",
     ],
 )

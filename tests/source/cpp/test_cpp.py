@@ -322,7 +322,7 @@ WARN = "-DCMAKE_CUDA_FLAGS=-Xcompiler=-Wall,-Wextra"
 @pytest.mark.parametrize(
     "example",
     [
-        pytest.param("cmake_project", marks=pytest.mark.nvcc),
+        pytest.param("cmake_project", marks=[pytest.mark.nvcc, pytest.mark.slow]),
         pytest.param("vendored", marks=pytest.mark.nvcc),
         "driver_api",
     ],

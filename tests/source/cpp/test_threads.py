@@ -83,6 +83,7 @@ def test_several_threads_launch_at_once(is_right: Callable[..., bool], tmp_path:
          "static Driver driver{false};\n  if (!driver.cuLaunchKernel) driver = Driver();"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_races_are_found(is_right: Callable[..., bool], old: str, new: str, tmp_path: Path) -> None:
     edits = [(old, new)]
     if "Driver driver{false}" in new:
