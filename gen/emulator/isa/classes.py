@@ -28,10 +28,7 @@ _ONE_FLOP = frozenset({"add", "sub", "mul", "div"})
 
 
 def is_barrier(item: Instruction) -> bool:
-    """True for every spelling of a block-wide barrier.
-
-    A cluster has one block here, so that its barrier is one too; arriving there is no wait.
-    """
+    """True for every spelling of a barrier of a block or cluster; arriving there is no wait."""
     if item.name.startswith("barrier.cluster.arrive"):
         return False
     return item.opcode in ("bar", "barrier") and "warp" not in item.modifiers

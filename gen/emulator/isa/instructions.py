@@ -31,7 +31,7 @@ SPECIALS = re.compile(
     r"%(n?tid|n?ctaid)\.[xyz]$|%(laneid|n?warpid|dynamic_smem_size|total_smem_size|n?smid)$"
     r"|%(gridid|current_graph_exec|aggr_smem_size|reserved_smem_offset_(begin|end|cap|[01]))$"
     r"|%envreg([12]?\d|3[01])$"
-    r"|%n?clusterid\.[xyz]$|%cluster_n?cta(id\.[xyz]|rank)$"
+    r"|%n?clusterid\.[xyz]$|%cluster_n?cta(id\.[xyz]|rank)$|%is_explicit_cluster$"
     r"|%lanemask_(eq|le|lt|ge|gt)$|%(clock(_hi|64)?|globaltimer(_lo|_hi)?)$"
 )
 WIDE_SPECIALS = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec")
@@ -43,10 +43,9 @@ NO_RESULT = frozenset(
 )  # fmt: skip
 # Accepted and without effect in an emulator that runs a chunk in lockstep.
 NO_EFFECT = re.compile(
-    r"(membar\.(cta|gl|sys)|prefetchu?\..*"
-    r"|fence\.(sc|acq_rel|acquire|release)\.(cta|gpu|sys|cluster)"
+    r"(membar\.cta|prefetchu?\..*"
+    r"|fence\.((sc|acq_rel|release)\.cta|acquire\.(cta|gpu|sys|cluster))"
     r"|fence\.proxy\.(async\.global|alias)"
-    r"|barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?"
     r"|cp\.async\.bulk\.prefetch\.L2\..*"
     r"|griddepcontrol\.launch_dependents"
     r"|nanosleep\.u32|pmevent|discard\..*|applypriority\..*)$"

@@ -18,9 +18,8 @@ op("redux.sync.{add,min,max}.{s32,u32}", "reduce_warp(E, m, ITEM, a, b)", "T T b
 op("redux.sync.{and,or,xor}.b32", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
 op("activemask.b32", "ballot(E, m, ITEM, np.True_, np.int32(-1))", "T", warp=True)
 op("elect.sync", "elect(E, m, ITEM, a)", "b32 b32", warp=True, pair=True)
-# A cluster has one block here.
-op("mapa[.shared::cluster].{u32,u64}", "own_block(ITEM, a, b)", "T T u32")
-op("getctarank[.shared::cluster].{u32,u64}", "np.uint32(0)", "u32 T")
+op("mapa[.shared::cluster].{u32,u64}", "mapa(E, m, ITEM, a, b)", "T T u32")
+op("getctarank[.shared::cluster].{u32,u64}", "ctarank(E, ITEM, a)", "u32 T")
 # The end of bar.red, which `translate.blocks` takes apart: votes, a barrier, and this.
 op("barresult.popc.u32", "E.barriers.result('popc')")
 op("barresult.{and,or}.pred", "E.barriers.result('and' if '.and.' in NAME else 'or')")

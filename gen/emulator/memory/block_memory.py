@@ -10,19 +10,25 @@ import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Cells, Counted, Report, Site, aligned_bytes, fits
+from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
 from gen.emulator.warp.masks import Mask, Shape
 
 ALL_AXES = (0, 1, 2, 3, 4, 5)
+Owners = npt.NDArray[np.int64]
 
 
 class Scratch(Counted):
     """`nbytes` bytes for each owner; owners lie along `axes` of a chunk of shape `chunk`.
 
+    With `clusters`, owners are blocks, and an address may name another block of its cluster.
+
     The memory starts as bytes of ones, so that what was never written reads as NaN.
     """
 
-    def __init__(self, chunk: Shape, axes: Shape, nbytes: int) -> None:
-        self.nbytes, self.axes = nbytes, axes
+    def __init__(
+        self, chunk: Shape, axes: Shape, nbytes: int, clusters: Clusters | None = None
+    ) -> None:
+        self.nbytes, self.axes, self.clusters = nbytes, axes, clusters
         self.rest = tuple(i for i in ALL_AXES if i not in axes)
         self.back = tuple(int(i) for i in np.argsort(axes + self.rest))
         self.dims = tuple(chunk[i] for i in axes)
@@ -44,30 +50,37 @@ class Scratch(Counted):
 
     def _offsets(
         self, site: Site, address: Value, mask: Mask | None, report: Report
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-        """Byte offsets that are safe to use, and which accesses violate something (None: none)."""
+    ) -> tuple[Owners, npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+        """Owners and byte offsets that are safe to use, and which violate something, if any."""
         relative = np.asarray(address).reshape(address.shape or (1,) * 6) + np.int64(site.offset)
         active = None if mask is None else mask.over(relative.shape)
         if active is not None:
             relative = np.where(active.bits, relative, relative.item(active.first))
         if fits(relative, site.size, self.nbytes):
-            return relative, None
-        outside = (relative < 0) | (relative + site.size > self.nbytes)
-        bad = outside | (relative & (site.size - 1) != 0)
+            return self.owner, relative, None
+        owner, offset = self.owner, relative
+        stranger: Any = np.False_
+        if self.clusters is not None and bool((relative >> RANK_SHIFT).any()):
+            owner, offset, stranger = self.clusters.locate(relative)
+        outside = (offset < 0) | (offset + site.size > self.nbytes) | stranger
+        bad = outside | (offset & (site.size - 1) != 0)
+        if not bad.any():
+            return owner, offset, None
         what = "out of bounds" if outside.any() else "misaligned"
-        report(site, what, relative, outside if outside.any() else bad, mask)
-        return np.where(bad, 0, relative), bad
+        where = np.broadcast_to(relative, bad.shape)
+        report(site, what, where, outside if outside.any() else bad, mask)
+        return owner, np.where(bad, 0, offset), bad
 
     def load(self, site: Site, address: Value, mask: Mask | None, report: Report) -> list[Value]:
         """Values at `address` (+ site.offset) of each owner, one array per lane."""
-        relative, bad = self._offsets(site, address, mask, report)
+        owner, relative, bad = self._offsets(site, address, mask, report)
         index, view = relative >> site.shift, self.view(site.whole)
-        if all(index.shape[i] == 1 for i in self.axes):
+        if owner is self.owner and all(index.shape[i] == 1 for i in self.axes):
             data = view.take(index.ravel(), axis=1)
             dims = self.dims + tuple(index.shape[i] for i in self.rest)
             parts = [part.reshape(dims).transpose(self.back) for part in site.parts(data)]
         else:
-            parts = site.parts(view.reshape(-1).take(self.owner * view.shape[1] + index))
+            parts = site.parts(view.reshape(-1).take(owner * view.shape[1] + index))
         if bad is not None:
             poison = np.frombuffer(b"\xff" * 16, site.dtype)[0]
             parts = [np.where(bad, poison, part) for part in parts]
@@ -77,18 +90,18 @@ class Scratch(Counted):
         self, site: Site, address: Value, values: Value, mask: Mask | None, report: Report
     ) -> None:
         """Write `values` at `address` (+ site.offset) of each owner."""
-        relative, bad = self._offsets(site, address, mask, report)
+        owner, relative, bad = self._offsets(site, address, mask, report)
         data, view = site.together(values), self.view(site.whole)
         index = relative >> site.shift
         shape = np.broadcast_shapes(index.shape, data.shape, self.shape)
         active = None if mask is None else mask.over(shape)
-        whole = active is None and bad is None and self.changes is None
+        whole = active is None and bad is None and self.changes is None and owner is self.owner
         if whole and all(index.shape[i] == 1 for i in self.axes):
             self._store_uniform(view, index, data, shape)
             return
         used: Any = True if active is None else active.bits
         here = np.broadcast_to(used if bad is None else used & ~bad, shape)
-        flat = np.broadcast_to(self.owner * view.shape[1] + index, shape)[here]
+        flat = np.broadcast_to(owner * view.shape[1] + index, shape)[here]
         self.put(view.reshape(-1), flat, np.broadcast_to(data, shape)[here])
 
     def _store_uniform(
@@ -110,9 +123,9 @@ class Scratch(Counted):
         self, site: Site, address: npt.NDArray[np.int64], mask: Mask | None, report: Report
     ) -> Iterator[Cells]:
         """For atomics: all owners' memory, the lanes that access it, and their indices."""
-        relative, bad = self._offsets(site, address, mask, report)
+        owner, relative, bad = self._offsets(site, address, mask, report)
         here = np.broadcast_to(True if mask is None else mask.bits, address.shape)
         here = here if bad is None else here & ~bad
         view = self.view(site.dtype)
-        index = self.owner * view.shape[1] + (relative >> site.shift)
+        index = np.broadcast_to(owner * view.shape[1] + (relative >> site.shift), here.shape)
         yield view.reshape(-1), here, index[here]

@@ -1,35 +1,38 @@
 """Bulk copies between global and shared memory, which single threads start: cp.async.bulk.
 
-A copy into shared memory reads its source when it is issued; its bytes land, and count at its
-mbarrier, when no lane can run without them. A copy out of shared memory reads and writes when its
-thread waits for its group. So a kernel that waits too little sees or writes what was there before.
+A copy into shared memory reads global memory when it is issued; its bytes land, and count at its
+mbarrier, when no lane can run without them. What reads shared memory does so at its end: with its
+mbarrier, or when its thread waits for its group. So a kernel that waits too little sees or writes
+what was there before.
+
+A copy may write to other blocks of its cluster, to several by multicast; so may asynchronous
+stores (st.async, red.async), which are under way in the same manner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gen.emulator.isa.ops import Value
+from gen.emulator.memory.atomics import update
 from gen.emulator.memory.bulk_moves import WORDS, Move, Numbers, numbers, running
+from gen.emulator.memory.bulk_operands import BulkOperands, Lanes
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.mbarrier import MBarriers
 from gen.emulator.memory.observer import ObservedChunk
-from gen.emulator.memory.tensor_map import MAP_ALIGNMENT, MAP_BYTES, UNIT, TensorMap, decode
-from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Bits, Coordinates, Mask
-
-Lanes = tuple[Numbers, ...]
-_MBARRIER_BYTES = 8  # and their alignment
+from gen.emulator.memory.reductions import tensor_rule
+from gen.emulator.warp.clusters import RANK_SHIFT
+from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Bits, Mask
 
 
-class BulkCopies:
+class BulkCopies(BulkOperands):
     """The bulk copies of one chunk that are under way."""
 
     def __init__(self, chunk: ObservedChunk, mbarriers: MBarriers) -> None:
-        self.chunk, self.mbarriers = chunk, mbarriers
+        super().__init__(chunk, mbarriers)
         self.loads: list[Move] = []  # into shared memory, the oldest first
         self.stores: list[Move] = []
         self.committed: Any = np.zeros((1,) * 6, np.int64)  # groups of each thread so far
@@ -37,31 +40,75 @@ class BulkCopies:
     # -- what generated code calls -------------------------------------------------------------
     def linear(
         self, site: Site, shared: Value, address: Value, nbytes: Value, barrier: Value,
-        mask: Mask | None,
+        multicast: Value | None, rule: str, mask: Mask | None,
     ) -> None:  # fmt: skip
-        """cp.async.bulk: `nbytes` bytes in a row, in either direction."""
+        """cp.async.bulk: `nbytes` bytes in a row, in either direction.
+
+        rule: what cp.reduce.async.bulk does with elements of the site's type.
+        """
         every = running(self.chunk.shape, mask)
         sizes = self._of(every, nbytes)
+        unit = site.size if rule else 16
         for count in np.unique(sizes):
             lanes = tuple(axis[sizes == count] for axis in every)
             starts, sources = self._of(lanes, shared), self._of(lanes, address)
             values = (("size", sizes), ("shared address", starts), ("global address", sources))
             if all(self._aligned(site, lanes, what, value, 16) for what, value in values):
+                steps = np.arange(0, count, unit)
+                there = sources[:, None] + steps
+                self._start(site, lanes, unit, starts, steps, there, barrier, multicast, rule)
+
+    def between(
+        self, site: Site, target: Value, source: Value, nbytes: Value, barrier: Value,
+        mask: Mask | None,
+    ) -> None:  # fmt: skip
+        """cp.async.bulk from the block's own shared memory to that of its cluster."""
+        every = running(self.chunk.shape, mask)
+        sizes = self._of(every, nbytes)
+        for count in np.unique(sizes):
+            lanes = tuple(axis[sizes == count] for axis in every)
+            starts, sources = self._of(lanes, target), self._of(lanes, source)
+            values = (("size", sizes), ("target address", starts), ("source address", sources))
+            own = self._homes(site, lanes, sources, own=True)
+            if own and all(self._aligned(site, lanes, what, value, 16) for what, value in values):
                 steps = np.arange(0, count, 16)
-                places = starts[:, None] + steps, sources[:, None] + steps
-                self._start(site, lanes, 16, *places, barrier)
+                here = own[1][:, None] + steps
+                if self._inside(site, lanes, here, 16):
+                    nowhere = np.full(here.shape, -1)
+                    self._start(site, lanes, 16, starts, steps, nowhere, barrier, sources=here)
 
     def tensor(
         self, site: Site, shared: Value, address: Value, corner: tuple[Value, ...], barrier: Value,
-        mask: Mask | None,
+        multicast: Value | None, rule: str, mask: Mask | None,
     ) -> None:  # fmt: skip
-        """cp.async.bulk.tensor: the box of the map at `address` that begins at `corner`."""
+        """cp.async.bulk.tensor: the box of the map at `address` that begins at `corner`.
+
+        rule: what cp.reduce.async.bulk.tensor does with elements of the map's type.
+        """
         for lanes, tensor, corners in self._boxes(site, address, corner, mask):
             starts = self._of(lanes, shared)
             if self._aligned(site, lanes, "shared address", starts, 128):
                 written = "bulk_group" in site.item.modifiers
-                places = tensor.shared_offsets(starts), tensor.global_addresses(corners, written)
-                self._start(site, lanes, tensor.size, *places, barrier)
+                there = tensor.global_addresses(corners, written)
+                how = tensor_rule(site.item, rule, tensor.element) if rule else ("", None)
+                self._start(site, lanes, tensor.size, starts, tensor.shared_offsets, there,
+                            barrier, multicast, *how)  # fmt: skip
+
+    def store(
+        self, site: Site, address: Value, values: tuple[Value, ...], barrier: Value, rule: str,
+        mask: Mask | None,
+    ) -> None:  # fmt: skip
+        """st.async, and red.async with a rule: elements for shared memory of the cluster."""
+        lanes = running(self.chunk.shape, mask)
+        starts, size = self._of(lanes, address), site.dtype.itemsize
+        if self._aligned(site, lanes, "address", starts, site.size):
+            data = np.stack(
+                [np.broadcast_to(value, self.chunk.shape)[lanes] for value in values], axis=1
+            )
+            steps = np.arange(0, site.size, size)
+            nowhere = np.full(data.shape, -1)
+            self._start(site, lanes, size, starts, steps, nowhere, barrier, None, rule,
+                        data=data)  # fmt: skip
 
     def prefetch(
         self, site: Site, address: Value, corner: tuple[Value, ...], mask: Mask | None
@@ -102,11 +149,21 @@ class BulkCopies:
         if not self.loads:
             return False
         chunk, move = self.chunk, self.loads.pop(0)
-        view = chunk.shared.view(np.dtype(WORDS[move.size]))
-        view[move.blocks[:, None], move.shared // move.size] = move.data
+        view = chunk.shared.view(move.data.dtype)
+        data, index = move.data, move.shared // move.size
+        if move.sources is not None:
+            data = view[move.blocks[:, None], move.sources // move.size]
+        if move.rule:
+            flat = (move.homes[:, None] * view.shape[1] + index).ravel()
+            update(view.reshape(-1), flat, move.rule, [data.ravel()])
+        else:
+            view[move.homes[:, None], index] = data
         chunk.shared.changed()
-        for offset in np.unique(move.barriers):
-            some = move.some(move.barriers == offset)
+        remote = move.homes != move.blocks
+        ranks = np.where(remote, chunk.clusters.ranks[move.homes] + 1, 0)
+        offsets = move.barriers | ranks << RANK_SHIFT  # as mbarriers name those of other blocks
+        for offset in np.unique(offsets):
+            some = move.some(offsets == offset)
             change = np.int64(-some.nbytes)
             done = self.mbarriers.count_bytes(some.site, int(offset), some.mask(), change)
             for observer in chunk.launch.observers:
@@ -129,122 +186,81 @@ class BulkCopies:
 
     # -- copies --------------------------------------------------------------------------------
     def _start(
-        self, site: Site, lanes: Lanes, size: int, shared: Numbers, addresses: Numbers,
-        barrier: Value,
+        self, site: Site, lanes: Lanes, size: int, starts: Numbers, steps: Any,
+        addresses: Numbers, barrier: Value, multicast: Value | None = None, rule: str = "",
+        dtype: Any = None, sources: Numbers | None = None, data: Any = None,
     ) -> None:  # fmt: skip
-        """Begin copies between the elements at `shared` and those at `addresses`."""
-        chunk = self.chunk
-        outside = (shared < 0) | (shared + size > chunk.shared.nbytes)
-        if outside.any():
-            where = chunk.describe_shared(int(shared[outside][0]))
-            self._report("memcheck", site, lanes, f"{where} is out of bounds", outside)
+        """Begin copies between elements at `starts` and `steps` behind it, and `addresses`.
+
+        steps: bytes, or what makes offsets of starts. dtype: of elements that are reduced.
+        """
+        chunk, out = self.chunk, "bulk_group" in site.item.modifiers
+        found = self._homes(site, lanes, starts, own=out)
+        if found is None:
             return
+        homes, offsets = found
+        shared = steps(offsets) if callable(steps) else offsets[:, None] + steps
         barriers = self._of(lanes, barrier)
-        if not self._counts(site, lanes, barriers):
+        if not self._inside(site, lanes, shared, size):
             return
-        found = chunk.memory.locate(addresses, size)
-        outside = (found < 0) & (addresses >= 0)
+        if not out:
+            checked = self._counts(site, lanes, barriers, homes if multicast is None else None)
+            if checked is None:
+                return
+            barriers = checked
+        if multicast is not None:
+            targets = self._targets(site, lanes, self._of(lanes, multicast) & 0xFFFF)
+            if targets is None:
+                return
+            which, homes = targets
+            lanes = tuple(axis[which] for axis in lanes)
+            shared, addresses, barriers = shared[which], addresses[which], barriers[which]
+        found_in = chunk.memory.locate(addresses, size)
+        outside = (found_in < 0) & (addresses >= 0)
         if outside.any():
             where = chunk.memory.describe(int(addresses[outside][0]))
             self._report("memcheck", site, lanes, f"{where} is out of bounds", outside)
         blocks, threads = (numbers(chunk.shape, lanes, axes) for axes in (BLOCK_AXES, THREAD_AXES))
+        kind = dtype or (site.dtype if rule else WORDS[size])
         move = Move(
             site, size, chunk.shape, blocks, threads, shared, np.where(outside, -1, addresses),
             barriers=barriers, groups=np.full(blocks.shape, -1),
-            data=np.zeros(shared.shape, WORDS[size]),
+            data=np.zeros(shared.shape, kind) if data is None else data,
+            homes=homes, sources=sources, rule=rule,
         )  # fmt: skip
         for observer in chunk.launch.observers:
             observer.bulk(chunk, move)
         if move.into_shared:
             self.loads.append(move)
-            for at in np.unique(found[found >= 0]):
-                buffer, here = chunk.memory.buffers[at], found == at
+            for at in np.unique(found_in[found_in >= 0]):
+                buffer, here = chunk.memory.buffers[at], found_in == at
                 view = buffer.view(move.data.dtype)
                 move.data[here] = view[(addresses[here] - buffer.base) // size]
         else:
             self.stores.append(move)
+
+    def _inside(self, site: Site, lanes: Lanes, shared: Numbers, size: int) -> bool:
+        """Whether elements are inside of a block's shared memory; a finding if not."""
+        outside = (shared < 0) | (shared + size > self.chunk.shared.nbytes)
+        if outside.any():
+            where = self.chunk.describe_shared(int(shared[outside][0]))
+            self._report("memcheck", site, lanes, f"{where} is out of bounds", outside)
+        return not outside.any()
 
     def _write_global(self, move: Move) -> None:
         """Copies out of shared memory happen."""
         chunk = self.chunk
         for observer in chunk.launch.observers:
             observer.land_bulk(chunk, move, None)
-        data = chunk.shared.view(np.dtype(WORDS[move.size]))
+        data = chunk.shared.view(move.data.dtype)
         values = data[move.blocks[:, None], move.shared // move.size]
         found = chunk.memory.locate(move.addresses, move.size)
         for at in np.unique(found[found >= 0]):
             buffer, here = chunk.memory.buffers[at], found == at
             index = (move.addresses[here] - buffer.base) // move.size
-            buffer.view(values.dtype)[index] = values[here]
+            view = buffer.view(values.dtype)
+            if move.rule:
+                update(view, index, move.rule, [values[here]])
+            else:
+                view[index] = values[here]
         chunk.memory.changed()
-
-    # -- operands ------------------------------------------------------------------------------
-    def _boxes(
-        self, site: Site, address: Value, corner: tuple[Value, ...], mask: Mask | None
-    ) -> Iterator[tuple[Lanes, TensorMap, Numbers]]:
-        """The maps at `address`, each with the lanes that use it and their boxes' corners.
-
-        Findings stand for those that a GPU takes for an illegal instruction: no map, and a first
-        coordinate inside of 16 bytes.
-        """
-        every = running(self.chunk.shape, mask)
-        where = self._of(every, address)
-        for at in np.unique(where):
-            lanes = tuple(axis[where == at] for axis in every)
-            tensor = self._map(site, lanes, int(at))
-            if tensor is None:
-                continue
-            if len(corner) != len(tensor.dims):
-                raise site.item.error(f"the tensor map has {len(tensor.dims)} dimensions")
-            corners = np.stack([self._of(lanes, value) for value in corner], axis=1)
-            first = corners[:, 0] * tensor.size
-            if self._aligned(site, lanes, "first coordinate, in bytes,", first, UNIT):
-                yield lanes, tensor, corners
-
-    def _of(self, lanes: Lanes, value: Value) -> Numbers:
-        return np.broadcast_to(value, self.chunk.shape)[lanes].astype(np.int64)
-
-    def _map(self, site: Site, lanes: Lanes, address: int) -> TensorMap | None:
-        """The tensor map at a generic address; a finding if there is none."""
-        memory = self.chunk.memory
-        buffer = memory.find(address)
-        number = None
-        if buffer is not None and address % MAP_ALIGNMENT == 0:
-            start = address - buffer.base
-            number = decode(buffer.data[start : start + MAP_BYTES].tobytes())
-        if number is None:
-            what = f"no tensor map at {memory.describe(address)}; its alignment is {MAP_ALIGNMENT}"
-            self._report("memcheck", site, lanes, what)
-            return None
-        return self.chunk.launch.maps[number]
-
-    def _counts(self, site: Site, lanes: Lanes, barriers: Numbers) -> bool:
-        """Whether mbarriers can be where the lanes have theirs, if any; a finding if not."""
-        if "bulk_group" in site.item.modifiers:
-            return True
-        outside = (barriers < 0) | (barriers > self.chunk.shared.nbytes - _MBARRIER_BYTES)
-        if outside.any():
-            where = self.chunk.describe_shared(int(barriers[outside][0]))
-            rule = f"its mbarrier, {where}, is out of bounds"
-            self._report("memcheck", site, lanes, rule, outside)
-            return False
-        return self._aligned(site, lanes, "mbarrier's address", barriers, _MBARRIER_BYTES)
-
-    def _aligned(self, site: Site, lanes: Lanes, what: str, value: Numbers, unit: int) -> bool:
-        """Whether a value is a multiple of `unit` for all lanes; a finding if not."""
-        bad = value % unit != 0
-        if bad.any():
-            rule = f"the {what} is {int(value[bad][0])}, not a multiple of {unit}"
-            self._report("memcheck", site, lanes, rule, bad)
-        return not bad.any()
-
-    def _report(
-        self, check: str, site: Site, lanes: Lanes, what: str, bad: Bits | None = None
-    ) -> None:
-        """A finding for the first lane, or the first that has anything in `bad`."""
-        at = 0 if bad is None else int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
-        z, tz, y, ty, x, tx = (int(axis[at]) for axis in lanes)
-        ox, oy, oz = self.chunk.origin
-        block: Coordinates = (ox + x, oy + y, oz + z)
-        message = what if check == "synccheck" else f"bulk copy: {what}"
-        self.chunk.launch.findings.add(check, site.item, message, block, [(tx, ty, tz)])

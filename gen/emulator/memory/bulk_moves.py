@@ -17,7 +17,10 @@ WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}  # numpy types of an ele
 
 @dataclass(frozen=True)
 class Move:
-    """Bulk copies of one instruction: a row for each lane, a column for each element."""
+    """Bulk copies of one instruction: a row for each lane, a column for each element.
+
+    Lanes that copy to several blocks have a row for each of these.
+    """
 
     site: Site
     size: int  # bytes of an element
@@ -29,11 +32,32 @@ class Move:
     barriers: Numbers  # the offset of the mbarrier that counts the bytes, or -1
     groups: Numbers  # the group that the thread has committed it to, or -1
     data: npt.NDArray[Any]  # what lands in shared memory, (lanes, elements)
+    homes: Numbers  # the blocks whose shared memory is meant; a multicast has a row for each
+    sources: Numbers | None = None  # offsets in shared memory of the lanes' own blocks
+    rule: str = ""  # what elements are combined by, instead of copied
+
+    @property
+    def by_proxy(self) -> bool:
+        """Whether the asynchronous proxy does it, as it does all but st.async and red.async."""
+        return self.site.item.opcode == "cp"
 
     @property
     def into_shared(self) -> bool:
         """Whether shared memory is written, not read."""
         return "bulk_group" not in self.site.item.modifiers
+
+    @property
+    def by_global(self) -> bool:
+        """Whether global memory is on one side."""
+        return self.by_proxy and self.sources is None
+
+    def issued(self) -> Move:
+        """One row for each lane, also where it copies to several blocks."""
+        lanes = np.stack([self.blocks, self.threads], axis=1)
+        first = np.unique(lanes, axis=0, return_index=True)[1]
+        kept = np.zeros(len(lanes), np.bool_)
+        kept[first] = True
+        return self if kept.all() else self.some(kept)
 
     @property
     def nbytes(self) -> int:
@@ -46,6 +70,8 @@ class Move:
             self, blocks=self.blocks[lanes], threads=self.threads[lanes],
             shared=self.shared[lanes], addresses=self.addresses[lanes],
             barriers=self.barriers[lanes], groups=self.groups[lanes], data=self.data[lanes],
+            homes=self.homes[lanes],
+            sources=None if self.sources is None else self.sources[lanes],
         )  # fmt: skip
 
     def axes(self) -> tuple[Numbers, ...]:

@@ -16,8 +16,13 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.mbarrier_bits import MOST, State, Words
 from gen.emulator.memory.observer import ObservedChunk
+from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
 from gen.emulator.warp.masks import NOBODY, THREAD_AXES, Bits, Mask, lanes_of, narrow
 from gen.emulator.warp.shuffles import from_warps, to_warps
+
+_OWN_BLOCK = (
+    "in another block, an mbarrier takes only expect_tx, complete_tx, and arrivals with the sink _"
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,8 @@ class MBarriers:
     # -- what generated code calls -------------------------------------------------------------
     def init(self, site: Site, address: Value, count: Value, mask: Mask | None) -> None:
         """mbarrier.init: a first phase, of parity 0, that waits for `count` arrivals."""
-        for offset, lanes in self._objects(site, address, mask, written=True):
-            wanted = self._per_block(count, lanes, np.max)
+        for offset, lanes in self._own(site, address, mask, written=True):
+            wanted = self._per_block(count, lanes, reduce=np.max)
             here = self._per_block(np.int64(1), lanes) > 0
             if ((wanted < 1) | (wanted > MOST))[here].any():
                 self._report(site, offset, lanes, f"an arrival count from 1 to {MOST} expected")
@@ -54,28 +59,33 @@ class MBarriers:
 
     def invalidate(self, site: Site, address: Value, mask: Mask | None) -> None:
         """mbarrier.inval: the bytes are no mbarrier object any more."""
-        for offset, lanes in self._objects(site, address, mask, written=True):
+        for offset, lanes in self._own(site, address, mask, written=True):
             words, here = self._read(site, offset, lanes)
             self._write(offset, here, np.full_like(words, -1))
 
     def arrive(
         self, site: Site, address: Value, mask: Mask | None, count: Value, expect: Value,
-        drop: bool, releases: bool,
+        drop: bool, releases: bool, wanted: bool,
     ) -> Value:  # fmt: skip
-        """mbarrier.arrive, arrive_drop and arrive.expect_tx; the state before, for a wait."""
+        """mbarrier.arrive, arrive_drop and arrive.expect_tx; the state before, for a wait.
+
+        wanted: whether that state is used, which an mbarrier of another block does not give.
+        """
         result: Value = np.int64(0)
-        for offset, lanes in self._turns(site, address, mask, count):
+        find = self._own if wanted else self._objects
+        for offset, lanes in self._turns(find(site, address, mask), count):
             words, here = self._read(site, offset, lanes)
-            arrivals = self._per_block(count, lanes)
+            arrivals = self._per_block(count, lanes, offset)
             state = State.of(words)
             if drop:
                 state.expected = np.maximum(state.expected - arrivals, 0)
-            state.bytes = state.bytes + self._per_block(expect, lanes)
+            state.bytes = state.bytes + self._per_block(expect, lanes, offset)
             done = self._complete(site, offset, lanes, state, arrivals, here)
             self._write(offset, here, state.pack())
             for observer in self.chunk.launch.observers if releases else ():
                 observer.arrive(self.chunk, offset, lanes, done)
-            result = _blend(lanes, words, result)
+            if wanted:
+                result = _blend(lanes, words, result)
         return result
 
     def transact(self, site: Site, address: Value, mask: Mask | None, change: Value) -> None:
@@ -87,14 +97,14 @@ class MBarriers:
         """Add to the bytes that are expected; the blocks whose phase is complete with that."""
         words, here = self._read(site, offset, lanes)
         state = State.of(words)
-        state.bytes = state.bytes + self._per_block(change, lanes)
+        state.bytes = state.bytes + self._per_block(change, lanes, offset)
         done = self._complete(site, offset, lanes, state, np.zeros_like(words), here)
         self._write(offset, here, state.pack())
         return done
 
     def land(self, site: Site, address: Value, mask: Mask | None) -> None:
         """The arrivals of cp.async.mbarrier.arrive: the lanes' copies have landed."""
-        for offset, lanes in self._turns(site, address, mask, np.int64(1)):
+        for offset, lanes in self._turns(self._own(site, address, mask), np.int64(1)):
             words, here = self._read(site, offset, lanes)
             state = State.of(words)
             arrivals = self._per_block(np.int64(1), lanes)
@@ -105,7 +115,7 @@ class MBarriers:
 
     def track(self, site: Site, address: Value, mask: Mask | None) -> None:
         """cp.async.mbarrier.arrive without .noinc: the phase needs these arrivals as well."""
-        for offset, lanes in self._objects(site, address, mask):
+        for offset, lanes in self._own(site, address, mask):
             words, here = self._read(site, offset, lanes)
             more = self._per_block(np.int64(1), lanes)
             self._write(offset, here, words + more)
@@ -117,7 +127,7 @@ class MBarriers:
         """test_wait and try_wait: whether the phase of a state, or of a parity, is complete."""
         wanted = state.astype(np.int64) if parity else State.of(state).phase
         result: Value = np.False_
-        for offset, lanes in self._objects(site, address, mask):
+        for offset, lanes in self._own(site, address, mask):
             words, _ = self._read(site, offset, lanes)
             done = State.of(words).phase != wanted
             if done.min() == done.max():
@@ -150,6 +160,23 @@ class MBarriers:
         self.polls.clear()
 
     # -- objects -------------------------------------------------------------------------------
+    # Offsets of objects in another block have its rank above them, as addresses do.
+
+    def _own(
+        self, site: Site, address: Value, mask: Mask | None, written: bool = False
+    ) -> Iterator[tuple[int, Mask | None]]:
+        """As `_objects`, those of the executing block; a finding for others."""
+        for offset, lanes in self._objects(site, address, mask, written):
+            rank = (offset >> RANK_SHIFT) - 1
+            if rank < 0:
+                yield offset, lanes
+                continue
+            mine = self.chunk.clusters.rank == rank
+            if (far := narrow(lanes, ~mine)) is not NOBODY:
+                self._report(site, offset, far, _OWN_BLOCK)
+            if (near := narrow(lanes, mine)) is not NOBODY:
+                yield offset & OFFSET, near
+
     def _objects(
         self, site: Site, address: Value, mask: Mask | None, written: bool = False
     ) -> Iterator[tuple[int, Mask | None]]:
@@ -169,42 +196,61 @@ class MBarriers:
             used = True if active is None else active.bits
             for offset in np.unique(exact[np.broadcast_to(used, exact.shape)]):
                 here = narrow(lanes, exact == offset)
-                if 0 <= offset <= chunk.shared.nbytes - 8 and not offset % 8:
+                inside = 0 <= offset & OFFSET <= chunk.shared.nbytes - 8
+                inside = inside and 0 <= offset >> RANK_SHIFT <= chunk.clusters.size
+                if inside and not offset % 8:
                     yield int(offset), here
                     continue
-                what = "misaligned" if offset % 8 else "out of bounds"
+                what = "misaligned" if inside else "out of bounds"
                 bad = np.asarray(exact == offset).reshape(exact.shape or (1,) * 6)
                 chunk.report(replace(site, space="shared"), what, exact.reshape(bad.shape), bad,
                              lanes)  # fmt: skip
 
     def _turns(
-        self, site: Site, address: Value, mask: Mask | None, count: Value
+        self, objects: Iterator[tuple[int, Mask | None]], count: Value
     ) -> Iterator[tuple[int, Mask | None]]:
-        """As `_objects`, but lanes behind those that complete a phase come in a turn of their own.
+        """`objects`, but lanes behind those that complete a phase come in a turn of their own.
 
         What those do is not ordered before the phase, and counts for the next one.
         """
-        for offset, lanes in self._objects(site, address, mask):
+        for offset, lanes in objects:
             while lanes is not NOBODY:
                 words = self.peek(offset)
                 room = np.where(words < 0, 0, -(-State.of(words).pending // max(1, count.max())))
                 turn = lanes
-                if (room > 0).any() and (self._per_block(np.int64(1), lanes) > room).any():
-                    turn = narrow(lanes, (self._rank(lanes) < room) | (room == 0))
+                one = self._per_block(np.int64(1), lanes, offset)
+                if (room > 0).any() and (one > room).any():
+                    room = self._seen_from(room, offset)
+                    turn = narrow(lanes, (self._rank(lanes, offset) < room) | (room == 0))
                 yield offset, turn
                 assert turn is not None or lanes is None
                 lanes = NOBODY if turn is lanes or turn is None else narrow(lanes, ~turn.bits)
 
-    def _rank(self, lanes: Mask | None) -> Words:
-        """How many of the lanes come before each in its block."""
+    def _rank(self, lanes: Mask | None, offset: int) -> Words:
+        """How many of the lanes come before each to the same object."""
         chunk = self.chunk
         warps = to_warps(chunk, np.True_ if lanes is None else lanes.bits).astype(np.int64)
         flat = warps.reshape(len(warps), -1)
-        rank: Words = from_warps(chunk, (flat.cumsum(axis=1) - flat).reshape(warps.shape))
+        before = flat.cumsum(axis=1) - flat
+        if offset >> RANK_SHIFT:  # those of the blocks of a cluster together, block by block
+            total = np.zeros(len(flat), np.int64)
+            for home in chunk.clusters.firsts:
+                blocks = np.flatnonzero(chunk.clusters.peers[0] == home)
+                each = flat[blocks].sum(axis=1)
+                total[blocks] = each.cumsum() - each
+            before = before + total[:, None]
+        rank: Words = from_warps(chunk, before.reshape(warps.shape))
         return rank
 
-    def _per_block(self, value: Value, lanes: Mask | None, reduce: Any = np.sum) -> Words:
-        """What the lanes give, added up for each block."""
+    def _seen_from(self, blocks: Any, offset: int) -> Any:
+        """What is so of the blocks with an object, for the blocks whose lanes name it."""
+        home = self.chunk.clusters.home(offset)
+        return blocks if home is None else blocks.reshape(-1)[home]
+
+    def _per_block(
+        self, value: Value, lanes: Mask | None, offset: int = 0, reduce: Any = np.sum
+    ) -> Words:
+        """What the lanes give, added up for each block in which they name an object."""
         shape = self.chunk.shape
         if value.ndim == 0 and (reduce is np.sum or lanes is None):
             each = self.chunk.threads if lanes is None else lanes.per_block(shape)
@@ -213,27 +259,34 @@ class MBarriers:
             bits = True if lanes is None else lanes.bits
             given = np.broadcast_to(np.where(bits, value, 0), shape)
             total = reduce(given, axis=THREAD_AXES, keepdims=True)
-        return np.array(np.broadcast_to(total, self.chunk.shared.shape), np.int64)
+        given = np.array(np.broadcast_to(total, self.chunk.shared.shape), np.int64)
+        home = self.chunk.clusters.home(offset)
+        if home is not None:
+            there = np.zeros_like(given)
+            np.add.at(there.reshape(-1), home.reshape(-1), given.reshape(-1))
+            return there
+        return given
 
     def peek(self, offset: int) -> Words:
         """The object at `offset` of every block."""
-        scratch = self.chunk.shared
-        return scratch.view(np.dtype(np.int64))[:, offset >> 3].reshape(scratch.shape).copy()
+        scratch, at = self.chunk.shared, (offset & OFFSET) >> 3
+        return scratch.view(np.dtype(np.int64))[:, at].reshape(scratch.shape).copy()
 
     def _read(self, site: Site, offset: int, lanes: Mask | None) -> tuple[Words, Bits]:
-        """The objects at `offset`, and the blocks of `lanes`, where they must be initialised."""
+        """The objects at `offset`, and in which blocks `lanes` name one, all initialised."""
         words = self.peek(offset)
-        here = self._per_block(np.int64(1), lanes) > 0
+        here = self._per_block(np.int64(1), lanes, offset) > 0
         bad = here & (words < 0)
         if bad.any():
-            self._report(site, offset, narrow(lanes, bad), "this is no initialised mbarrier object")
+            some = narrow(lanes, self._seen_from(bad, offset))
+            self._report(site, offset, some, "this is no initialised mbarrier object")
         return words, here & ~bad
 
     def _write(self, offset: int, here: Bits, words: Words) -> None:
         scratch = self.chunk.shared
         blocks = here.reshape(-1)
         scratch.changed()
-        scratch.view(np.dtype(np.int64))[blocks, offset >> 3] = words.reshape(-1)[blocks]
+        scratch.view(np.dtype(np.int64))[blocks, (offset & OFFSET) >> 3] = words.reshape(-1)[blocks]
 
     def _complete(
         self, site: Site, offset: int, lanes: Mask | None, state: State, arrivals: Words, here: Bits
@@ -250,7 +303,8 @@ class MBarriers:
             state.phase = np.where(done, 1 - state.phase, state.phase)
             state.pending = np.where(done, state.expected, state.pending)
         if (left > 0).any():
-            self._report(site, offset, narrow(lanes, left > 0), "more arrivals than it waits for")
+            some = narrow(lanes, self._seen_from(left > 0, offset))
+            self._report(site, offset, some, "more arrivals than it waits for")
         if (abs(state.bytes) > MOST).any():
             self._report(site, offset, lanes, f"a tx-count of more than {MOST} bytes")
             state.bytes = state.bytes.clip(-MOST, MOST)
@@ -277,15 +331,19 @@ class MBarriers:
             int(np.broadcast_to(value, chunk.shape)[at]) for value in (poll.address, poll.parity)
         )
         offset = (address & ((1 << 56) - 1)) + poll.site.offset
+        offset = offset & OFFSET if chunk.clusters.size > 1 else offset
         where = chunk.describe_shared(offset)
+        home = f" of block ({','.join(map(str, block))})" if chunk.clusters.size > 1 else ""
         message = (
-            f"deadlock: {count} threads wait at the mbarrier at {where} for its phase of parity "
-            f"{parity}, "
+            f"deadlock: {count} threads wait at the mbarrier at {where}{home} for its phase of "
+            f"parity {parity}, "
         )
         if 0 <= offset <= chunk.launch.shared_bytes - 8:
             state = State.of(int(self.peek(offset)[bz, 0, by, 0, bx, 0]))
             message += f"which lacks {state.pending} of {state.expected} arrivals and "
-            message += f"{state.bytes} bytes of copies, and nothing is under way"
+            message += f"{max(state.bytes, 0)} bytes of copies"
+            message += f", has {-state.bytes} bytes too many" * (state.bytes < 0)
+            message += ", and nothing is under way"
         else:
             message += "but there is no shared memory"
         chunk.launch.findings.add("synccheck", poll.site.item, message, block, threads, where)

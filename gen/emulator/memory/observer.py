@@ -14,6 +14,7 @@ from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import GlobalMemory, Site
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.warp.chunk import WarpChunk, WarpLaunch
+from gen.emulator.warp.clusters import Clusters
 from gen.emulator.warp.masks import Bits, Coordinates, Mask
 
 
@@ -33,6 +34,11 @@ class ObservedLaunch(WarpLaunch, Protocol):
     @property
     def block(self) -> Coordinates:
         """Threads along each axis of a block."""
+        ...
+
+    @property
+    def cluster(self) -> Coordinates:
+        """Blocks along each axis of a cluster."""
         ...
 
     @property
@@ -70,6 +76,11 @@ class ObservedChunk(WarpChunk, Protocol):
         ...
 
     @property
+    def clusters(self) -> Clusters:
+        """Its clusters of blocks."""
+        ...
+
+    @property
     def memory(self) -> GlobalMemory:
         """Global memory."""
         ...
@@ -101,6 +112,8 @@ class Observer:
 
     Addresses are int64 byte addresses within `space` ("global", "shared", "local"), without the
     site's constant offset, and broadcast over the chunk's six axes, as masks do (None: all lanes).
+    Those in "shared" name another block of the cluster as `warp.clusters` says; so do the offsets
+    of mbarriers.
 
     `ldmatrix` and `stmatrix` are a load and a store in "shared" whose `site.item.opcode` says so:
     `site.size` is 16, one row of a matrix, and the mask has only the lanes that name a row. Lanes
@@ -176,6 +189,21 @@ class Observer:
 
     def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
         """The lanes have seen that the latest phase of the mbarrier at `offset` is complete."""
+
+    def cluster_arrive(
+        self, chunk: ObservedChunk, mask: Mask | None, releases: Mask | None, done: Bits
+    ) -> None:
+        """The lanes have arrived at the barrier of their cluster.
+
+        releases: those whose arrival orders what they did before. done: the blocks of clusters
+        whose barrier is complete with that; it may be complete because lanes have exited.
+        """
+
+    def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """The lanes have seen that the barrier of their cluster is complete."""
+
+    def exit(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """The lanes have exited."""
 
     def signal(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """cp.async.mbarrier.arrive: each lane will arrive once its copies so far have landed."""

@@ -96,6 +96,9 @@ class PtxKernel:
     max_threads: tuple[int, int, int] | None
     min_blocks: int = 0  # that a multiprocessor is to hold; 0 where it does not say
     max_registers: int = 0  # of a thread; 0 where it does not say
+    cluster: tuple[int, int, int] | None = None  # blocks of a cluster; None: the launch says
+    explicit_cluster: bool = False  # it must be said, here or by the launch
+    max_cluster_rank: int = 0  # blocks that a cluster may have; 0 where it does not say
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,8 @@ _FUNCTION = re.compile(r"\.func\b[^(]*?(?:\((.*?)\))?\s*([\w$.]+)\s*\((.*?)\)", 
 _LIMIT = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _MIN_BLOCKS = re.compile(r"\.minnctapersm\s+(\d+)")
 _MAX_REGISTERS = re.compile(r"\.maxnreg\s+(\d+)")
-_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+(?:\s*,\s*\d+)*)")
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_MAX_RANK = re.compile(r"\.maxclusterrank\s+(\d+)")
 
 
 def parse_ptx(text: str) -> PtxModule:
@@ -61,7 +62,8 @@ class _Reader(Scanner):
             code = inline_calls(entry.body, self.functions)
             self.kernels[entry.name] = PtxKernel(
                 entry.name, entry.params, entry.body.registers, entry.body.variables, tuple(code),
-                entry.threads, entry.blocks, entry.registers,
+                entry.threads, entry.blocks, entry.registers, entry.cluster,
+                entry.explicit_cluster, entry.max_cluster_rank,
             )  # fmt: skip
         return PtxModule(self.kernels, self.variables)
 
@@ -78,22 +80,18 @@ class _Reader(Scanner):
             if opening == "{":
                 self.function(header)
             return
-        cluster = _CLUSTER.search(header)
-        if cluster and {*cluster[1].replace(" ", "").split(",")} != {"1"}:
-            raise PtxError(
-                f"kernel '{entry[1]}' wants clusters of more than one block, which the emulator "
-                "does not support; compile it for clusters of one"
-            )
-        limit = _LIMIT.search(header)
-        threads = (int(limit[1]), int(limit[2] or 1), int(limit[3] or 1)) if limit else None
-        blocks, registers = (
+        threads, cluster = (_sizes(pattern, header) for pattern in (_LIMIT, _CLUSTER))
+        blocks, registers, ranks = (
             int(found[1]) if (found := pattern.search(header)) else 0
-            for pattern in (_MIN_BLOCKS, _MAX_REGISTERS)
+            for pattern in (_MIN_BLOCKS, _MAX_REGISTERS, _MAX_RANK)
         )
         body = Body(self)
         body.parse()
         params = tuple(params_of(entry[2] or ""))
-        self.entries.append(_Entry(entry[1], params, threads, blocks, registers, body.routine()))
+        self.entries.append(
+            _Entry(entry[1], params, threads, blocks, registers, cluster,
+                   ".explicitcluster" in header, ranks, body.routine())
+        )  # fmt: skip
 
     def function(self, header: str) -> None:
         """A device function; one that is not understood is skipped, and calls to it refused."""
@@ -119,4 +117,13 @@ class _Entry:
     threads: tuple[int, int, int] | None
     blocks: int
     registers: int
+    cluster: tuple[int, int, int] | None
+    explicit_cluster: bool
+    max_cluster_rank: int
     body: Routine
+
+
+def _sizes(pattern: re.Pattern[str], header: str) -> tuple[int, int, int] | None:
+    """The up to three sizes of a directive, if it is there."""
+    found = pattern.search(header)
+    return (int(found[1]), int(found[2] or 1), int(found[3] or 1)) if found else None

@@ -20,7 +20,6 @@ from gen.emulator.warp.masks import NOBODY, THREAD_AXES, WARP, Bits, Mask, lanes
 from gen.emulator.warp.shuffles import from_warps, to_warps
 
 BARRIERS = 16  # of a block, by their number
-CLUSTER_BARRIER = 1 << 32  # besides these
 
 Counts = npt.NDArray[np.int64]  # of each block, shaped (z, 1, y, 1, x, 1)
 
@@ -64,7 +63,7 @@ class Barriers:
 
     def _checked(self, item: Instruction, number: int, count: int | None, lanes: Mask) -> int:
         """How many threads a barrier waits for, after findings for what PTX does not allow."""
-        if not 0 <= number < BARRIERS and number != CLUSTER_BARRIER:
+        if not 0 <= number < BARRIERS:
             rule = f"a block has no barrier {number}, only 0 to {BARRIERS - 1}"
             self.report(item, f"invalid arguments: {rule}", lanes)
         if count is None:

@@ -97,6 +97,7 @@ class Chunk(Parking):
             self.held,
             self.stalled,
             self.barriers.waiting,
+            self.cluster_barrier.parked,
             self.spinning.waiting,
         )
         alone = not any(queues)
@@ -164,7 +165,7 @@ class Chunk(Parking):
                 return self.held.pop()
             if self.stalled:
                 self._end_deadlock()
-            elif not self.barriers.waiting:
+            elif not (self.barriers.waiting or self.cluster_barrier.parked):
                 return None
             elif not self.complete_barriers():
                 self.report_barriers()
@@ -175,6 +176,7 @@ class Chunk(Parking):
             *(("held", at, mask) for at, mask in self.held.items()),
             *(("stalled", at, mask) for at, mask in self.stalled.items()),
             *(("parked", one.at, one.mask) for one in self.barriers.arrivals),
+            *(("cluster", one.at, one.mask) for one in self.cluster_barrier.parked),
         ]
 
     def _hold(self, at: int, whole: Mask, go: Mask) -> None:
@@ -247,5 +249,6 @@ class Chunk(Parking):
             item = self.launch.program.blocks[at].body[0]
             self.mbarriers.report_deadlock(self.mbarriers.polls[id(item)], mask)
             hung = hung | (mask.per_block(self.shape) > 0)
+        hung = self.clusters.any(hung | self.cluster_barrier.report())
         self.bulk.abandon(hung)
         self.end(hung)

@@ -23,6 +23,7 @@ from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.barriers import Barriers
 from gen.emulator.run.register_pool import RegisterPool
 from gen.emulator.translate.program import Program
+from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT, Clusters
 from gen.emulator.warp.masks import (
     BLOCK_AXES,
     NOBODY,
@@ -47,6 +48,8 @@ class LaunchState:
     block: Coordinates
     memory: GlobalMemory
     findings: Findings
+    cluster: Coordinates = (1, 1, 1)
+    explicit_cluster: bool = False  # whether anybody has said how large clusters are
     addresses: dict[str, int] = field(default_factory=dict)  # of all variables and parameters
     shared: list[tuple[str, int, int]] = field(default_factory=list)  # (name, offset, bytes)
     shared_bytes: int = 0  # per block, with the dynamic ones
@@ -81,7 +84,8 @@ class Context:
         self._specials: dict[str, Value] = {}
         self.ticks = 0  # of the clocks
         self.memory = launch.memory
-        self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes)
+        self.clusters = Clusters(self.shape, launch.cluster)
+        self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters)
         self._local: Scratch | None = None
         self.barriers = Barriers(self)
         self._register_pool: RegisterPool | None = None
@@ -115,7 +119,7 @@ class Context:
     def _special(self, name: str) -> Value:
         word, _, axis = name.lstrip("%").partition(".")
         launch = self.launch
-        if word.startswith(("cluster", "ncluster")):  # of one block each
+        if "cluster" in word:
             return self._cluster_special(word, axis)
         if word in ("ntid", "nctaid"):
             return np.int32((launch.block if word == "ntid" else launch.grid)["xyz".index(axis)])
@@ -148,9 +152,20 @@ class Context:
         return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
 
     def _cluster_special(self, word: str, axis: str) -> Value:
-        if word in ("clusterid", "nclusterid"):
-            return self.special(f"%{word.replace('cluster', 'cta')}.{axis}")
-        return np.int32("_n" in word)
+        launch = self.launch
+        if word == "is_explicit_cluster":
+            return np.bool_(launch.explicit_cluster)
+        if word == "cluster_ctarank":
+            return self.clusters.rank.astype(np.int32) if self.clusters.size > 1 else np.int32(0)
+        if word == "cluster_nctarank":
+            return np.int32(self.clusters.size)
+        along = np.int32(launch.cluster["xyz".index(axis)])
+        if word == "cluster_nctaid":
+            return along
+        if word == "nclusterid":
+            return self.special(f"%nctaid.{axis}") // along
+        block = self.special(f"%ctaid.{axis}")
+        return block // along if word == "clusterid" else block % along
 
     def address(self, name: str) -> Value:
         """The address of a variable or parameter in its own space, as int64."""
@@ -377,6 +392,14 @@ class Context:
     def describe_shared(self, address: int) -> str:
         """ "shared+128 of 4096 (tile)": a byte of a block's shared memory, and its variable."""
         launch = self.launch
+        field = address >> RANK_SHIFT
+        if field == 255 and address & OFFSET > OFFSET // 2:  # 32 bits, below 0
+            return self.describe_shared(address - (1 << 32))
+        if 0 < field <= 255:
+            rank, size = field - 1, self.clusters.size
+            if rank >= size:
+                return f"shared memory of block {rank} of a cluster of {size}"
+            return f"{self.describe_shared(address & OFFSET)} in block {rank} of the cluster"
         text = f"shared{address:+d} of {launch.shared_bytes}"
         names = [name for name, start, size in launch.shared if start <= address < start + size]
         return f"{text} ({plain_name(names[0])})" if names else text

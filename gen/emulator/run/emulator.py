@@ -21,15 +21,17 @@ from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.context import LaunchState
 from gen.emulator.run.system_calls import Printed
-from gen.emulator.run.turns import Turns, resident_blocks
+from gen.emulator.run.turns import Turns, resident_blocks, times
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
+from gen.emulator.watch.exited import ExitedBlocks
 from gen.emulator.watch.findings import Finding, Findings
 from gen.errors import BudgetError, MissingError, PtxError, UsageError
 
 MAX_THREADS = 1024  # per block
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_CLUSTER = 8  # blocks; 16 are not portable
 MAX_SHARED = 227 * 1024  # bytes per block, static and dynamic
 MAX_STATIC_SHARED = 48 * 1024
 MAP_NORESERVE = 0x4000  # of Linux; Python's mmap names it from 3.13 on
@@ -194,6 +196,7 @@ class Emulator:
         source_lines: Sequence[str] | None = None,
         observers: Sequence[Observer] = (),
         window: tuple[Coordinates, Coordinates] | None = None,
+        cluster: Coordinates | None = None,
     ) -> LaunchReport:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
@@ -201,20 +204,25 @@ class Emulator:
         bytes.
         shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
         findings quote it. observers: checks and counters that watch the run. window: the first
-        block and how many blocks along each axis to run of the grid; default all. Raises UsageError
-        for what a GPU would refuse to launch, PtxError for PTX that is not understood, BudgetError
-        for a budget that ran out.
+        block and how many blocks along each axis to run of the grid, with the other blocks of their
+        clusters; default all. cluster: blocks (x, y, z) of a cluster; default what the kernel
+        declares, or one. Raises UsageError for what a GPU would refuse to launch, PtxError for PTX
+        that is not understood, BudgetError for a budget that ran out.
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
         _check_geometry(entry, grid, block)
+        size = cluster_of(entry, grid, cluster)
         self._check_bounded(window[1] if window else grid, block)
         program = self._program(module, entry)
         findings = Findings(kernel, self.max_findings, source_lines or ())
         launch = LaunchState(
-            program, grid, block, self.memory, findings, budget=self.instruction_budget
-        )
+            program, grid, block, self.memory, findings, size,
+            explicit_cluster=bool(cluster or entry.cluster), budget=self.instruction_budget,
+        )  # fmt: skip
         launch.observers = [watch for watch in observers if watch.concerns(program)]
+        if math.prod(size) > 1:
+            launch.observers = [*launch.observers, ExitedBlocks()]
         _place_variables(launch, module, entry, shared_bytes, self.least_aligned)
         room = self._room(launch)
         if "%envreg" in program.source:  # as if by cudaLaunchCooperativeKernel
@@ -333,39 +341,51 @@ class Emulator:
     def _room(self, launch: LaunchState) -> int:
         """Blocks that run at the same time."""
         most = resident_blocks(math.prod(launch.block), launch.shared_bytes)
-        return most if self.resident_blocks is None else self.resident_blocks
+        several = math.prod(launch.cluster)
+        most = most if self.resident_blocks is None else self.resident_blocks
+        return max(most // several, 1) * several if several > 1 else most
 
     def _chunks(
         self, launch: LaunchState, first: Coordinates, count: Coordinates
     ) -> Iterator[tuple[Coordinates, Coordinates]]:
-        """Boxes (origin, size) that cover the blocks, wide in x, then y, of about equal sizes."""
-        threads = math.prod(launch.block)
-        scratch = launch.shared_bytes + threads * launch.local_bytes
+        """Boxes (origin, size) that cover the blocks, wide in x, then y, of about equal sizes.
+
+        They consist of whole clusters.
+        """
+        several, cluster = math.prod(launch.cluster), launch.cluster
+        ends = [-(-(a + n) // c) for a, n, c in zip(first, count, cluster, strict=True)]
+        starts = [a // c for a, c in zip(first, cluster, strict=True)]
+        threads = math.prod(launch.block) * several
+        scratch = launch.shared_bytes * several + threads * launch.local_bytes
         limit = OBSERVED_SCRATCH if launch.observers else CHUNK_SCRATCH
         room = min(self.chunk_threads // threads, limit // max(scratch, 1))
         room = max(1, min(room, self.memory_limit // self._block_bytes(launch)))
         steps = []
-        for extent in count:
+        counts = [end - start for start, end in zip(starts, ends, strict=True)]
+        for extent in counts:
             pieces = -(-extent // room)
             steps.append(max(1, -(-extent // max(pieces, 1))))
             room = max(1, room // steps[-1])
         axes = [
             [(at, min(step, n - at)) for at in range(0, n, step)]
-            for n, step in zip(count, steps, strict=True)
+            for n, step in zip(counts, steps, strict=True)
         ]
         for (z, dz), (y, dy), (x, dx) in itertools.product(*reversed(axes)):
-            yield (first[0] + x, first[1] + y, first[2] + z), (dx, dy, dz)
+            origin = (starts[0] + x, starts[1] + y, starts[2] + z)
+            yield times(origin, cluster), times((dx, dy, dz), cluster)
 
     def _block_bytes(self, launch: LaunchState) -> int:
-        """Bytes that one block takes: UsageError if that is more than the limit."""
-        threads, program = math.prod(launch.block), launch.program
+        """Bytes that one block takes, or one cluster: UsageError if it is more than the limit."""
+        blocks, program = math.prod(launch.cluster), launch.program
+        threads = math.prod(launch.block) * blocks
         a_thread = launch.local_bytes + program.register_bytes
-        total = launch.shared_bytes + threads * a_thread
+        total = launch.shared_bytes * blocks + threads * a_thread
         if total > self.memory_limit:
             raise UsageError(
-                f"a block of kernel '{program.kernel.name}' takes {total} bytes: {threads} threads "
-                f"with {launch.local_bytes} bytes of local memory each, and their registers; the "
-                f"emulator's memory_limit is {self.memory_limit}, use smaller arrays or raise it"
+                f"a {'block' if blocks == 1 else 'cluster'} of kernel '{program.kernel.name}' "
+                f"takes {total} bytes: {threads} threads with {launch.local_bytes} bytes of local "
+                "memory each, and their registers; the emulator's memory_limit is "
+                f"{self.memory_limit}, use smaller arrays or raise it"
             )
         return max(total, 1)
 
@@ -394,6 +414,35 @@ def _check_geometry(kernel: PtxKernel, grid: Coordinates, block: Coordinates) ->
             f"a block of {block} has {threads} threads, but '{kernel.name}' was compiled for "
             f"at most {math.prod(limits)} (__launch_bounds__); use a smaller block"
         )
+
+
+def cluster_of(kernel: PtxKernel, grid: Coordinates, asked: Coordinates | None) -> Coordinates:
+    """Blocks of a cluster along each axis, as the kernel declares or the launch asks for."""
+    declared, name = kernel.cluster, f"kernel '{kernel.name}'"
+    if asked is not None and (len(asked) != 3 or any(n < 1 for n in asked)):
+        raise UsageError(f"cluster {tuple(asked)} is not three sizes of 1 or more")
+    if asked and declared and tuple(asked) != declared:
+        raise UsageError(
+            f"{name} declares clusters of {declared} blocks (__cluster_dims__), and the launch "
+            f"asks for {tuple(asked)}; leave it to the kernel"
+        )
+    cluster = asked or declared
+    if cluster is None:
+        if kernel.explicit_cluster:
+            raise UsageError(f"{name} is launched with a cluster (.explicitcluster); give its size")
+        return 1, 1, 1
+    blocks, most = math.prod(cluster), min(kernel.max_cluster_rank or MAX_CLUSTER, MAX_CLUSTER)
+    if blocks > most:
+        raise UsageError(
+            f"a cluster of {tuple(cluster)} has {blocks} blocks; {name} may have at most {most} "
+            "(nonportable sizes are not modelled)"
+        )
+    if any(n % c for n, c in zip(grid, cluster, strict=True)):
+        raise UsageError(
+            f"grid {tuple(grid)} is no multiple of the cluster {tuple(cluster)} of {name}; "
+            "round it up to one"
+        )
+    return cluster
 
 
 def _place_variables(

@@ -6,6 +6,7 @@ blocks do stops, and others run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from gen.emulator.run.chunk import Chunk
@@ -53,10 +54,13 @@ class Turns:
 
     def _start(self) -> bool:
         """Start the next blocks, if there is room for them."""
+        launch = self.launch
         room = self.room - sum(chunk.live_blocks() for chunk in self.stopped)
+        room //= math.prod(launch.cluster)
         if not self.following or (self.stopped and room < 1):
             return False
-        first, *rest = cut(self.following, room) if self.launch.spins else [self.following]
+        box = self.following
+        first, *rest = cut_clusters(box, max(1, room), launch.cluster) if launch.spins else [box]
         self._cut += reversed(rest)
         self.following = self._cut.pop() if self._cut else next(self._boxes, None)
         self._go(Chunk(self.launch, *first))
@@ -87,6 +91,19 @@ class Turns:
             )
         for chunk in self.stopped:
             chunk.abandon(why)
+
+
+def cut_clusters(box: Box, room: int, cluster: Coordinates) -> list[Box]:
+    """As `cut`, of whole clusters, of which the first box has at most `room`."""
+    first, count = (tuple(n // c for n, c in zip(of, cluster, strict=True)) for of in box)
+    boxes = cut(((first[0], first[1], first[2]), (count[0], count[1], count[2])), room)
+    return [(times(origin, cluster), times(size, cluster)) for origin, size in boxes]
+
+
+def times(numbers: Coordinates, cluster: Coordinates) -> Coordinates:
+    """Clusters along each axis as blocks."""
+    (x, y, z), (cx, cy, cz) = numbers, cluster
+    return x * cx, y * cy, z * cz
 
 
 def cut(box: Box, room: int) -> list[Box]:

@@ -10,7 +10,8 @@ import numpy as np
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.ptx.operands import Imm, Operand, Reg
-from gen.emulator.run.barriers import BARRIERS, CLUSTER_BARRIER, Arrival, Counts
+from gen.emulator.run.barriers import BARRIERS, Arrival, Counts
+from gen.emulator.run.cluster_barrier import ClusterBarrier
 from gen.emulator.run.context import Context, LaunchState
 from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, Waiting, lanes_of, narrow
 
@@ -21,14 +22,20 @@ class Parking(Context):
     def __init__(self, launch: LaunchState, origin: Coordinates, blocks: Coordinates) -> None:
         super().__init__(launch, origin, blocks)
         self.waiting = Waiting()
+        self.cluster_barrier = ClusterBarrier(self)
 
     def exit(self, mask: Mask | None) -> None:
         """The lanes have run to their end."""
         gone = np.ones((1,) * 6, np.bool_) if mask is None else mask.bits
         self.live = Mask(~gone if self.live is None else self.live.bits & ~gone)
+        for observer in self.launch.observers:
+            observer.exit(self, mask)
+        self.cluster_barrier.exit()
 
     def quick_barrier(self, item: Instruction | None, mask: Mask | None) -> bool:
         """True if all lanes of all live blocks arrive together, which is nearly always so."""
+        if item is not None and "cluster" in item.modifiers:
+            return self.cluster_barrier.passes(item, mask)
         if item is None or len(item.operands) > 1 or self.barriers.arrivals:
             return False
         number = item.operands[0] if item.operands else Imm(0, "0")
@@ -45,9 +52,11 @@ class Parking(Context):
         """Let lanes wait at the barrier that ends block `at`."""
         item = self.launch.program.blocks[at].end
         assert item is not None
-        number = np.int64(CLUSTER_BARRIER if "cluster" in item.modifiers else 0)
+        if "cluster" in item.modifiers:
+            self.cluster_barrier.park(item, at, mask)
+            return
         values = [self._operand(item, operand, registers) for operand in item.operands]
-        number, count = (*(values or [number]), None)[:2]
+        number, count = (*(values or [np.int64(0)]), None)[:2]
         self.barriers.arrive(item, number, count, mask, at)
 
     def _operand(self, item: Instruction, operand: Operand, registers: list[Value]) -> Value:
@@ -60,6 +69,9 @@ class Parking(Context):
     def complete_barriers(self) -> bool:
         """Let the lanes go whose barriers are complete, if there are any."""
         released = False
+        for at, mask in self.cluster_barrier.released():
+            self.waiting.add(self.launch.program.blocks[at].next, mask)
+            released = True
         for members in self.barriers.completed():
             self._report_scattered(members)
             self._release(members)
@@ -75,7 +87,11 @@ class Parking(Context):
         for group in groups:
             for arrival in (arrival for arrival in group if arrival.at >= 0):
                 self._report(arrival, self._arrived(group), alive)
-        self._give_up(groups[0], alive)
+        hung = self.cluster_barrier.report()
+        if hung.any():
+            self.end(hung)
+        else:
+            self._give_up(groups[0], alive)
 
     def _arrived(self, members: list[Arrival]) -> Counts:
         counts: Counts = np.stack([a.mask.per_block(self.shape) for a in members]).sum(axis=0)
@@ -156,8 +172,10 @@ class Parking(Context):
             self._release(self.barriers.forget(go))
 
     def end(self, blocks: Bits) -> None:
-        """Stop all lanes of the given blocks."""
+        """Stop all lanes of the given blocks, and of those in a cluster with them."""
+        blocks = self.clusters.any(blocks)
         self.barriers.forget(blocks)
+        self.cluster_barrier.forget(blocks)
         self.exit(Mask(np.broadcast_to(blocks, self.shape)))
 
 

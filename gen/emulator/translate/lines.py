@@ -65,6 +65,7 @@ class Lines:
             if not instructions.SPECIALS.match(operand.name):
                 raise self.item.error(f"special register '{operand.name}' is not supported")
             held = np.dtype(np.int64 if operand.name in instructions.WIDE_SPECIALS else np.int32)
+            held = np.dtype(np.bool_) if operand.name == "%is_explicit_cluster" else held
             return self.cast(f"E.special({operand.name!r})", held, dtype, True)
         if isinstance(operand, Symbol) and operand.name == "WARP_SZ":
             return self.constant(dtype.type(32))

@@ -1,15 +1,14 @@
-"""Instructions of warp-specialised kernels: mbarriers, bulk copies, and what goes with them."""
+"""Instructions of warp-specialised kernels: mbarriers, and what goes with them."""
 
 from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.ptx.operands import Address, Box, Imm, Operand, Symbol
+from gen.emulator.ptx.operands import Address, Imm, Operand, Symbol
 from gen.emulator.ptx.values import DTYPES
+from gen.emulator.translate import bulk
 from gen.emulator.translate.lines import Lines, Translator
 
 _SHARED = {"shared", "shared::cta", "shared::cluster"}
@@ -20,15 +19,6 @@ _OPERATIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("test_wait", "try_wait"), ("parity",)),
 }
 _ARRIVE = re.compile(r"cp\.async\.mbarrier\.arrive(\.noinc)?(\.shared(::cta)?)?\.b64$")
-_BULK_WAIT = re.compile(r"cp\.async\.bulk\.wait_group(\.read)?$")
-_BULK = re.compile(
-    r"cp\.async\.bulk(\.tensor\.(?P<rank>[1-5])d)?(?:"
-    r"(?P<load>\.shared::(cluster|cta)\.global(\.tile)?\.mbarrier::complete_tx::bytes)"
-    r"|\.global\.shared::cta(\.tile)?\.bulk_group)(\.L2::cache_hint)?$"
-)
-_BULK_PREFETCH = re.compile(
-    r"cp\.async\.bulk\.prefetch\.tensor\.(?P<rank>[1-5])d\.L2\.global(\.tile)?(\.L2::cache_hint)?$"
-)
 _FENCE = re.compile(
     r"fence\.(proxy\.async(\.shared::(cta|cluster))?|mbarrier_init\.release\.cluster)$"
 )
@@ -41,8 +31,10 @@ def translator(item: Instruction) -> Translator | None:
         return mbarrier
     if item.name.startswith("cp.async.mbarrier"):
         return copies_arrive
-    if item.name.startswith("cp.async.bulk"):
-        return bulk
+    if item.name.startswith(("cp.async.bulk", "cp.reduce")):
+        return bulk.bulk
+    if item.name.startswith(("st.async", "red.async")):
+        return bulk.async_store
     if _FENCE.match(item.name):
         return fence
     if item.name == "griddepcontrol.wait":
@@ -109,7 +101,8 @@ def _arrive(code: Lines, item: Instruction) -> None:
     both = f"np.int64(1), {given}" if "expect_tx" in item.modifiers else f"{given}, np.int64(0)"
     target, mask = _object(code, item, where)
     drop, releases = item.modifiers[0] == "arrive_drop", "relaxed" not in item.modifiers
-    call = f"E.mbarriers.arrive({target}, {mask}, {both}, {drop}, {releases})"
+    wanted = state is not None
+    call = f"E.mbarriers.arrive({target}, {mask}, {both}, {drop}, {releases}, {wanted})"
     if state is None:
         code.call(call, mask)
         return
@@ -137,69 +130,6 @@ def copies_arrive(code: Lines, item: Instruction) -> None:
     target, mask = _object(code, item, item.operands[0])
     counted = "noinc" in item.modifiers
     code.call(f"E.copies.signal({target}, {counted}, {mask})", mask)
-
-
-# -- bulk copies ---------------------------------------------------------------------------
-
-
-def bulk(code: Lines, item: Instruction) -> None:
-    """cp.async.bulk and cp.async.bulk.tensor, and the groups of those out of shared memory."""
-    mask = code.mask()
-    if item.name == "cp.async.bulk.commit_group":
-        code.call(f"E.bulk.commit({mask})", mask)
-    elif _BULK_WAIT.match(item.name) and isinstance(item.operands[0], Imm):
-        code.call(f"E.bulk.wait({int(item.operands[0].value)}, {mask})", mask)
-    elif match := _BULK.match(item.name):
-        _bulk_copy(code, item, mask, match["rank"], bool(match["load"]))
-    elif match := _BULK_PREFETCH.match(item.name):
-        _bulk_prefetch(code, item, mask, int(match["rank"]))
-    else:
-        what = "copies to several blocks are" if "multicast" in item.name else "this copy is"
-        raise item.error(f"{what} not supported by the emulator")
-
-
-def _bulk_copy(code: Lines, item: Instruction, mask: str, rank: str | None, load: bool) -> None:
-    """`[to], [from], {bytes,} {[mbarrier]}`, where a tensor's side is `[map, corner]`."""
-    operands = item.operands[: len(item.operands) - ("L2::cache_hint" in item.modifiers)]
-    shared, there, *rest = operands if load else (operands[1], operands[0], *operands[2:])
-    barrier = rest.pop() if load and rest else Imm(-1, "-1")
-    tensor = isinstance(there, Box) and bool(rank) and len(there.corner.items) == int(rank or 0)
-    place = there.map if isinstance(there, Box) else there
-    if not (
-        isinstance(shared, Address) and isinstance(place, Address)
-        and isinstance(barrier, Address if load else Imm) and tensor == bool(rank)
-        and len(rest) == (0 if rank else 1)
-    ):  # fmt: skip
-        raise item.error("malformed bulk copy")
-    site = _bulk_site(code, item)
-    object_at = code.full_address(barrier) if isinstance(barrier, Address) else "np.int64(-1)"
-    if isinstance(there, Box):
-        middle = _corner(code, there)
-    else:
-        middle = f"{code.read(rest[0], 'u32')}.astype(np.int64)"
-    where = f"{code.full_address(shared)}, {code.full_address(place)}"
-    how = f"{site}, {where}, {middle}, {object_at}, {mask}"
-    code.call(f"E.bulk.{'tensor' if rank else 'linear'}({how})", mask)
-
-
-def _bulk_prefetch(code: Lines, item: Instruction, mask: str, rank: int) -> None:
-    """`[map, corner]`: brings a box to a cache. Its operands are as those of a copy."""
-    box = item.operands[0]
-    if not isinstance(box, Box) or len(box.corner.items) != rank:
-        raise item.error("malformed bulk prefetch")
-    how = f"{_bulk_site(code, item)}, {code.full_address(box.map)}, {_corner(code, box)}, {mask}"
-    code.call(f"E.bulk.prefetch({how})", mask)
-
-
-def _bulk_site(code: Lines, item: Instruction) -> str:
-    """What findings of a bulk copy name."""
-    complex128 = np.dtype("c16")
-    return code.constant(Site(item, "shared", "b128", 1, 0, 16, 4, complex128, complex128))
-
-
-def _corner(code: Lines, box: Box) -> str:
-    """Where a box begins: a tuple of coordinates."""
-    return f"({', '.join(code.read(part, 's32') for part in box.corner.items)},)"
 
 
 def _object(code: Lines, item: Instruction, where: Operand) -> tuple[str, str]:

@@ -18,6 +18,8 @@ _MATRICES = re.compile(
     r"(?:ld|st)matrix(?=.*\.sync)(?=.*\.aligned)(?=.*\.m8n8)(?=.*\.x([124]))(?=.*\.shared)"
     r"(?=.*\.b16$)(\.(sync|aligned|m8n8|x[124]|trans|shared(::cta)?|b16))+$"
 )
+_CLUSTER_ARRIVE = re.compile(r"barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?$")
+_FENCE = re.compile(r"membar\.(gl|sys)$|fence\.(sc|acq_rel|release)\.(cluster|gpu|sys)$")
 _COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::(cache_hint|(64|128|256)B))*$")
 
 
@@ -27,6 +29,8 @@ def translator(item: Instruction) -> Translator | None:
         return calls.call
     if item.opcode == "wmma":
         return None if item.modifiers[0] == "mma" else wmma.access
+    if _FENCE.match(item.name):
+        return fence
     return {
         "ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic,
         "ldmatrix": matrices, "stmatrix": matrices, "cp": copy,
@@ -39,6 +43,10 @@ def barrier(code: Lines, item: Instruction) -> None:
     if item.opcode == "barvote":
         code.lines.append(f"E.barriers.vote({code.read(item.operands[0], 'pred')}, m)")
         return
+    if _CLUSTER_ARRIVE.match(item.name):
+        mask = code.mask()
+        code.call(f"E.cluster_barrier.arrive({code.constant(item)}, {mask})", mask)
+        return
     name, operands = code.constant(item), [code.read(part, "b32") for part in item.operands]
     if item.name == "bar.warp.sync" and len(operands) == 1:
         code.lines.append(f"warp_barrier(E, m, {name}, {operands[0]})")
@@ -48,6 +56,12 @@ def barrier(code: Lines, item: Instruction) -> None:
         raise item.error("bar.arrive takes a barrier and how many threads it waits for")
     else:
         code.lines.append(f"E.barriers.arrive({name}, {', '.join(operands)}, m)")
+
+
+def fence(code: Lines, item: Instruction) -> None:
+    """A fence between threads: in lockstep only a relaxed arrival needs to know."""
+    mask = code.mask()
+    code.call(f"E.cluster_barrier.fence({mask})", mask)
 
 
 def trap(code: Lines, item: Instruction) -> None:

@@ -21,7 +21,7 @@ from gen.emulator.translate.block import translate
 from gen.emulator.translate.blocks import Block, build_blocks
 from gen.emulator.translate.lines import Lines
 from gen.emulator.translate.undefined import Undefined
-from gen.emulator.warp import lacking, mma, shuffles, wmma
+from gen.emulator.warp import clusters, lacking, mma, shuffles, wmma
 from gen.emulator.warp.masks import NOBODY, narrow
 
 BlockFunction = Callable[[list[Any], Any, Any], Any]
@@ -64,7 +64,7 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     program.initial += [lacking.EVERYONE] * len(undefined.slots)
     namespace: dict[str, Any] = {
         **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
-        **vars(wmma), **vars(lacking),
+        **vars(wmma), **vars(lacking), **vars(clusters),
         "np": np, "NOBODY": NOBODY, "narrow": narrow,
     }  # fmt: skip
     # A register that no lane has written yet takes the new value whole: that keeps constants and

@@ -65,6 +65,11 @@ class WarpChunk(Protocol):
         ...
 
     @property
+    def clusters(self) -> Any:
+        """The `warp.clusters.Clusters` of its blocks, which needs this."""
+        ...
+
+    @property
     def fragments(self) -> dict[Any, Any]:
         """Operands that `mma` keeps from one instruction to the next."""
         ...

@@ -104,13 +104,6 @@ def elect(
     return leader, lane == leader
 
 
-def own_block(item: Instruction, address: Value, rank: Value) -> Value:
-    """mapa: the address in the block of the cluster that `rank` names, which has only block 0."""
-    if np.any(rank):
-        raise item.error("clusters of more than one block are not supported by the emulator")
-    return address
-
-
 def ballot(chunk: WarpChunk, m: Mask | None, item: Instruction, a: Value, members: Value) -> Value:
     """vote.sync.ballot: a bit for each running lane of the warp whose predicate holds."""
     check_members(chunk, m, item, members)

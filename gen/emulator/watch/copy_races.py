@@ -12,9 +12,11 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
+from gen.emulator.warp.clusters import RANK_SHIFT
 from gen.emulator.warp.masks import Bits, Mask
-from gen.emulator.watch.last_access import SITE_BITS
-from gen.emulator.watch.shared_races import AccessRaces
+from gen.emulator.watch.early_exits import ExitRaces
+from gen.emulator.watch.granules import Codes, Touch
+from gen.emulator.watch.last_access import SITE_BITS, Clash, Last
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
 from gen.emulator.watch.vector_clocks import place
 
@@ -27,7 +29,7 @@ _SIGNALS = "bulk copy that completes at {place} may not see " + _MISSING % "mbar
 _NEVER = np.int64(2**62)  # the number of a copy in flight that no wait for groups lands
 
 
-class SharedRaces(AccessRaces):
+class SharedRaces(ExitRaces):
     """Finds races in shared memory."""
 
     def begin(self, chunk: ObservedChunk) -> None:
@@ -116,41 +118,63 @@ class SharedRaces(AccessRaces):
     ) -> None:
         """See Observer."""
         assert self.clocks is not None
-        rows, lanes = self._rows(done), self._lanes(mask)
+        self._widen_for(mask)
         self.landed = self.landed + (1 if mask is None else mask.bits)
         self._land(self.before, self._per_thread(self.landed), self.clocks.places)
-        self.clocks.land(offset, lanes, rows)
+        for key, rank, some in self._objects(offset, mask):
+            rows = self._rows(done, rank)
+            self.clocks.land(key, self._lanes(some), rows)
 
     # -- cp.async.bulk -------------------------------------------------------------------------
     def bulk(self, chunk: ObservedChunk, move: Move) -> None:
         """See Observer."""
+        if move.sources is not None:
+            self._read(chunk, replace(move, homes=move.blocks, shared=move.sources))
         touch, number = self.place_move(move), self.sites.number(move.site)
         assert isinstance(self.writes, TimedLast)
         assert isinstance(self.atomics, TimedSeveral)
         # Those that race are among them; a pair of lines is reported once.
-        unseen = [earlier.clash(touch, shown=True) for earlier in (self.writes, self.atomics)]
+        unseen: list[Clash | None] = []
+        if move.by_proxy:
+            unseen = [earlier.clash(touch, shown=True) for earlier in (self.writes, self.atomics)]
         if move.into_shared:
-            kind, what = "WAW", _WRITES
             self._signal(chunk, move)
             self._before_write(chunk, move.site, touch)
             self._report(chunk, move.site, "WAW", touch, self.flights.add(touch, number))
             self.groups.reshape(-1)[touch.index] = self.before.reshape(-1)[touch.index] = _NEVER
+            for clash in unseen:
+                self._report(chunk, move.site, "WAW", touch, clash, _WRITES)
         else:
-            kind, what = "RAW", _READS
-            for earlier in (self.writes, self.atomics, self.flights):
-                self._report(chunk, move.site, "RAW", touch, earlier.clash(touch))
-            self.leaving.add(touch, number)
-        for clash in unseen:
-            self._report(chunk, move.site, kind, touch, clash, what)
+            self._read(chunk, move)
+
+    def _read(self, chunk: ObservedChunk, move: Move) -> None:
+        """Bulk copies are going to read shared memory."""
+        touch, site = self.place_move(move), move.site
+        assert isinstance(self.writes, TimedLast)
+        assert isinstance(self.atomics, TimedSeveral)
+        for earlier in (self.writes, self.atomics, self.flights):
+            self._report(chunk, site, "RAW", touch, earlier.clash(touch))
+        for records in (self.writes, self.atomics):
+            self._report(chunk, site, "RAW", touch, records.clash(touch, shown=True), _READS)
+        self.leaving.add(touch, self.sites.number(site))
 
     def _signal(self, chunk: ObservedChunk, move: Move) -> None:
         """The mbarriers of bulk copies, whose initialisation these must see."""
         assert self.inits is not None
         touch = self.place_move(replace(move, size=8, shared=move.barriers[:, None]))
-        for clash, what in (
-            (self.writes.clash(touch), _SIGNAL_RACES), (self.inits.clash(touch), _SIGNALS),
-        ):  # fmt: skip
+        clashes = [(self.unseen(touch, self.writes.clash(touch)), _SIGNAL_RACES)]
+        if move.by_proxy:
+            clashes.append((self.inits.clash(touch), _SIGNALS))
+        for clash, what in clashes:
             self._report(chunk, move.site, "RAW", touch, clash, what)
+
+    def unseen(self, touch: Touch, clash: Clash | None) -> Clash | None:
+        """See AccessRaces: fence.mbarrier_init and any cluster barrier show an mbarrier."""
+        if clash is None or self.inits is None:
+            return clash
+        known, unordered = self.inits.codes.reshape(-1)[touch.index], self.inits.clash(touch)
+        seen = (known == clash) & (True if unordered is None else unordered < 0)
+        return np.where(seen, np.int32(-1), clash)
 
     def fence_proxy(self, chunk: ObservedChunk, mask: Mask | None, inits_only: bool) -> None:
         """See Observer."""
@@ -160,16 +184,29 @@ class SharedRaces(AccessRaces):
     def land_bulk(self, chunk: ObservedChunk, move: Move, done: Bits | None) -> None:
         """See Observer."""
         assert self.clocks is not None
-        rows = None if done is None else self._rows(done)
+        if done is None:
+            self._land_read(move)
+            return
+        if move.sources is not None:
+            self._land_read(replace(move, homes=move.blocks, shared=move.sources))
+        ranks = self.clusters.ranks[move.homes]
+        for rank in np.unique(ranks):
+            some = move if self.clusters.size == 1 else move.some(ranks == rank)
+            rows = self._rows(done, int(rank))
+            touch, record, mine = self._landed(self.flights, some)
+            key = int(rank) << RANK_SHIFT | int(move.barriers[0])
+            self.writes.put(touch.index[mine], record[mine], self.clocks.bulk(key))
+            self.clocks.land_bulk(key, rows)
+
+    def _land_read(self, move: Move) -> None:
+        touch, _, _ = self._landed(self.leaving, move)
+        self.reads.add(touch, self.sites.number(move.site))
+
+    def _landed(self, flying: Last, move: Move) -> tuple[Touch, Codes, npt.NDArray[np.bool_]]:
+        """Copies are done: what they touch, their records, and which of these there still are."""
         touch, number = self.place_move(move), self.sites.number(move.site)
-        flying = self.leaving if done is None else self.flights
         record = touch.low << np.int32(SITE_BITS) | np.int32(number)
         mine = flying.codes.reshape(-1)[touch.index] == record
         flying.codes.reshape(-1)[touch.index[mine]] = -1
         flying.empty = bool((flying.codes < 0).all())
-        if rows is None:
-            self.reads.add(touch, number)
-        else:
-            offset = int(move.barriers[0])
-            self.writes.put(touch.index[mine], record[mine], self.clocks.bulk(offset))
-            self.clocks.land_bulk(offset, rows)
+        return touch, record, mine

@@ -209,6 +209,9 @@ class Counters(Observer):
 
     def bulk(self, chunk: ObservedChunk, move: Move) -> None:
         """See Observer. A copy counts as one access of global memory by the lane that starts it."""
+        move = move.issued()
+        if not move.by_global:
+            return
         sectors = np.sort(np.where(move.addresses < 0, -1, move.addresses // banks.SECTOR), axis=1)
         changes = np.diff(sectors, axis=1, prepend=-1) != 0
         size = int((move.addresses >= 0).sum()) * move.size

@@ -19,10 +19,12 @@ from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk
 from gen.emulator.translate.program import Program
+from gen.emulator.warp.clusters import OFFSET
 from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
 from gen.emulator.warp.shuffles import from_warps, to_warps
 from gen.emulator.watch.findings import noun
 
+_CLUSTER = -1  # stands for the offset of the cluster's barrier
 _WAIT = "griddepcontrol.wait"
 
 
@@ -85,6 +87,10 @@ class EarlyAccesses(ChunkObserver):
         if not self.done:
             lanes = self.waited if mask is None else self.waited & mask.bits
             some = Mask(lanes).per_block(chunk.shape) > 0
+            if (home := chunk.clusters.home(offset)) is not None:
+                there = np.zeros_like(some)
+                np.logical_or.at(there.reshape(-1), home.reshape(-1), some.reshape(-1))
+                offset, some = offset & OFFSET, there
             self.arrived[offset] = self.arrived.get(offset, np.False_) | some
 
     def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
@@ -92,6 +98,19 @@ class EarlyAccesses(ChunkObserver):
         if not self.done and offset in self.arrived:
             some = self.arrived[offset]
             self._add(some if mask is None else some & mask.bits)
+
+    def cluster_arrive(
+        self, chunk: ObservedChunk, mask: Mask | None, releases: Mask | None, done: Bits
+    ) -> None:
+        """See Observer."""
+        if not self.done:
+            lanes = self.waited if mask is None else self.waited & mask.bits
+            some = chunk.clusters.any(Mask(lanes).per_block(chunk.shape) > 0)
+            self.arrived[_CLUSTER] = self.arrived.get(_CLUSTER, np.False_) | some
+
+    def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """See Observer."""
+        self.observe(chunk, _CLUSTER, mask)
 
     # -- accesses ------------------------------------------------------------------------------
     def load(

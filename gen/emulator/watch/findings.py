@@ -106,7 +106,9 @@ def access_message(site: Site, what: str, address: str, lanes: int) -> str:
 def noun(site: Site) -> str:
     """What a race calls an access: "load", "bulk copy", "mbarrier.init"."""
     if "bulk" in site.item.modifiers:
-        return "bulk copy"
+        return "bulk reduction" if "reduce" in site.item.modifiers else "bulk copy"
+    if "async" in site.item.modifiers and site.item.opcode != "cp":
+        return f"{site.item.opcode}.async"
     if site.item.opcode in ("mbarrier", "wmma"):
         return ".".join(site.item.name.split(".")[:2])
     return PLAIN_WORDS.get(site.item.opcode, site.item.opcode)

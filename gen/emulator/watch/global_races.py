@@ -31,6 +31,7 @@ Numbers = npt.NDArray[np.int64]
 _SITE_BITS = 20
 _SITE = (1 << _SITE_BITS) - 1
 _THREADS = 1 << 10  # numbers per block
+_CLUSTERS = np.int64(1 << 32)  # what a barrier of a whole cluster adds to the epochs of blocks
 _MOST = np.iinfo(np.int64).max
 _SCOPED = re.compile(
     r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
@@ -113,6 +114,7 @@ class GlobalRaces(ChunkObserver):
         self.granule, self.off = self._programs[launch.program]
         self.epoch: Any = np.zeros((1,) * 6, np.int64)
         self.threads = _thread_numbers(chunk)
+        self.together = _THREADS * chunk.clusters.size  # numbers per cluster
 
     # -- accesses ------------------------------------------------------------------------------
     def load(
@@ -183,7 +185,9 @@ class GlobalRaces(ChunkObserver):
         threads, epochs = (move.of(of)[:, None] for of in (self.threads, self.epoch))
         arrays = np.broadcast_arrays(move.addresses, threads, threads, epochs)
         for touch in self._by_buffer(chunk, move.size, *(array.ravel() for array in arrays)):
-            if move.into_shared:
+            if move.rule:
+                self._atomic(chunk, move.site, touch)
+            elif move.into_shared:
                 self._load(chunk, move.site, touch)
             else:
                 self._store(chunk, move.site, touch)
@@ -207,18 +211,32 @@ class GlobalRaces(ChunkObserver):
     ) -> None:
         """See Observer."""
         for touch in self._touches(chunk, site, space, address, mask):
-            touch = touch.granules()
-            self._against_writer(chunk, site, "WAW", touch)
-            self._against_others(chunk, site, "WAR", touch, atomics=False)
-            self._add(touch, site, atomics=True)
+            self._atomic(chunk, site, touch)
+
+    def _atomic(self, chunk: ObservedChunk, site: Site, touch: _Touch) -> None:
+        touch = touch.granules()
+        self._against_writer(chunk, site, "WAW", touch)
+        self._against_others(chunk, site, "WAR", touch, atomics=False)
+        self._add(touch, site, atomics=True)
 
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """See Observer."""
         self.epoch = self.epoch + (1 if blocks is None else blocks)
 
     def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
-        """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block."""
+        """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block.
+
+        In a cluster it is taken to order all of its blocks.
+        """
         self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
+        if chunk.clusters.size > 1:
+            self.cluster_wait(chunk, mask)
+
+    def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """See Observer."""
+        some = np.asarray(True if mask is None else mask.per_block(chunk.shape) > 0)
+        blocks = some.reshape(some.shape or (1,) * 6)
+        self.epoch = self.epoch + _CLUSTERS * chunk.clusters.any(blocks)
 
     def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
         """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
@@ -283,7 +301,13 @@ class GlobalRaces(ChunkObserver):
             by // _THREADS == touch.high // _THREADS
         )
         same = (by == touch.low) & (by == touch.high)
-        ordered = same | same_block & (touch.records.epoch[touch.index] != touch.epoch)
+        epoch = touch.records.epoch[touch.index]
+        ordered = same | same_block & (epoch != touch.epoch)
+        if self.together > _THREADS:
+            near = (by // self.together == touch.low // self.together) & (
+                by // self.together == touch.high // self.together
+            )
+            ordered = ordered | near & (epoch // _CLUSTERS != touch.epoch // _CLUSTERS)
         self._report(chunk, site, kind, touch, (found >= 0) & ~ordered, found)
 
     def _against_others(
@@ -296,8 +320,8 @@ class GlobalRaces(ChunkObserver):
             if last.max(initial=-1) < 0:
                 continue
             early = first >> _SITE_BITS
-            early = early // _THREADS != touch.low // _THREADS
-            late = (last >> _SITE_BITS) // _THREADS != touch.high // _THREADS
+            early = early // self.together != touch.low // self.together
+            late = (last >> _SITE_BITS) // self.together != touch.high // self.together
             bad = (last >= 0) & (early | late)
             self._report(chunk, site, kind, touch, bad, np.where(early, first, last))
 
@@ -337,7 +361,10 @@ def _thread_numbers(chunk: ObservedChunk) -> Numbers:
     place = np.ix_(*(np.arange(n, dtype=np.int64) for n in (z, tz, y, ty, x, tx)))
     gx, gy, _ = chunk.launch.grid
     ox, oy, oz = chunk.origin
-    block = ((place[0] + oz) * gy + place[2] + oy) * gx + place[4] + ox
+    cx, cy, cz = chunk.launch.cluster  # whose blocks are numbered one behind the other
+    bz, by, bx = place[0] + oz, place[2] + oy, place[4] + ox
+    block = (bz // cz * (gy // cy) + by // cy) * (gx // cx) + bx // cx
+    block = block * (cx * cy * cz) + (bz % cz * cy + by % cy) * cx + bx % cx
     numbers: Numbers = block * _THREADS + (place[1] * ty + place[3]) * tx + place[5]
     return numbers
 
@@ -345,8 +372,14 @@ def _thread_numbers(chunk: ObservedChunk) -> Numbers:
 def _place(number: int, launch: ObservedLaunch) -> tuple[Coordinates, Coordinates]:
     """(x, y, z) of a thread's block, and of the thread in it."""
     block, thread = divmod(number, _THREADS)
-    (gx, gy, _), (tx, ty, _) = launch.grid, launch.block
+    (gx, gy, _), (tx, ty, _), (cx, cy, cz) = launch.grid, launch.block, launch.cluster
+    cluster, rank = divmod(block, cx * cy * cz)
+    nx, ny = gx // cx, gy // cy
     return (
-        (block % gx, block // gx % gy, block // (gx * gy)),
+        (
+            cluster % nx * cx + rank % cx,
+            cluster // nx % ny * cy + rank // cx % cy,
+            cluster // (nx * ny) * cz + rank // (cx * cy),
+        ),
         (thread % tx, thread // tx % ty, thread // (tx * ty)),
     )

@@ -4,6 +4,9 @@ Checks keep a value for every *granule* of a block's shared memory: as many byte
 access that the kernel has, so that every access is a number of whole granules. Blocks that do the
 same at the same offsets, as they nearly always do, share one row of such values; the first access
 that differs between blocks gives every block a row of its own.
+
+A cluster of several blocks stands for a block here: its row has the granules of all its blocks, one
+behind the other, and its threads are those of all (`Clusters.fold`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from gen.emulator.memory.global_memory import Site, fits
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
 from gen.emulator.translate.program import Program
-from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Bits, Mask, Shape
+from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
+from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Bits, Coordinates, Mask, Shape
 
 Codes = npt.NDArray[np.int32]
 Index = npt.NDArray[np.int64]
@@ -66,6 +70,12 @@ def thread_codes(shape: Shape) -> Codes:
     dims = tuple(n if i in THREAD_AXES else 1 for i, n in enumerate(shape))
     linear = np.arange(np.prod(dims), dtype=np.int32).reshape(dims)
     return (linear // 32 * PER_WARP + linear % 32 + 1).astype(np.int32)
+
+
+def _over_threads(value: npt.NDArray[Any], chunk: ObservedChunk) -> npt.NDArray[Any]:
+    """What blocks of all clusters have alike, for the threads of one, as `fold` has these."""
+    full = np.broadcast_to(value, chunk.shape)
+    return chunk.clusters.fold(full) if chunk.clusters.size > 1 else value
 
 
 def extremes(
@@ -114,15 +124,22 @@ class SharedWatch(ChunkObserver):
         self.granule = self._granules[launch.program]
         self.shift = self.granule.bit_length() - 1
         self.nbytes = launch.shared_bytes
-        self.columns = -(-self.nbytes // self.granule)  # granules per row
+        self.clusters = chunk.clusters
+        self.each_block = -(-self.nbytes // self.granule)  # granules
+        self.columns = self.each_block * self.clusters.size  # granules per row
         self.rows = 1
-        shape = chunk.shape
+        shape = chunk.clusters.folded
         self.owners = tuple(n if i in BLOCK_AXES else 1 for i, n in enumerate(shape))
-        self.blocks = int(np.prod(self.owners))
+        self.blocks = int(np.prod(self.owners))  # or clusters, if these have several
         self.owner = np.arange(self.blocks, dtype=np.int64).reshape(self.owners)
         self.full = shape
-        self.codes = thread_codes(shape)
+        self.block_codes = -(-chunk.threads // 32) * PER_WARP  # of each block
+        codes = thread_codes(chunk.shape) + (chunk.clusters.rank * self.block_codes)
+        self.codes = _over_threads(codes.astype(np.int32), chunk)
+        self.codes = self.codes if self.clusters.size > 1 else thread_codes(shape)
+        self.ranks = _over_threads(chunk.clusters.rank, chunk)  # of each thread's block
         self._mask: Mask | None = None
+        self._folded: tuple[Mask | None, Mask | None] = (None, None)  # the latest, and as it is
         self._all: dict[Shape, Any] = {}
         self._some: dict[Shape, Any] = {}
 
@@ -133,22 +150,34 @@ class SharedWatch(ChunkObserver):
     def place(self, site: Site, address: Value, mask: Mask | None) -> Touch | None:
         """The granules of an access at `address`, all offsets added; None if there are none."""
         relative = np.asarray(address).reshape(address.shape or (1,) * 6)
+        if self.clusters.size > 1:
+            relative, mask = self.clusters.fold(relative), self.fold_mask(mask)
         same = mask is None or all(mask.bits.shape[i] == 1 for i in BLOCK_AXES)
         same = same and all(relative.shape[i] == 1 for i in BLOCK_AXES)
         if not same and self.rows < self.blocks:
             self.widen()
         shape = relative.shape
-        if self.each:
+        if self.each or self.clusters.size > 1:
             shape = np.broadcast_shapes(shape, self.codes.shape)
         if self.rows > 1:
             shape = np.broadcast_shapes(shape, self.owners)
         low, high, used = self._threads(shape, mask)
-        if not fits(relative, site.size, self.nbytes):
+        columns: Any = 0
+        if self.clusters.size > 1:
+            field = relative >> RANK_SHIFT
+            rank = np.where(field == 0, self.ranks, field - 1)
+            good = (field >= 0) & (field <= self.clusters.size)
+            relative, columns = relative & OFFSET, np.where(good, rank, 0) * self.each_block
+            good = np.broadcast_to(good & (relative + site.size <= self.nbytes), shape)
+            good = good & (relative & (site.size - 1) == 0)
+            used = good if used is None else used & good
+            used = None if used.all() else used
+        elif not fits(relative, site.size, self.nbytes):
             # Lanes that do not run may have any address; what is out of bounds is memcheck's.
             good = (relative >= 0) & (relative + site.size <= self.nbytes)
             good &= relative & (site.size - 1) == 0
             used = good if used is None else used & good
-        index: Any = relative >> np.int64(self.shift)
+        index: Any = (relative >> np.int64(self.shift)) + columns
         if self.rows > 1:
             index = index + self.owner * self.columns
         if used is not None:
@@ -165,25 +194,30 @@ class SharedWatch(ChunkObserver):
         return Touch(index, low, high)
 
     def place_move(self, move: Move) -> Touch:
-        """The granules that bulk copies touch, each lane's in its block's row."""
-        order = np.argsort(move.blocks, kind="stable")
+        """The granules that bulk copies touch, each lane's in the row of the block it is about."""
+        clusters = self.clusters
+        blocks = clusters.number[move.blocks]  # of clusters, which are these if they have one each
+        homes, ranks = clusters.ranks[move.homes], clusters.ranks[move.blocks]
+        order = np.argsort(blocks, kind="stable")
         each = max(1, len(order) // self.blocks)
         if self.rows < self.blocks:
             folded = order.reshape(-1, each) if len(order) == each * self.blocks else order[:, None]
             alike = len(folded) == self.blocks and all(
                 (values[folded] == values[folded[:1]]).all()
-                for values in (move.threads, move.shared, move.barriers)
+                for values in (move.threads, move.shared, move.barriers, homes, ranks)
             )
-            if alike and (move.blocks[folded] == np.arange(self.blocks)[:, None]).all():
+            if alike and (blocks[folded] == np.arange(self.blocks)[:, None]).all():
                 order = folded[0]
             else:
                 self.widen()
-        rows = move.blocks[order, None] if self.rows > 1 else 0
+        rows = blocks[order, None] if self.rows > 1 else 0
         places = move.shared[order, :: max(1, self.granule // move.size)] >> self.shift
+        places = places + (homes[order] * self.each_block)[:, None]
         index = (rows * self.columns + places)[..., None] + np.arange(
             max(1, move.size // self.granule)
         )
         code = move.threads[order] // 32 * PER_WARP + move.threads[order] % 32 + 1
+        code = code + ranks[order] * self.block_codes
         codes = np.broadcast_to(code.astype(np.int32)[:, None, None], index.shape).ravel()
         return Touch(index.ravel(), codes, codes)
 
@@ -200,8 +234,30 @@ class SharedWatch(ChunkObserver):
         found: tuple[Codes, Codes, Bits | None] = known[shape]
         return found
 
-    def block_at(self, chunk: ObservedChunk, index: int) -> tuple[int, int, int]:
+    def fold_mask(self, mask: Mask | None) -> Mask | None:
+        """A mask as `Clusters.fold` has it."""
+        if self.clusters.size == 1 or mask is None:
+            return mask
+        if mask is not self._folded[0]:
+            self._folded = mask, Mask(self.clusters.fold(mask.bits))
+        return self._folded[1]
+
+    def block_at(self, chunk: ObservedChunk, index: int) -> Coordinates:
         """(x, y, z) of the block whose granule `index` is: of the first one if they share."""
-        z, y, x = np.unravel_index(index // self.columns, [self.owners[i] for i in BLOCK_AXES])
+        return self.block_of(chunk, index, index % self.columns // max(1, self.each_block))
+
+    def block_of(self, chunk: ObservedChunk, index: int, rank: int) -> Coordinates:
+        """(x, y, z) of the block of a rank in the cluster whose granule `index` is."""
+        counts = [chunk.shape[i] for i in BLOCK_AXES]
+        first = self.clusters.firsts[index // self.columns]
+        z, y, x = np.unravel_index(self.clusters.peers[rank, first], counts)
         ox, oy, oz = chunk.origin
         return ox + int(x), oy + int(y), oz + int(z)
+
+    def where(self, chunk: ObservedChunk, index: int) -> str:
+        """The byte of shared memory where a granule begins."""
+        return chunk.describe_shared(index % self.columns % self.each_block * self.granule)
+
+    def thread(self, chunk: ObservedChunk, code: int) -> Coordinates:
+        """(x, y, z) of a thread in its block."""
+        return thread_of(code % self.block_codes, chunk.launch.block)

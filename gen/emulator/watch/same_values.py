@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk, Observer
+from gen.emulator.warp.clusters import RANK_SHIFT
 from gen.emulator.warp.masks import Mask
 from gen.emulator.watch.findings import Finding
 
@@ -64,7 +65,11 @@ class SameValues(Observer):
         if mask is not None:
             shape = np.broadcast_shapes(shape, mask.bits.shape)
             used = np.broadcast_to(mask.bits, shape)
-        exact = np.broadcast_to(np.asarray(address) + np.int64(site.offset), shape)[used]
+        full = np.broadcast_to(np.asarray(address) + np.int64(site.offset), shape)
+        if space == "shared" and (full >> RANK_SHIFT).any():
+            owner, full, stranger = chunk.clusters.locate(full)
+            used = used & ~stranger
+        exact = full[used]
         written = np.ascontiguousarray(np.broadcast_to(data, shape)[used])
         parts = written.view(np.uint8).reshape(exact.size, site.size)
         if space == "shared":

@@ -22,6 +22,7 @@ without a `fence.mbarrier_init`, behind.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,15 +32,18 @@ from gen.emulator.isa.classes import is_barrier
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
-from gen.emulator.warp.masks import THREAD_AXES, Bits, Mask
+from gen.emulator.ptx.module import Instruction
+from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
+from gen.emulator.warp.masks import THREAD_AXES, Bits, Coordinates, Mask, narrow
 from gen.emulator.watch.findings import Sites, noun
-from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch, thread_of
+from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
 from gen.emulator.watch.vector_clocks import Clocks
 
 # What a finding says of an access, of where it is, and of the earlier one.
 RACES = "{access} at {place} races with {earlier}"
+CLUSTER = -1  # the clocks' key of a cluster's barrier; mbarriers' are their offsets
 _TOGETHER = ("ldmatrix", "stmatrix")
 
 
@@ -104,8 +108,13 @@ class AccessRaces(SharedWatch):
         for reads in (self.reads, self.leaving):
             self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.flights):
-            self._report(chunk, site, "WAW", touch, earlier.clash(touch))
+            clash = self.unseen(touch, earlier.clash(touch))
+            self._report(chunk, site, "WAW", touch, clash)
         self.atomics.add(touch, self.sites.number(site))
+
+    def unseen(self, touch: Touch, clash: Clash | None) -> Clash | None:
+        """What of a clash no fence has shown, either."""
+        return clash
 
     def _touch(self, site: Site, space: str, address: Value, mask: Mask | None) -> Touch | None:
         if space != "shared":
@@ -127,12 +136,16 @@ class AccessRaces(SharedWatch):
 
     # -- threads -------------------------------------------------------------------------------
     def _widen_for(self, mask: Mask | None) -> None:
-        if mask is not None and self.rows < self.blocks and _differs(mask.bits):
-            self.widen()
+        if mask is not None and self.rows < self.blocks:
+            folded = self.fold_mask(mask)
+            if folded is not None and _differs(folded.bits):
+                self.widen()
 
     def _per_thread(self, values: Any) -> npt.NDArray[Any]:
         """Values over a chunk's axes as (rows, thread code)."""
         shape = [n if i in THREAD_AXES or self.rows > 1 else 1 for i, n in enumerate(self.full)]
+        if self.clusters.size > 1:
+            values = self.clusters.fold(np.asarray(values).reshape(np.shape(values) or (1,) * 6))
         by_block = np.broadcast_to(values, shape).transpose(0, 2, 4, 1, 3, 5)
         table = np.zeros((self.rows, (int(self.codes.max()) // PER_WARP + 1) * PER_WARP),
                          by_block.dtype)  # fmt: skip
@@ -145,29 +158,60 @@ class AccessRaces(SharedWatch):
         self._widen_for(mask)
         return self.clocks.lanes(self._per_thread(np.True_ if mask is None else mask.bits))
 
-    def _rows(self, blocks: Bits) -> npt.NDArray[np.bool_]:
-        """What is true of blocks, for each row."""
-        if self.rows < self.blocks and blocks.min() != blocks.max():
+    def _rows(self, blocks: Bits, rank: int = 0) -> npt.NDArray[np.bool_]:
+        """What is true of blocks, those of a rank in their clusters, for each row."""
+        clusters = self.clusters
+        flat = np.broadcast_to(blocks, clusters.row.shape).reshape(-1)
+        flat = flat if clusters.size == 1 else flat[clusters.peers[rank, clusters.firsts]]
+        if self.rows < self.blocks and flat.min() != flat.max():
             self.widen()
-        return np.broadcast_to(blocks, self.owners).ravel()[: self.rows]
+        return flat[: self.rows]
+
+    def _objects(self, offset: int, mask: Mask | None) -> Iterator[tuple[int, int, Mask | None]]:
+        """An mbarrier in each block where lanes name it: its key for the clocks, rank and lanes."""
+        if self.clusters.size == 1:
+            yield offset & OFFSET, 0, mask
+        elif rank := offset >> RANK_SHIFT:
+            yield offset - (1 << RANK_SHIFT), rank - 1, mask
+        else:
+            for rank, some in self.clusters.by_rank(mask):
+                yield rank << RANK_SHIFT | offset, rank, some
 
     # -- what orders ---------------------------------------------------------------------------
     def arrive(self, chunk: ObservedChunk, offset: int, mask: Mask | None, done: Bits) -> None:
         """See Observer."""
         if self.clocks:
-            rows = self._rows(done)
-            self.clocks.arrive(offset, self._lanes(mask), rows)
+            for key, rank, some in self._objects(offset, mask):
+                rows = self._rows(done, rank)
+                self.clocks.arrive(key, self._lanes(some), rows)
 
     def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
         """See Observer."""
         if self.clocks:
-            self.clocks.observe(offset, self._lanes(mask))
+            for key, _, some in self._objects(offset, mask):
+                self.clocks.observe(key, self._lanes(some))
+
+    def cluster_arrive(
+        self, chunk: ObservedChunk, mask: Mask | None, releases: Mask | None, done: Bits
+    ) -> None:
+        """See Observer."""
+        assert self.clocks is not None
+        rows = self._rows(done)
+        if releases is not mask and self.clocks.proxies:
+            self.clocks.arrive_inits(CLUSTER, self._lanes(mask), np.zeros_like(rows))
+        self.clocks.arrive(CLUSTER, self._lanes(releases), rows)
+
+    def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """See Observer."""
+        assert self.clocks is not None
+        self.clocks.observe(CLUSTER, self._lanes(mask))
 
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """See Observer."""
         if self.clocks:
             whole = np.ones((1,) * 6, np.bool_) if blocks is None else blocks
-            self.clocks.meet(self._lanes(Mask(whole)))
+            for _, some in self.clusters.by_rank(Mask(whole)):
+                self.clocks.meet(self._lanes(some))
             return
         rows = None
         if blocks is not None and not blocks.all():
@@ -181,7 +225,9 @@ class AccessRaces(SharedWatch):
         """See Observer."""
         assert self.clocks is not None
         self._widen_for(early)
-        self.clocks.meet(self._lanes(mask), early=self._lanes(early))
+        for rank, some in self.clusters.by_rank(mask):
+            before = narrow(early, self.clusters.rank == rank)
+            self.clocks.meet(self._lanes(some), early=self._lanes(before))
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""
@@ -228,20 +274,26 @@ class AccessRaces(SharedWatch):
     ) -> None:
         earlier, by = self.sites[record & ((1 << SITE_BITS) - 1)], record >> SITE_BITS
         index, low, high = int(touch.index[at]), int(touch.low[at]), int(touch.high[at])
-        mine = (
-            low if thread_of(low, chunk.launch.block) != thread_of(by, chunk.launch.block) else high
-        )
-        block = chunk.launch.block
-        address = chunk.describe_shared(index % self.columns * self.granule)
+        mine = low if self.who(chunk, low) != self.who(chunk, by) else high
+        (rank, thread), (by_rank, by_thread) = (self.who(chunk, code) for code in (mine, by))
+        block, address = self.block_of(chunk, index, rank), self.where(chunk, index)
         line = f" at line {earlier.item.line}" if earlier.item.line else ""
         access, other = f"{noun(site)} of {site.size} bytes", f"the {noun(earlier)}{line}"
+        if (home := self.block_at(chunk, index)) != block:
+            address += f" of block ({','.join(map(str, home))})"
+        if by_rank != rank:
+            other += f" of block ({','.join(map(str, self.block_of(chunk, index, by_rank)))})"
         message = f"{what.format(access=access, place=address, earlier=other)} ({kind})"
         flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
         message += ", which is still in flight" if flying else ""
         chunk.launch.findings.add(
-            "racecheck", site.item, message, self.block_at(chunk, index),
-            (thread_of(mine, block), thread_of(by, block)), address, kind, earlier.item,
+            "racecheck", site.item, message, block, (thread, by_thread), address, kind,
+            earlier.item,
         )  # fmt: skip
+
+    def who(self, chunk: ObservedChunk, code: int) -> tuple[int, Coordinates]:
+        """The rank of a thread's block in its cluster, and the thread's place in the block."""
+        return code // self.block_codes, self.thread(chunk, code)
 
 
 def _differs(bits: Bits) -> bool:
@@ -249,13 +301,22 @@ def _differs(bits: Bits) -> bool:
 
 
 def _clocks(chunk: ObservedChunk) -> Clocks | None:
-    """The clocks of a kernel that needs them: with mbarriers, or barriers for part of a block."""
-    blocks = chunk.launch.program.blocks
-    items = [item for block in blocks for item in block.body]
-    copies = any(item.name.startswith("cp.async.bulk") for item in items)
+    """The clocks of a kernel that needs them.
+
+    It has mbarriers, barriers for part of a block or for clusters, or clusters of several blocks.
+    """
+    blocks, several = chunk.launch.program.blocks, chunk.clusters.size
+    items = [item for block in blocks for item in block.instructions]
+    copies = any(item.name.startswith(("cp.async.bulk", "cp.reduce")) for item in items)
     parts = any(block.kind == "barrier" and len(block.end.operands) > 1 for block in blocks)
-    if not (
-        copies or parts or any(item.opcode == "mbarrier" or is_barrier(item) for item in items)
-    ):
+    mbarriers = any(item.opcode == "mbarrier" for item in items)
+    if not (copies or parts or mbarriers or several > 1 or any(map(_is_beyond, items))):
         return None
-    return Clocks(chunk.threads, proxies=copies)
+    return Clocks(chunk.threads, copies or (several > 1 and mbarriers), several)
+
+
+def _is_beyond(item: Instruction) -> bool:
+    """Whether it is a barrier for more than its block, or without waiting."""
+    return item.name.startswith("barrier.cluster") or (
+        is_barrier(item) and "arrive" in item.modifiers
+    )

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.watch.granules import PER_WARP, Codes, Index, Touch
-from gen.emulator.watch.last_access import NONE, SITE_BITS, Clash
+from gen.emulator.watch.last_access import MOST_CODES, NONE, SITE_BITS, Clash
 from gen.emulator.watch.vector_clocks import Clocks, Times, place
 
-_MOST_CODES = 1 << 11
 _SITE = np.int64((1 << SITE_BITS) - 1)
 
 
@@ -105,7 +104,7 @@ class TimedSeveral:
         at, warps = self._slots(touch.index), touch.low // PER_WARP
         start, code = np.int64(self.clocks.now) << 32 | site, touch.low.astype(np.int64)
         np.maximum.at(self.high, (at, warps), start | code << SITE_BITS)
-        np.maximum.at(self.low, (at, warps), start | (_MOST_CODES - code) << SITE_BITS)
+        np.maximum.at(self.low, (at, warps), start | (MOST_CODES - code) << SITE_BITS)
 
     def _slots(self, index: Index) -> Index:
         """The slots of granules, new ones for those that have none."""
@@ -126,9 +125,9 @@ class TimedSeveral:
 
 
 def _code(records: Index) -> Index:
-    codes: Index = np.maximum(records, 0) >> SITE_BITS & (2 * _MOST_CODES - 1)
+    codes: Index = np.maximum(records, 0) >> SITE_BITS & (2 * MOST_CODES - 1)
     return np.where(records < 0, 1, codes)
 
 
 def _mirrored(records: Index) -> Index:
-    return np.where(records < 0, 1, _MOST_CODES - _code(records))
+    return np.where(records < 0, 1, MOST_CODES - _code(records))

@@ -16,7 +16,7 @@ from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Buffer, Site
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.warp.masks import Mask, lanes_of
-from gen.emulator.watch.granules import SharedWatch, thread_of
+from gen.emulator.watch.granules import SharedWatch
 
 
 class UninitializedReads(SharedWatch):
@@ -80,18 +80,18 @@ class UninitializedReads(SharedWatch):
             valid[touch.index] = True
         elif not valid[touch.index].all():
             at = int(np.argmin(valid[touch.index]))
-            where = chunk.describe_shared(int(touch.index[at]) % self.columns * self.granule)
+            where = self.where(chunk, int(touch.index[at]))
             self._report_move(chunk, move, where)
         for buffer in self.watched:
             assert buffer.valid is not None
             here = used & (move.addresses >= buffer.base)
             here &= move.addresses < buffer.base + buffer.nbytes
             index = (move.addresses[here] - buffer.base)[:, None] + np.arange(move.size)
-            if not move.into_shared:
-                buffer.valid[index] = True
-            elif not buffer.valid[index].all():
+            if (move.into_shared or move.rule) and not buffer.valid[index].all():
                 bad = index[~buffer.valid[index]].min()
                 self._report_move(chunk, move, chunk.memory.describe(buffer.base + int(bad)))
+            if not move.into_shared:
+                buffer.valid[index] = True
 
     def _report_move(self, chunk: ObservedChunk, move: Move, where: str) -> None:
         mask = move.mask()
@@ -115,11 +115,13 @@ class UninitializedReads(SharedWatch):
             return
         at = int(np.argmin(valid))
         index = int(touch.index[at])
-        thread = thread_of(int(touch.low[at]), chunk.launch.block)
-        where = chunk.describe_shared(index % self.columns * self.granule)
+        code = int(touch.low[at])
+        thread, where = self.thread(chunk, code), self.where(chunk, index)
+        block = self.block_of(chunk, index, code // self.block_codes)
+        if block != (home := self.block_at(chunk, index)):
+            where += f" of block ({','.join(map(str, home))})"
         chunk.launch.findings.add(
-            "initcheck", site.item, _message(site, where), self.block_at(chunk, index), [thread],
-            where,
+            "initcheck", site.item, _message(site, where), block, [thread], where,
         )  # fmt: skip
 
     def _inside(

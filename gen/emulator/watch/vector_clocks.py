@@ -48,11 +48,13 @@ class _Object:
 class Clocks:
     """The clocks of the threads of a chunk: one row for all blocks, or a row for each.
 
-    proxies: whether they keep what has been shown to the asynchronous proxy.
+    A cluster of blocks stands for a block, whose warps are those of its blocks. threads: of each
+    block. proxies: whether they keep what has been shown to the asynchronous proxy.
     """
 
-    def __init__(self, threads: int, proxies: bool = False) -> None:
-        self.warps = -(-threads // 32)
+    def __init__(self, threads: int, proxies: bool = False, blocks: int = 1) -> None:
+        each = -(-threads // 32)  # warps
+        self.warps = blocks * each
         self.places = self.warps * MEMBERS
         self.shown = 2 * self.places  # where begins what has been shown of threads and copies
         self.proxies = proxies
@@ -63,7 +65,8 @@ class Clocks:
         itself = np.arange(self.places)
         self.known[:, itself, itself] = _ALWAYS
         last = threads % 32  # lanes of the last warp, if it lacks any
-        missing = np.arange(threads // 32 * MEMBERS + last, self.places - 1 if last else 0)
+        missing = np.arange(threads // 32 * MEMBERS + last, each * MEMBERS - 1 if last else 0)
+        missing = (np.arange(blocks)[:, None] * each * MEMBERS + missing).ravel()
         self.known[:, missing, :] = self.known[:, :, missing] = _ALWAYS
         self.objects: dict[int, _Object] = {}
         self._bulk: dict[int, int] = {}
@@ -147,6 +150,13 @@ class Clocks:
     def arrive(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
         """Lanes have arrived at an mbarrier, and its phase is complete in the rows of `done`."""
         self._join(offset, self._given(lanes, 1)[:, 0], done)
+
+    def arrive_inits(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
+        """As `arrive`, for the mbarriers that lanes have shown to the proxy and nothing else."""
+        known, given = self._given(lanes, 1)[:, 0], np.zeros((len(lanes), self.known.shape[2]))
+        inits = list(self._inits.values())
+        given[:, inits] = known[:, inits]
+        self._join(offset, given.astype(np.int32), done)
 
     def land(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
         """As `arrive`, for the copies of lanes and nothing else."""

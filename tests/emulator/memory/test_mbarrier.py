@@ -208,11 +208,3 @@ out[x] = leader + 10 * who + 100 * rank + 1000 * (mapped != at(bar));"""
 def test_register_counts_are_checked() -> None:
     with pytest.raises(CheckError, match="a multiple of 8 from 24 to 256"):
         run('asm volatile("setmaxnreg.inc.sync.aligned.u32 100;");', 32, arch="compute_90a")
-
-
-def test_clusters_of_several_blocks_are_refused() -> None:
-    source = 'extern "C" __global__ void __cluster_dims__(2, 1, 1) kernel(int* out) { *out = 1; }'
-    emulator = Emulator()
-    out = emulator.alloc(np.zeros(1, np.int32), "out")
-    with pytest.raises(CheckError, match="clusters of more than one block"):
-        emulator.launch(compile_cuda(source, "compute_90"), "kernel", (2, 1, 1), (1, 1, 1), [out])

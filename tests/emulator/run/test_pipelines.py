@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gen.emulator import Counters, Emulator, SharedRaces, TensorMap
-from gen.errors import CheckError, UsageError
+from gen.errors import UsageError
 from tests.emulator.emulator_kernels import compile_cuda
 from tests.emulator.pipeline_kernels import (
     BULK,
@@ -305,24 +305,6 @@ def test_a_map_beyond_its_buffer() -> None:
     (finding,) = emulator.launch(ptx, "kernel", (1, 1, 1), (32, 1, 1), args).findings
     assert finding.check == "memcheck"
     assert "A+2048 of 2048 is out of bounds" in finding.message
-
-
-def test_multicast_is_refused() -> None:
-    body = (
-        HELPERS
-        + """
-extern "C" __global__ void kernel(const __grid_constant__ Map map) {
-  asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-               ".multicast::cluster [%0], [%1, {%0}], [%0], %2;"
-               ::"r"(0), "l"(&map), "h"((short)1));
-}
-"""
-    )
-    emulator = Emulator()
-    array = emulator.alloc(np.zeros(64, np.uint32), "A")
-    tensor = TensorMap(array, "b32", (64,), (), (16,))
-    with pytest.raises(CheckError, match="copies to several blocks are not supported"):
-        emulator.launch(compile_cuda(body, "compute_90a"), "kernel", (1, 1, 1), (1, 1, 1), [tensor])
 
 
 CUTLASS = r"""
