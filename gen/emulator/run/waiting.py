@@ -26,11 +26,14 @@ class Parking(Context):
 
     def exit(self, mask: Mask | None) -> None:
         """The lanes have run to their end."""
-        gone = np.ones((1,) * 6, np.bool_) if mask is None else mask.bits
-        self.live = Mask(~gone if self.live is None else self.live.bits & ~gone)
+        self._stop(mask)
         for observer in self.launch.observers:
             observer.exit(self, mask)
         self.cluster_barrier.exit()
+
+    def _stop(self, mask: Mask | None) -> None:
+        gone = np.ones((1,) * 6, np.bool_) if mask is None else mask.bits
+        self.live = Mask(~gone if self.live is None else self.live.bits & ~gone)
 
     def quick_barrier(self, item: Instruction | None, mask: Mask | None) -> bool:
         """True if all lanes of all live blocks arrive together, which is nearly always so."""
@@ -176,7 +179,7 @@ class Parking(Context):
         blocks = self.clusters.any(blocks)
         self.barriers.forget(blocks)
         self.cluster_barrier.forget(blocks)
-        self.exit(Mask(np.broadcast_to(blocks, self.shape)))
+        self._stop(Mask(np.broadcast_to(blocks, self.shape)))
 
 
 def everyone() -> Mask:

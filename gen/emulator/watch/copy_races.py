@@ -137,7 +137,10 @@ class SharedRaces(ExitRaces):
         unseen: list[Clash | None] = []
         if move.by_proxy:
             unseen = [earlier.clash(touch, shown=True) for earlier in (self.writes, self.atomics)]
-        if move.into_shared:
+        if move.into_shared and move.rule:
+            self._signal(chunk, move)
+            self._before_atomic(chunk, move.site, touch)
+        elif move.into_shared:
             self._signal(chunk, move)
             self._before_write(chunk, move.site, touch)
             self._report(chunk, move.site, "WAW", touch, self.flights.add(touch, number))
@@ -195,6 +198,9 @@ class SharedRaces(ExitRaces):
             rows = self._rows(done, int(rank))
             touch, record, mine = self._landed(self.flights, some)
             key = int(rank) << RANK_SHIFT | int(move.barriers[0])
+            if move.rule:  # such accesses are recorded as those of their threads
+                self.clocks.arrive(key, self._lanes(some.mask()), rows)
+                continue
             self.writes.put(touch.index[mine], record[mine], self.clocks.bulk(key))
             self.clocks.land_bulk(key, rows)
 

@@ -103,8 +103,10 @@ class AccessRaces(SharedWatch):
     ) -> None:
         """See Observer."""
         touch = self._touch(site, space, address, mask)
-        if touch is None:
-            return
+        if touch is not None:
+            self._before_atomic(chunk, site, touch)
+
+    def _before_atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         for reads in (self.reads, self.leaving):
             self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.flights):
