@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 KERNEL = typer.Option("--kernel", metavar="NAME", help="The kernel, such as 'scale<float>'.")
 GRID = typer.Option("--grid", metavar="X,Y,Z", help="Blocks; also as '(n+255)/256'.")
 BLOCK = typer.Option("--block", metavar="X,Y,Z", help="Threads of a block.")
+CLUSTER = typer.Option(
+    "--cluster", metavar="X,Y,Z", help="Blocks of a cluster; default: what the kernel declares."
+)
 ARG = typer.Option(
     "--arg", metavar="NAME=VALUE", help="An argument, such as A=f32[64,64]:random; repeatable."
 )
@@ -70,6 +73,7 @@ _TEXT, _TEXTS = str | None, list[str] | None
 # Name, type and option: of every launch, and of those whose results are checked.
 _LAUNCH: tuple[tuple[str, Any, Any], ...] = (
     ("kernel", _TEXT, KERNEL), ("grid", _TEXT, GRID), ("block", _TEXT, BLOCK),
+    ("cluster", _TEXT, CLUSTER),
     ("arg", _TEXTS, ARG), ("dynamic_shared", _TEXT, DYNAMIC), ("seed", _TEXT, SEED),
     ("include", _TEXTS, INCLUDE), ("define", _TEXTS, DEFINE), ("std", _TEXT, STD),
 )  # fmt: skip
@@ -467,6 +471,7 @@ def run(
     kernel: Annotated[str | None, KERNEL] = None,
     grid: Annotated[str | None, GRID] = None,
     block: Annotated[str | None, BLOCK] = None,
+    cluster: Annotated[str | None, CLUSTER] = None,
     arg: Annotated[list[str] | None, ARG] = None,
     dynamic_shared: Annotated[str | None, DYNAMIC] = None,
     save: Annotated[
@@ -490,7 +495,7 @@ def run(
     from gen.foreign.words import sentence
 
     own = {
-        "kernel": kernel, "grid": grid, "block": block, "arg": arg,
+        "kernel": kernel, "grid": grid, "block": block, "cluster": cluster, "arg": arg,
         "dynamic_shared": dynamic_shared, "include": include, "define": define, "std": std,
     }  # fmt: skip
     if not _is_foreign(file):

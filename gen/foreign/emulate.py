@@ -216,12 +216,14 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
             value = _from_python(name, value, parameter, param, memory, numbers)
         arguments.append(value)
     grid, block = sizes(text.grid, "grid", numbers), sizes(text.block, "block", numbers)
+    cluster = sizes(text.cluster, "cluster", numbers) if text.cluster else None
     dynamic = sizes(text.dynamic_shared, "dynamic-shared", numbers)[0]
     threads = int(np.prod([*grid, *block], dtype=object))
     memory.emulator.instruction_budget = checks.budget or INSTRUCTIONS_A_THREAD * max(threads, 1)
     report = memory.emulator.launch(
-        built.ptx, built.symbol, grid, block, arguments, dynamic, built.lines, observers
-    )
+        built.ptx, built.symbol, grid, block, arguments, dynamic, built.lines, observers,
+        cluster=cluster,
+    )  # fmt: skip
     return Launched(built, grid, block, dynamic, report)
 
 
@@ -253,6 +255,7 @@ def emulate(
     block: Size | str = 1,
     args: Mapping[str, Any] | Sequence[ArrayLike] = (),
     *,
+    cluster: Size | str | None = None,
     dynamic_shared: int = 0,
     arch: str = "sm_80",
     tools: Sequence[str] = TOOLS,
@@ -267,8 +270,10 @@ def emulate(
     """Runs a CUDA kernel on the emulator, with its checks.
 
     source: CUDA or PTX, or a path of a file. kernel: its C++ name, where the file has several.
-    grid, block: numbers, tuples or texts such as "(n+255)/256". args: numpy arrays, numbers,
-    None (a null pointer) and texts as `--arg` has them, by the parameters' names or in order.
+    grid, block: numbers, tuples or texts such as "(n+255)/256". cluster: the same, blocks of a
+    cluster; default what the kernel declares (__cluster_dims__), or one. args: numpy arrays,
+    numbers, None (a null pointer) and texts as `--arg` has them, by the parameters' names or in
+    order.
     Arrays are copied: what they become is in `arrays` of the outcome. counters: count what the
     launch does to memory.
     Raises UsageError, CompileError, and CheckError for what the emulator does not support.
@@ -279,6 +284,7 @@ def emulate(
     launch = LaunchText(
         kernel, _size(grid), _size(block), (), str(dynamic_shared), arch=arch,
         include=tuple(map(str, include)), define=tuple(define), std=std,
+        cluster=None if cluster is None else _size(cluster),
     )  # fmt: skip
     with said_in_python():
         (step,) = prepare(text, name, [launch])

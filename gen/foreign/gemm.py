@@ -271,14 +271,17 @@ def _keep(
 
 
 def _launch(gemm: Gemm, shape: GemmShape) -> LaunchText:
-    """The launch with the grid, block and shared memory of a shape."""
+    """The launch with the grid, block, cluster and shared memory of a shape."""
     numbers, text = gemm.sizes(shape), gemm.text
-    found = {
-        what: ",".join(map(str, sizes(getattr(text, what.replace("-", "_")), what, numbers)))
-        for what in ("grid", "block")
-    }
-    dynamic = str(sizes(text.dynamic_shared, "dynamic-shared", numbers)[0])
-    return replace(text, grid=found["grid"], block=found["block"], dynamic_shared=dynamic)
+
+    def said(what: str, given: str | None) -> str:
+        return ",".join(map(str, sizes(given, what, numbers)))
+
+    return replace(
+        text, grid=said("grid", text.grid), block=said("block", text.block),
+        cluster=said("cluster", text.cluster) if text.cluster else None,
+        dynamic_shared=str(sizes(text.dynamic_shared, "dynamic-shared", numbers)[0]),
+    )  # fmt: skip
 
 
 def _values(gemm: Gemm, problem: GemmProblem, x: Operands) -> dict[str, object]:

@@ -21,7 +21,7 @@ _REPEATED = ("arg", "expect", "include", "define")
 
 @dataclass(frozen=True)
 class LaunchText:
-    """The options of one launch. Grid and block are numbers or expressions, with commas."""
+    """The options of one launch. Sizes are numbers or expressions, with commas."""
 
     kernel: str | None = None
     grid: str | None = None
@@ -39,6 +39,7 @@ class LaunchText:
     define: tuple[str, ...] = ()
     std: str | None = None
     seed: str | None = None
+    cluster: str | None = None
 
     @property
     def given(self) -> bool:
@@ -48,7 +49,7 @@ class LaunchText:
     @property
     def starts(self) -> bool:
         """Whether it says how to launch, rather than how to compile."""
-        return any((self.kernel, self.grid, self.block, self.arg, self.gemm))
+        return any((self.kernel, self.grid, self.block, self.cluster, self.arg, self.gemm))
 
     def over(self, other: LaunchText) -> LaunchText:
         """Itself, with what only the other says."""
@@ -91,7 +92,7 @@ def _parsed(line: str, name: str) -> LaunchText:
 
 
 def sizes(text: str | None, what: str, numbers: Mapping[str, int]) -> tuple[int, int, int]:
-    """Three sizes, of a grid or a block: `4,4` is (4, 4, 1). Raises UsageError."""
+    """Three sizes, of a grid, block or cluster: `4,4` is (4, 4, 1). Raises UsageError."""
     if text is None:
         raise UsageError(
             f"--{what} is missing; give its size, such as --{what} 4 or --{what} 16,16"

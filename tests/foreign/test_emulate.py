@@ -352,3 +352,31 @@ def test_a_run_that_a_gpu_would_stop(gen: Gen) -> None:
     code, out, _ = gen("run", file, "--grid", "1", "--block", "32", "--arg", "x=i32[31]:zeros")
     assert code == 1
     assert "wrong: Invalid __global__ write of size 4 bytes at x+124 is out of bounds" in out
+
+
+CLUSTERS = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void swap(int* x) {
+  __shared__ int s;
+  auto cluster = cg::this_cluster();
+  if (threadIdx.x == 0) s = x[blockIdx.x];
+  cluster.sync();
+  const int other = cluster.num_blocks() - 1 - cluster.block_rank();
+  if (threadIdx.x == 0) x[blockIdx.x] = *cluster.map_shared_rank(&s, other);
+  cluster.sync();
+}
+"""
+
+
+@pytest.mark.parametrize("cluster", [2, (4, 1, 1), "n/2"])
+def test_clusters(cluster: int | tuple[int, ...] | str) -> None:
+    source = CLUSTERS.replace("int* x", "int* x, int n")
+    args = {"x": np.arange(8, dtype=np.int32), "n": 16}
+    done = gen.emulate(source, "swap", 8, 32, args, cluster=cluster, arch="sm_90")
+    assert done.ok, done.findings
+    blocks = {2: 2, (4, 1, 1): 4, "n/2": 8}[cluster]
+    assert list(done.arrays["x"]) == [i // blocks * blocks + blocks - 1 - i % blocks
+                                      for i in range(8)]  # fmt: skip
+    with pytest.raises(UsageError, match="no multiple of the cluster"):
+        gen.emulate(source, "swap", 8, 32, args, cluster=3, arch="sm_90")
