@@ -18,7 +18,7 @@ op("redux.sync.{add,min,max}.{s32,u32}", "reduce_warp(E, m, ITEM, a, b)", "T T b
 op("redux.sync.{and,or,xor}.b32", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
 op("activemask.b32", "ballot(E, m, ITEM, np.True_, np.int32(-1))", "T", warp=True)
 op("elect.sync", "elect(E, m, ITEM, a)", "b32 b32", warp=True, pair=True)
-op("mapa[.shared::cluster].{u32,u64}", "mapa(E, m, ITEM, a, b)", "T T u32")
+op("mapa.{shared::cluster.u32,shared::cluster.u64,u64}", "mapa(E, m, ITEM, a, b)", "T T u32")
 op("getctarank[.shared::cluster].{u32,u64}", "ctarank(E, ITEM, a)", "u32 T")
 # The end of bar.red, which `translate.blocks` takes apart: votes, a barrier, and this.
 op("barresult.popc.u32", "E.barriers.result('popc')")

@@ -249,6 +249,7 @@ class Chunk(Parking):
             item = self.launch.program.blocks[at].body[0]
             self.mbarriers.report_deadlock(self.mbarriers.polls[id(item)], mask)
             hung = hung | (mask.per_block(self.shape) > 0)
-        hung = self.clusters.any(hung | self.cluster_barrier.report())
+        hung = self.clusters.any(hung)
+        self.cluster_barrier.report(hung)
         self.bulk.abandon(hung)
         self.end(hung)

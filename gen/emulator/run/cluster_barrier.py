@@ -97,11 +97,11 @@ class ClusterBarrier:
         left = [(one, narrow(one.mask, ~blocks)) for one in self.parked]
         self.parked = [Parked(one.item, one.at, m) for one, m in left if m and m is not NOBODY]
 
-    def report(self) -> Bits:
-        """Findings for lanes that wait for others in vain; the blocks of their clusters."""
+    def report(self, blocks: Bits) -> Bits:
+        """Findings for lanes of blocks that wait in vain; all blocks of their clusters."""
         chunk, hung = self.chunk, np.zeros((1,) * 6, np.bool_)
         for one in self.parked:
-            here = chunk.clusters.any(one.mask.per_block(chunk.shape) > 0)
+            here = chunk.clusters.any((one.mask.per_block(chunk.shape) > 0) & blocks)
             hung = hung | here
             missing = here & ~self.arrived & (True if chunk.live is None else chunk.live.bits)
             if not missing.any():

@@ -90,11 +90,10 @@ class Parking(Context):
         for group in groups:
             for arrival in (arrival for arrival in group if arrival.at >= 0):
                 self._report(arrival, self._arrived(group), alive)
-        hung = self.cluster_barrier.report()
-        if hung.any():
-            self.end(hung)
-        else:
+        if groups:
             self._give_up(groups[0], alive)
+        else:
+            self.end(self.cluster_barrier.report(everyone().bits))
 
     def _arrived(self, members: list[Arrival]) -> Counts:
         counts: Counts = np.stack([a.mask.per_block(self.shape) for a in members]).sum(axis=0)
@@ -169,6 +168,7 @@ class Parking(Context):
         arrived = self._arrived([arrival for arrival in group if arrival.at >= 0])
         hung = (arrived > 0) & (alive > arrived)
         if hung.any():
+            self.cluster_barrier.report(self.clusters.any(hung))
             self.end(hung)
         go = (arrived > 0) & ~hung
         if go.any():

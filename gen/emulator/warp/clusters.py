@@ -131,7 +131,7 @@ def mapa(chunk: WarpChunk, m: Mask | None, item: Instruction, address: Value, ra
     """mapa: the address of the same offset in the block of the cluster that has a rank."""
     if "shared::cluster" in item.modifiers:
         return chunk.clusters.map(address.astype(np.int64), rank).astype(address.dtype)
-    wide = address.view(np.int64)
+    wide = address.astype(np.int64)
     outside = np.asarray(wide >> np.int64(56) != 1).reshape(address.shape or (1,) * 6)
     outside = outside if m is None else outside & m.bits
     if outside.any():
@@ -139,7 +139,7 @@ def mapa(chunk: WarpChunk, m: Mask | None, item: Instruction, address: Value, ra
         message = "mapa of an address that is not in shared memory"
         chunk.launch.findings.add("memcheck", item, message, block, threads)
     mapped = chunk.clusters.map(wide & np.int64((1 << 56) - 1), rank) | np.int64(1 << 56)
-    return np.where(outside, wide, mapped).view(address.dtype)
+    return np.where(outside, wide, mapped).astype(address.dtype)
 
 
 def ctarank(chunk: WarpChunk, item: Instruction, address: Value) -> Value:

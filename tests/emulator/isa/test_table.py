@@ -35,6 +35,7 @@ SPECIAL = {
 }
 LAST = {"shfl": FULL, "vote": FULL, "match": FULL, "redux": FULL, "elect": FULL, "lop3": "0x96",
         "mapa": "0"}  # fmt: skip
+NOT_SHARED = "mapa of an address that is not in shared memory"  # which no register here has
 CARRY = re.compile(r"(add|sub|mad)c\.")
 
 
@@ -104,4 +105,5 @@ def test_every_spelling_runs(opcode: str, uniform: bool) -> None:
     out = emulator.alloc(np.zeros(1, np.int32))
     report = emulator.launch(f"{ptx}{body}{end}\n}}\n", "test", (2, 1, 1), (128, 1, 1), [out])
     assert emulator.read(out) == [1]
-    assert report.findings == []
+    unlike = [f for f in report.findings if f.message != NOT_SHARED]
+    assert unlike == []

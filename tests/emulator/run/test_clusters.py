@@ -208,3 +208,25 @@ out[blockIdx.x * 64 + x] = 1;
     assert "the mbarrier at shared+" in findings[0].message
     assert "of block (0,0,0) for its phase of parity 0" in findings[0].message
     assert list(out[:, 0]) == [0, 0, 1, 1]
+
+
+def test_blocks_that_spin_on_each_other() -> None:
+    """A flag in another block's shared memory, and one that nobody sets."""
+    code = """
+if (x == 0) s[0] = 0;
+CLUSTER_SYNC;
+if (x == 0) {
+  u32 old;
+  if (me == 0) for (u32 i = 0; i < 100; ++i) s[1] = i;
+  if (blockIdx.x != SKIPPED)
+    asm volatile("atom.shared::cluster.exch.b32 %0, [%1], 1;" : "=r"(old) : "r"(peer(s, other)));
+  while (atomicAdd(&s[0], 0) == 0) {}
+  out[blockIdx.x * 64] = 1;
+}
+CLUSTER_SYNC;
+"""
+    out = clean(code.replace("SKIPPED", "99"), grid=(4, 1, 1))
+    assert list(out[:, 0]) == [1] * 4
+    findings, out = run(code.replace("SKIPPED", "2"), grid=(4, 1, 1))
+    assert list(out[:, 0]) == [1, 1, 1, 0]
+    assert any("wait" in f.message and f.block == (3, 0, 0) for f in findings)
