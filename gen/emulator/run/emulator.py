@@ -20,6 +20,7 @@ from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.context import LaunchState
+from gen.emulator.run.geometry import check_geometry, cluster_of
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.run.turns import Turns, resident_blocks, times
 from gen.emulator.translate.program import Program, compile_kernel
@@ -28,10 +29,6 @@ from gen.emulator.watch.exited import ExitedBlocks
 from gen.emulator.watch.findings import Finding, Findings
 from gen.errors import BudgetError, MissingError, PtxError, UsageError
 
-MAX_THREADS = 1024  # per block
-MAX_BLOCK = (1024, 1024, 64)
-MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_CLUSTER = 8  # blocks; 16 are not portable
 MAX_SHARED = 227 * 1024  # bytes per block, static and dynamic
 MAX_STATIC_SHARED = 48 * 1024
 MAP_NORESERVE = 0x4000  # of Linux; Python's mmap names it from 3.13 on
@@ -211,7 +208,7 @@ class Emulator:
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
-        _check_geometry(entry, grid, block)
+        check_geometry(entry, grid, block)
         size = cluster_of(entry, grid, cluster)
         self._check_bounded(window[1] if window else grid, block)
         program = self._program(module, entry)
@@ -396,53 +393,6 @@ def _bytes_of(arg: DeviceArray | TensorMap | np.generic, launch: LaunchState) ->
         launch.maps.append(arg)
         return arg.encode(len(launch.maps) - 1)
     return np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
-
-
-def _check_geometry(kernel: PtxKernel, grid: Coordinates, block: Coordinates) -> None:
-    limits = kernel.max_threads
-    for what, dims, most in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
-        least = 0 if what == "grid" else 1
-        if len(dims) != 3 or any(not least <= n <= top for n, top in zip(dims, most, strict=True)):
-            raise UsageError(f"{what} {tuple(dims)} is not three sizes from {least} to {most}")
-    threads = math.prod(block)
-    if threads > MAX_THREADS:
-        raise UsageError(
-            f"a block of {block} has {threads} threads; at most {MAX_THREADS} are possible"
-        )
-    if limits and threads > math.prod(limits):
-        raise UsageError(
-            f"a block of {block} has {threads} threads, but '{kernel.name}' was compiled for "
-            f"at most {math.prod(limits)} (__launch_bounds__); use a smaller block"
-        )
-
-
-def cluster_of(kernel: PtxKernel, grid: Coordinates, asked: Coordinates | None) -> Coordinates:
-    """Blocks of a cluster along each axis, as the kernel declares or the launch asks for."""
-    declared, name = kernel.cluster, f"kernel '{kernel.name}'"
-    if asked is not None and (len(asked) != 3 or any(n < 1 for n in asked)):
-        raise UsageError(f"cluster {tuple(asked)} is not three sizes of 1 or more")
-    if asked and declared and tuple(asked) != declared:
-        raise UsageError(
-            f"{name} declares clusters of {declared} blocks (__cluster_dims__), and the launch "
-            f"asks for {tuple(asked)}; leave it to the kernel"
-        )
-    cluster = asked or declared
-    if cluster is None:
-        if kernel.explicit_cluster:
-            raise UsageError(f"{name} is launched with a cluster (.explicitcluster); give its size")
-        return 1, 1, 1
-    blocks, most = math.prod(cluster), min(kernel.max_cluster_rank or MAX_CLUSTER, MAX_CLUSTER)
-    if blocks > most:
-        raise UsageError(
-            f"a cluster of {tuple(cluster)} has {blocks} blocks; {name} may have at most {most} "
-            "(nonportable sizes are not modelled)"
-        )
-    if any(n % c for n, c in zip(grid, cluster, strict=True)):
-        raise UsageError(
-            f"grid {tuple(grid)} is no multiple of the cluster {tuple(cluster)} of {name}; "
-            "round it up to one"
-        )
-    return cluster
 
 
 def _place_variables(
