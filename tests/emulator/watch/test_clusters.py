@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
-from tests.emulator.cluster_kernels import clean, finding, run
+import gen
+from tests.emulator.cluster_kernels import body, clean, finding, run
 
 INIT = "if (x == 0) init(&bar, 32);\n"
 # name: the kernel, the mistake in it, what stands there in the twin, and what is found.
@@ -177,3 +179,63 @@ def test_what_nobody_has_written_in_another_block() -> None:
     assert found.check == "initcheck"
     assert "of block (0,0,0), which was never written" in found.message
     assert found.block == (1, 0, 0)
+
+
+def test_copies_of_threads_in_a_cluster() -> None:
+    """cp.async, whose groups are counted for each thread."""
+    code = """
+u32 v;
+asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at(&s[x])), "l"(in + x));
+asm volatile("cp.async.commit_group;");
+WAIT
+CLUSTER_SYNC;
+LOAD_REMOTE(v, peer(&s[x], other));
+out[blockIdx.x * 64 + x] = v;
+CLUSTER_SYNC;
+"""
+    out = clean(code.replace("WAIT", 'asm volatile("cp.async.wait_all;" ::: "memory");'))
+    assert list(out[:, 1]) == [101, 101]
+    found = finding(code.replace("WAIT", ""))
+    assert found.check == "racecheck"
+    assert "races with the cp.async at line" in found.message
+    assert "which is still in flight" in found.message
+
+
+@pytest.mark.parametrize(("value", "noted"), [("7u", True), ("x", False)])
+def test_stores_of_the_same_value(value: str, noted: bool) -> None:
+    """Such races are notes, in other blocks, too."""
+    code = f"CLUSTER_SYNC;\nSTORE_REMOTE(peer(s, other), {value});\nCLUSTER_SYNC;"
+    arguments = {"out": np.zeros(4, np.uint32), "in": np.zeros(4, np.uint32)}
+    done = gen.emulate(
+        body(code), "kernel", 2, 32, arguments, cluster=2, arch="sm_90a", tools=["racecheck"]
+    )
+    assert len(done.notes) == noted
+    assert len(done.findings) == (not noted)
+
+
+@pytest.mark.parametrize("block", [(8, 4, 2), (3, 5, 1), (40, 1, 1)])
+def test_blocks_of_any_shape(block: tuple[int, int, int]) -> None:
+    """Each thread stores in another block, whose thread of the same number loads it."""
+    code = """
+const u32 t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+CLUSTER_SYNC;
+STORE_REMOTE(peer(&s[t], other), t);  // store
+BETWEEN
+s[t] += 1;
+__syncthreads();
+out[t] = s[t];
+CLUSTER_SYNC;
+"""
+    for between, races in (("CLUSTER_SYNC;", False), ("__syncthreads();", True)):
+        source = body(code.replace("BETWEEN", between).replace("out[t]", "if (!me) out[t]"))
+        arguments = {"out": np.zeros(64, np.uint32), "in": np.zeros(4, np.uint32)}
+        done = gen.emulate(
+            source, "kernel", (2, 2), block, arguments, cluster=(2, 2), arch="sm_90a"
+        )
+        assert bool(done.findings) == races
+        if races:
+            threads = {f.threads for f in done.findings}
+            assert all(one == two for one, two in threads), threads
+        else:
+            count = int(np.prod(block))
+            assert list(done.arrays["out"][:count]) == list(range(1, count + 1))
