@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from gen.emulator.watch.agents import place
 from gen.emulator.watch.granules import PER_WARP, Codes, Index, Touch
 from gen.emulator.watch.last_access import NONE, SITE_BITS, Clash
-from gen.emulator.watch.vector_clocks import Clocks, Times, place
+from gen.emulator.watch.vector_clocks import Clocks, Times
 
 _MOST_CODES = 1 << 11
 _SITE = np.int64((1 << SITE_BITS) - 1)
