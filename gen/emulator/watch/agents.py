@@ -27,28 +27,28 @@ def place(code: Any) -> Any:
 
 
 class Agents:
-    """The agents of some threads, in the order of their warps.
+    """The agents of the threads of a block, or of several that count as one, each with whole warps.
 
-    of: the agent of each thread; first: of each agent, its first thread; warp: its warp.
+    lanes: of each thread, 32 times its warp plus its lane; of: its agent. first: of each agent, in
+    the order of their warps, its first thread; warp: its warp.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.warps = -(-threads // 32)
+    def __init__(self, threads: int, blocks: int = 1) -> None:
+        each = -(-threads // 32)
+        self.lanes = (np.arange(blocks)[:, None] * 32 * each + np.arange(threads)).ravel()
+        self.warps = blocks * each
         self.places = self.warps * MEMBERS
-        thread = np.arange(threads)
-        self._place = place(thread // 32 * PER_WARP + thread % 32 + 1)
-        self._number(thread // 32, np.arange(self.warps) * 32)
+        self._number(self.lanes // 32, np.searchsorted(self.lanes, np.arange(self.warps) * 32))
 
     def _number(self, of: Index, first: Index) -> None:
-        self.of, self.first, self.warp = of, first, first // 32
+        self.of, self.first, self.warp = of, first, self.lanes[first] // 32
         self.count = len(first)
         self.single = np.flatnonzero(np.bincount(of) == 1)  # those of one lane
         each = np.bincount(self.warp)
         rank = np.minimum(np.arange(each.max())[:, None], each - 1)
         self._of_warps = np.searchsorted(self.warp, np.arange(self.warps)) + rank
         self.at = np.zeros(self.places, np.int64)  # of each place: the agent, or count plus warp
-        self.at[self._place] = of
+        self.at[self.lanes // 32 * MEMBERS + self.lanes % 32] = of
         self.at[_WHOLE::MEMBERS] = self.count + np.arange(self.warps)
 
     def split(self, labels: npt.NDArray[Any]) -> Index | None:

@@ -46,14 +46,15 @@ class _Object:
 class Clocks:
     """The clocks of the threads of a chunk: one row for all blocks, or a row for each.
 
-    proxies: whether they keep what has been shown to the asynchronous proxy.
+    threads: of each of `blocks` blocks that count as one, its warps theirs in turn. proxies:
+    whether they keep what has been shown to the asynchronous proxy.
 
     Others name what is to be ordered by its place (see `agents`): that of a thread, plus `places`
     for its copies; `bulk` and `inits` give further ones.
     """
 
-    def __init__(self, threads: int, proxies: bool = False) -> None:
-        self.agents = Agents(threads)
+    def __init__(self, threads: int, proxies: bool = False, blocks: int = 1) -> None:
+        self.agents = Agents(threads, blocks)
         self.warps, self.places = self.agents.warps, self.agents.places
         self.shown = 2 * self.places  # where begin the places of what has been shown
         self.proxies = proxies
@@ -80,7 +81,7 @@ class Clocks:
     def lanes(self, threads: npt.NDArray[np.bool_]) -> Lanes:
         """(rows, thread code) as (rows, thread)."""
         table = threads.reshape(len(threads), self.warps, PER_WARP)[..., 1:MEMBERS]
-        return table.reshape(len(threads), -1)[:, : self.agents.threads]
+        return table.reshape(len(threads), -1)[:, self.agents.lanes]
 
     # -- agents --------------------------------------------------------------------------------
     def _acting(self, *lanes: Lanes) -> list[Acting]:
@@ -227,10 +228,11 @@ class Clocks:
 
     def inits(self, codes: Codes) -> Index:
         """The places of the mbarriers that threads initialise, as the proxy sees them."""
-        by = (codes // PER_WARP * 32 + codes % PER_WARP - 1).tolist()
+        lanes = codes // PER_WARP * 32 + codes % PER_WARP - 1
+        by = np.searchsorted(self.agents.lanes, lanes).tolist()
         new = sorted(set(by) - set(self._inits))
         if new:  # each an agent of its own: it shows what it did, the rest of its warp does not
-            alone = np.zeros((1, self.agents.threads), np.int64)
+            alone = np.zeros((1, len(self.agents.lanes)), np.int64)
             alone[:, new] = 1 + np.arange(len(new))
             self._split(alone)
             self._inits.update(zip(new, self._add_places(len(new)), strict=True))

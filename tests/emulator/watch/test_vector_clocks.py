@@ -21,8 +21,8 @@ Event = tuple[Any, ...]
 Lanes = list[bool]
 
 
-def code_of(thread: int) -> int:
-    return thread // 32 * PER_WARP + thread % 32 + 1
+def code_of(lane: int) -> int:
+    return lane // 32 * PER_WARP + lane % 32 + 1
 
 
 def warp_code(warp: int) -> int:
@@ -41,8 +41,8 @@ class Knowledge:
         self.shown |= other.shown
 
 
-class Block:
-    """One block, as the memory model has it: what a lane did or learned, it passes on."""
+class Unit:
+    """A block, or several that count as one: what a lane did or learned, it passes on."""
 
     def __init__(self, threads: int) -> None:
         self.lanes = [Knowledge() for _ in range(threads)]
@@ -97,14 +97,16 @@ class Block:
 
 
 class Both:
-    """Clocks, and blocks that say what these should."""
+    """Clocks, and units that say what these should."""
 
-    def __init__(self, threads: int, proxies: bool) -> None:
-        self.threads, self.proxies = threads, proxies
-        self.clocks = Clocks(threads, proxies)
-        self.blocks = [Block(threads)]
+    def __init__(self, threads: int, proxies: bool, blocks: int) -> None:
+        self.threads, self.proxies = blocks * threads, proxies
+        self.clocks = Clocks(threads, proxies, blocks)
+        self.units = [Unit(self.threads)]
+        warps = -(-threads // 32)
+        self.lanes = [32 * warps * block + x for block in range(blocks) for x in range(threads)]
         self.accesses: list[tuple[str, Access, int, int]] = []  # what, access, time, place
-        self.codes = [code_of(thread) for thread in range(threads)]
+        self.codes = [code_of(lane) for lane in self.lanes]
         self.whole = [warp_code(warp) for warp in range(self.clocks.warps)]
 
     def _lanes(self, masks: list[int]) -> list[Lanes]:
@@ -116,76 +118,78 @@ class Both:
         codes[:, self.codes] = lanes
         return self.clocks.lanes(codes)
 
+    def _of_warp(self, warp: int) -> list[int]:
+        return [thread for thread, lane in enumerate(self.lanes) if lane // 32 == warp]
+
     @property
     def rows(self) -> int:
-        return len(self.blocks)
+        return len(self.units)
 
     def access(self, what: str, at: int) -> None:
         number, thread = len(self.accesses), at % self.threads
-        by, parts = place(code_of(thread)), [thread]
+        by, parts, warp = place(self.codes[thread]), [thread], self.lanes[thread] // 32
         if what == "whole":
-            by, first = place(warp_code(thread // 32)), thread // 32 * 32
-            parts = list(range(first, min(first + 32, self.threads)))
+            by, parts = place(warp_code(warp)), self._of_warp(warp)
         elif what == "copies":
             by += self.clocks.places
         elif what == "bulk":
             at = BARRIERS[at % len(BARRIERS)]
             by, parts = self.clocks.bulk(at), [-1]
         elif what == "init":
-            (by,) = self.clocks.inits(np.array([code_of(thread)], np.int32))
+            (by,) = self.clocks.inits(np.array([self.codes[thread]], np.int32))
         access = frozenset((number, part) for part in parts)
-        for block in self.blocks:
-            block.do(what, at if what == "bulk" else thread, access)
+        for unit in self.units:
+            unit.do(what, at if what == "bulk" else thread, access)
         self.accesses.append((what, access, self.clocks.now, int(by)))
 
     def event(self, what: str, offset: int, masks: list[int], others: list[int]) -> None:
         lanes, early = self._lanes(masks), self._lanes(others)
         table, clocks, nobody = self._table(lanes), self.clocks, [False] * self.threads
         done = [bool(other & 1) for other in others[: self.rows]]
-        each = list(zip(self.blocks, lanes, early, done, strict=True))
+        each = list(zip(self.units, lanes, early, done, strict=True))
         if what in ("arrive", "land"):
             getattr(clocks, what)(offset, table, np.array(done))
-            for block, mine, _, over in each:
-                getattr(block, what)(offset, mine, over)
+            for unit, mine, _, over in each:
+                getattr(unit, what)(offset, mine, over)
         elif what == "land_bulk":
             clocks.land_bulk(offset, np.array(done))
-            for block, _, _, over in each:
-                block.land_bulk(offset, over)
+            for unit, _, _, over in each:
+                unit.land_bulk(offset, over)
         elif what == "observe":
             clocks.observe(offset, table)
-            for block, mine, _, _ in each:
-                block.observe(offset, mine)
+            for unit, mine, _, _ in each:
+                unit.observe(offset, mine)
         elif what == "meet":
             clocks.meet(table)
-            for block, mine, _, _ in each:
-                block.meet(mine, nobody)
+            for unit, mine, _, _ in each:
+                unit.meet(mine, nobody)
         elif what == "early":
             clocks.meet(table, early=self._table(early))
-            for block, mine, theirs, _ in each:
-                block.meet(mine, theirs)
+            for unit, mine, theirs, _ in each:
+                unit.meet(mine, theirs)
         elif what == "warp":
             clocks.meet(table, by_warp=True)
-            for block, mine, _, _ in each:
+            for unit, mine, _, _ in each:
                 for warp in range(clocks.warps):
-                    here = [on and i // 32 == warp for i, on in enumerate(mine)]
-                    block.meet(here, nobody)
+                    here = [on and i in self._of_warp(warp) for i, on in enumerate(mine)]
+                    unit.meet(here, nobody)
         elif self.proxies:
             clocks.show(table, inits_only=what == "show inits")
-            for block, mine, _, _ in each:
-                block.show(mine, what == "show inits")
+            for unit, mine, _, _ in each:
+                unit.show(mine, what == "show inits")
 
     def widen(self, rows: int) -> None:
         if self.rows == 1:
             self.clocks.widen(rows)
-            first = self.blocks[0]
-            self.blocks = [Block(self.threads) for _ in range(rows)]
-            for block in self.blocks:
-                block.inits = set(first.inits)
-                block.background = {key: set(parts) for key, parts in first.background.items()}
+            first = self.units[0]
+            self.units = [Unit(self.threads) for _ in range(rows)]
+            for unit in self.units:
+                unit.inits = set(first.inits)
+                unit.background = {key: set(parts) for key, parts in first.background.items()}
                 for mine, theirs in (
-                    *zip(block.lanes, first.lanes, strict=True),
-                    *((block.arrived[at], first.arrived[at]) for at in BARRIERS),
-                    *((block.complete[at], first.complete[at]) for at in BARRIERS),
+                    *zip(unit.lanes, first.lanes, strict=True),
+                    *((unit.arrived[at], first.arrived[at]) for at in BARRIERS),
+                    *((unit.complete[at], first.complete[at]) for at in BARRIERS),
                 ):
                     mine.learn(theirs)
 
@@ -193,27 +197,28 @@ class Both:
     def compare(self) -> None:
         codes = self.codes + self.whole
         for what, access, time, by in self.accesses:
-            expected = [self._expected(what, access, block) for block in self.blocks]
+            expected = [self._expected(what, access, unit) for unit in self.units]
             assert self._asked(time, by, codes) == expected, (what, access)
             if self.proxies and what != "init":
-                visible = [self._visible(what, access, block) for block in self.blocks]
+                visible = [self._visible(what, access, unit) for unit in self.units]
                 assert self._asked(time, by, self.codes, shown=True) == visible, (what, access)
 
     def _asked(self, time: int, by: int, codes: list[int], shown: bool = False) -> Any:
         rows, some = np.arange(self.rows)[:, None], np.array(codes, np.int32)[None]
         return self.clocks.before(rows, np.int32(time), np.int64(by), some, shown).tolist()
 
-    def _expected(self, what: str, access: Access, block: Block) -> list[bool]:
-        lanes = [access <= (lane.shown if what == "init" else lane.ordered) for lane in block.lanes]
-        whole = [all(lanes[warp * 32 : warp * 32 + 32]) for warp in range(self.clocks.warps)]
+    def _expected(self, what: str, access: Access, unit: Unit) -> list[bool]:
+        lanes = [access <= (lane.shown if what == "init" else lane.ordered) for lane in unit.lanes]
+        warps = range(self.clocks.warps)
+        whole = [all(lanes[thread] for thread in self._of_warp(warp)) for warp in warps]
         if what == "whole":  # one that all lanes make together is ordered with the next such
-            whole[next(iter(access))[1] // 32] = True
+            whole[self.lanes[next(iter(access))[1]] // 32] = True
         return lanes + whole
 
     @staticmethod
-    def _visible(what: str, access: Access, block: Block) -> list[bool]:
-        # What bulk copies write needs no fence.
-        return [access <= (lane.ordered if what == "bulk" else lane.shown) for lane in block.lanes]
+    def _visible(what: str, access: Access, unit: Unit) -> list[bool]:
+        # Bulk copies need no fence.
+        return [access <= (lane.ordered if what == "bulk" else lane.shown) for lane in unit.lanes]
 
 
 # Lanes that act together: all, a warp, the first ones, one, and any.
@@ -234,9 +239,9 @@ EVENTS = st.one_of(
 )
 
 
-def follow(threads: int, proxies: bool, events: list[Event]) -> None:
-    """All that happens, to the clocks and to the blocks, and that they say the same at the end."""
-    both = Both(threads, proxies)
+def follow(threads: int, proxies: bool, blocks: int, events: list[Event]) -> None:
+    """All that happens, to the clocks and to the units, and that they say the same at the end."""
+    both = Both(threads, proxies, blocks)
     for event in events:
         if event[0] == "widen":
             both.widen(2)
@@ -251,12 +256,15 @@ def follow(threads: int, proxies: bool, events: list[Event]) -> None:
 
 @settings(max_examples=150)
 @given(
-    st.sampled_from((1, 33, 40, 64, 75, 96)),
+    st.sampled_from(((1, 1), (33, 1), (64, 1), (75, 1), (96, 1), (20, 3), (40, 2))),
     st.booleans(),
     st.lists(EVENTS, min_size=12, max_size=24),
 )
-def test_clocks_know_what_lanes_know(threads: int, proxies: bool, events: list[Event]) -> None:
-    follow(threads, proxies, events)
+def test_clocks_know_what_lanes_know(
+    shape: tuple[int, int], proxies: bool, events: list[Event]
+) -> None:
+    threads, blocks = shape
+    follow(threads, proxies, blocks, events)
 
 
 def act(what: str, *lanes: int, offset: int = 0) -> Event:
@@ -295,4 +303,4 @@ SCENES = {
 
 @pytest.mark.parametrize("name", SCENES)
 def test_lanes_that_acted_alike(name: str) -> None:
-    follow(64, True, SCENES[name])
+    follow(64, True, 1, SCENES[name])
