@@ -298,9 +298,11 @@ SCENES = {
         ("widen",), ("thread", 40), act("arrive", 40), act("observe", 6),
         ("arrive", 8, [1 << 5, 1 << 6], [1, 1]), act("observe", 9, offset=8),
     ],
+    "one shows what it has initialised": [("init", 45), act("show inits", 45, 46)],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_lanes_that_acted_alike(name: str) -> None:
-    follow(64, True, 1, SCENES[name])
+@pytest.mark.parametrize(("threads", "blocks"), [(64, 1), (20, 4)])
+def test_lanes_that_acted_alike(name: str, threads: int, blocks: int) -> None:
+    follow(threads, True, blocks, SCENES[name])
