@@ -14,11 +14,11 @@ from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.warp.clusters import RANK_SHIFT
 from gen.emulator.warp.masks import Bits, Mask
+from gen.emulator.watch.agents import place
 from gen.emulator.watch.early_exits import ExitRaces
 from gen.emulator.watch.granules import Codes, Touch
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
-from gen.emulator.watch.vector_clocks import place
 
 # As RACES, of bulk copies: what they read and overwrite, and the mbarrier that counts their bytes.
 _MISSING = "{earlier}: a fence.%s is missing between them"

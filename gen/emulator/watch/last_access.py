@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from gen.emulator.watch.granules import PER_WARP, Codes, Index, Touch
 
-SITE_BITS = 17
-MOST_CODES = 1 << (31 - SITE_BITS)  # enough for the warps of a cluster of 8 blocks
+SITE_BITS = 17  # the rest of 31 bits is enough for the warps of a cluster of 8 blocks
 NONE = np.int32(-1)
 MOST = np.int32(2**31 - 1)
 SYNCED = PER_WARP - 1  # the lane of a single record, or of a first one, of a synchronised warp
