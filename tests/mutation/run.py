@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import functools
 import multiprocessing
 import re
 import sys
@@ -24,7 +23,6 @@ from gen.errors import CompileError, GenError
 from gen.kernels.registry import make_spec
 from gen.prove import check
 from gen.source.render import Source, render
-from gen.spec.kernel import KernelSpec
 from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants, unused
 from tests.prove.test_verify import SCALAR, SMALL
@@ -82,7 +80,7 @@ def verdict(mutant: Mutant) -> str:
     spec = mutant.source.spec
     assert spec is not None
     try:
-        if _code(mutant.source, spec.arch) == _code_before(spec):
+        if _code(mutant.source, spec.arch) == _code(render(spec), spec.arch):
             return "same code"
     except CompileError:
         return "compiler"
@@ -95,11 +93,6 @@ def verdict(mutant: Mutant) -> str:
     if report.mismatches:
         return "result"
     return "budget" if report.error else "survived"
-
-
-@functools.cache
-def _code_before(spec: KernelSpec) -> str:
-    return _code(render(spec), spec.arch)
 
 
 def _code(source: Source, arch: str) -> str:

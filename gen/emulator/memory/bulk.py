@@ -61,7 +61,7 @@ class BulkCopies:
             if self._aligned(site, lanes, "shared address", starts, 128):
                 written = "bulk_group" in site.item.modifiers
                 places = tensor.shared_offsets(starts), tensor.global_addresses(corners, written)
-                self._start(site, lanes, tensor.size, *places, barrier)
+                self._start(site, lanes, tensor.size, *places, barrier, tensor.swizzle)
 
     def prefetch(
         self, site: Site, address: Value, corner: tuple[Value, ...], mask: Mask | None
@@ -130,7 +130,7 @@ class BulkCopies:
     # -- copies --------------------------------------------------------------------------------
     def _start(
         self, site: Site, lanes: Lanes, size: int, shared: Numbers, addresses: Numbers,
-        barrier: Value,
+        barrier: Value, swizzle: int | None = None,
     ) -> None:  # fmt: skip
         """Begin copies between the elements at `shared` and those at `addresses`."""
         chunk = self.chunk
@@ -151,7 +151,7 @@ class BulkCopies:
         move = Move(
             site, size, chunk.shape, blocks, threads, shared, np.where(outside, -1, addresses),
             barriers=barriers, groups=np.full(blocks.shape, -1),
-            data=np.zeros(shared.shape, WORDS[size]),
+            data=np.zeros(shared.shape, WORDS[size]), swizzle=swizzle,
         )  # fmt: skip
         for observer in chunk.launch.observers:
             observer.bulk(chunk, move)

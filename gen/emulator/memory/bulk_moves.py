@@ -29,6 +29,7 @@ class Move:
     barriers: Numbers  # the offset of the mbarrier that counts the bytes, or -1
     groups: Numbers  # the group that the thread has committed it to, or -1
     data: npt.NDArray[Any]  # what lands in shared memory, (lanes, elements)
+    swizzle: int | None = None  # of the tensor map, in bytes; None: without one
 
     @property
     def into_shared(self) -> bool:

@@ -20,15 +20,15 @@ from gen.emulator.watch.vector_clocks import place
 
 # As RACES, of bulk copies: what they read and overwrite, and the mbarrier that counts their bytes.
 _MISSING = "{earlier}: a fence.%s is missing between them"
-_READS = "{access} at {place} may not see " + _MISSING % "proxy.async"
+READS_UNSEEN = "{access} at {place} may not see " + _MISSING % "proxy.async"
 _WRITES = "{access} at {place} may come before " + _MISSING % "proxy.async"
 _SIGNAL_RACES = "bulk copy that completes at {place} races with {earlier}"
 _SIGNALS = "bulk copy that completes at {place} may not see " + _MISSING % "mbarrier_init"
 _NEVER = np.int64(2**62)  # the number of a copy in flight that no wait for groups lands
 
 
-class SharedRaces(AccessRaces):
-    """Finds races in shared memory."""
+class CopyRaces(AccessRaces):
+    """Finds races with copies; `matrix_races` adds the matrices that wgmma reads."""
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
@@ -136,7 +136,7 @@ class SharedRaces(AccessRaces):
             self._report(chunk, move.site, "WAW", touch, self.flights.add(touch, number))
             self.groups.reshape(-1)[touch.index] = self.before.reshape(-1)[touch.index] = _NEVER
         else:
-            kind, what = "RAW", _READS
+            kind, what = "RAW", READS_UNSEEN
             for earlier in (self.writes, self.atomics, self.flights):
                 self._report(chunk, move.site, "RAW", touch, earlier.clash(touch))
             self.leaving.add(touch, number)

@@ -107,7 +107,7 @@ def noun(site: Site) -> str:
     """What a race calls an access: "load", "bulk copy", "mbarrier.init"."""
     if "bulk" in site.item.modifiers:
         return "bulk copy"
-    if site.item.opcode in ("mbarrier", "wmma"):
+    if site.item.opcode in ("mbarrier", "wmma", "wgmma"):
         return ".".join(site.item.name.split(".")[:2])
     return PLAIN_WORDS.get(site.item.opcode, site.item.opcode)
 

@@ -22,7 +22,7 @@ without a `fence.mbarrier_init`, behind.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,15 @@ from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch,
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
 from gen.emulator.watch.vector_clocks import Clocks
+
+
+class Readers(Protocol):
+    """Who has read granules, or will."""
+
+    def clash(self, touch: Touch) -> Clash | None:
+        """The records at `touch` that nothing has ordered before it."""
+        ...
+
 
 # What a finding says of an access, of where it is, and of the earlier one.
 RACES = "{access} at {place} races with {earlier}"
@@ -64,6 +73,7 @@ class AccessRaces(SharedWatch):
             self.writes = TimedLast(self.clocks, self.columns)
             self.reads = TimedSeveral(self.clocks, self.columns)
             self.atomics = TimedSeveral(self.clocks, self.columns)
+        self.readers: list[Readers] = [self.reads, self.leaving]
 
     def widen(self) -> None:
         """See SharedWatch."""
@@ -101,7 +111,7 @@ class AccessRaces(SharedWatch):
         touch = self._touch(site, space, address, mask)
         if touch is None:
             return
-        for reads in (self.reads, self.leaving):
+        for reads in self.readers:
             self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.flights):
             self._report(chunk, site, "WAW", touch, earlier.clash(touch))
@@ -117,11 +127,14 @@ class AccessRaces(SharedWatch):
         return Touch(touch.index, warp, warp)
 
     def _before_write(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
-        for reads in (self.reads, self.leaving):
+        for reads in self.readers:
             self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.atomics, self.flights):
             self._report(chunk, site, "WAW", touch, earlier.clash(touch))
-        # Whatever races with these from now on races with the write as well.
+        self.forget(touch)
+
+    def forget(self, touch: Touch) -> None:
+        """What races with earlier accesses from now on races with the write there as well."""
         self.reads.drop(touch.index)
         self.atomics.drop(touch.index)
 
@@ -237,6 +250,7 @@ class AccessRaces(SharedWatch):
         access, other = f"{noun(site)} of {site.size} bytes", f"the {noun(earlier)}{line}"
         message = f"{what.format(access=access, place=address, earlier=other)} ({kind})"
         flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
+        flying |= earlier.item.opcode == "wgmma" and kind == "WAR"
         message += ", which is still in flight" if flying else ""
         chunk.launch.findings.add(
             "racecheck", site.item, message, self.block_at(chunk, index),
@@ -252,10 +266,10 @@ def _clocks(chunk: ObservedChunk) -> Clocks | None:
     """The clocks of a kernel that needs them: with mbarriers, or barriers for part of a block."""
     blocks = chunk.launch.program.blocks
     items = [item for block in blocks for item in block.body]
-    copies = any(item.name.startswith("cp.async.bulk") for item in items)
+    proxies = any(item.name.startswith(("cp.async.bulk", "wgmma.mma")) for item in items)
     parts = any(block.kind == "barrier" and len(block.end.operands) > 1 for block in blocks)
     if not (
-        copies or parts or any(item.opcode == "mbarrier" or is_barrier(item) for item in items)
+        proxies or parts or any(item.opcode == "mbarrier" or is_barrier(item) for item in items)
     ):
         return None
-    return Clocks(chunk.threads, proxies=copies)
+    return Clocks(chunk.threads, proxies=proxies)

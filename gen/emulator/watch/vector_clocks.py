@@ -195,6 +195,23 @@ class Clocks:
             )
         return range(first, first + count)
 
+    def add_place(self) -> int:
+        """One more place, for what completes in the background."""
+        return self._add_places(1)[0]
+
+    def learn(self, lanes: Lanes, at: int, times: Times) -> None:
+        """Lanes have waited for what a place did before `times`, by row."""
+        known = self.known[:, :, at]
+        self.known[:, :, at] = np.where(lanes, np.maximum(known, times[:, None]), known)
+        whole = self.known[:, :, at].reshape(len(known), self.warps, MEMBERS)
+        whole[:, :, _WHOLE] = whole[:, :, :_WHOLE].min(axis=2)
+        self.known[:, :, at] = whole.reshape(len(known), -1)
+
+    def lanes_of_warps(self, warps: npt.NDArray[np.bool_]) -> Lanes:
+        """(rows, warp) as (rows, place)."""
+        members = np.arange(MEMBERS) < _WHOLE
+        return (warps[..., None] & members).reshape(len(warps), -1)
+
     # -- what is ordered -----------------------------------------------------------------------
     def before(
         self, rows: Any, times: Any, by: Any, codes: Codes, shown: bool = False
