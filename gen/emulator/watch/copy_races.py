@@ -13,10 +13,10 @@ from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.warp.masks import Bits, Mask
+from gen.emulator.watch.agents import place
 from gen.emulator.watch.last_access import SITE_BITS
 from gen.emulator.watch.shared_races import AccessRaces
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
-from gen.emulator.watch.vector_clocks import place
 
 # As RACES, of bulk copies: what they read and overwrite, and the mbarrier that counts their bytes.
 _MISSING = "{earlier}: a fence.%s is missing between them"

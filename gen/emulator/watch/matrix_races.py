@@ -17,7 +17,7 @@ from gen.emulator.watch.copy_races import READS_UNSEEN, CopyRaces
 from gen.emulator.watch.granules import PER_WARP, WARP_LANE, Index, Touch
 from gen.emulator.watch.last_access import NONE, SITE_BITS, Clash
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
-from gen.emulator.watch.vector_clocks import Clocks, Lanes
+from gen.emulator.watch.vector_clocks import Clocks
 
 _WARPS = 4  # of a warpgroup
 _LINE = 16  # bytes
@@ -54,12 +54,12 @@ class MatrixReads:
         self.sites[group].reshape(-1)[index] = site
         self.issued[group][row, number % _KEPT] = now
 
-    def done(self, group: int, lanes: Lanes, number: Numbers) -> None:
-        """Lanes have waited for the wgmmas of a warpgroup up to a number, by row."""
+    def done(self, group: int, warps: Bits, number: Numbers) -> None:
+        """Warps have waited for the wgmmas of a warpgroup up to a number, by row."""
         if group in self.places:
             issued = self.issued[group][np.arange(len(number)), number % _KEPT]
             times = np.where(number > 0, issued + 1, 0)
-            self.clocks.learn(lanes, self.places[group], times.astype(np.int32))
+            self.clocks.learn(warps, self.places[group], times.astype(np.int32))
 
     def clash(self, touch: Touch) -> Clash | None:
         """The records at `touch` that nothing has ordered before it."""
@@ -171,10 +171,7 @@ class SharedRaces(CopyRaces):
             mine = np.zeros_like(some)
             mine[:, first : first + _WARPS] = some[:, first : first + _WARPS]
             if mine.any():
-                assert self.clocks is not None
-                lanes = self.clocks.lanes_of_warps(mine)
-                number = np.where(mine, numbers, 0).max(axis=1)
-                self.matrices.done(group, lanes, number)
+                self.matrices.done(group, mine, np.where(mine, numbers, 0).max(axis=1))
 
     def bulk(self, chunk: ObservedChunk, move: Move) -> None:
         """See Observer."""

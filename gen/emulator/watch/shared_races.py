@@ -153,7 +153,7 @@ class AccessRaces(SharedWatch):
         return table
 
     def _lanes(self, mask: Mask | None) -> npt.NDArray[np.bool_]:
-        """A mask as (rows, place in a clock)."""
+        """A mask as (rows, thread)."""
         assert self.clocks is not None
         self._widen_for(mask)
         return self.clocks.lanes(self._per_thread(np.True_ if mask is None else mask.bits))

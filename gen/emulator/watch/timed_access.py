@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from gen.emulator.watch.agents import place
 from gen.emulator.watch.granules import PER_WARP, Codes, Index, Touch
 from gen.emulator.watch.last_access import NONE, SITE_BITS, Clash
-from gen.emulator.watch.vector_clocks import Clocks, Times, place
+from gen.emulator.watch.vector_clocks import Clocks, Times
 
-_MOST_CODES = 1 << 11
 _SITE = np.int64((1 << SITE_BITS) - 1)
 
 
@@ -63,22 +63,28 @@ class TimedLast:
 class TimedSeveral:
     """As `Several`: of each warp, the first and the last lane of its latest access to a granule.
 
-    Only granules that were ever accessed have a slot, which holds a record for each warp.
+    Only granules that were ever accessed have a slot: some entries, one for each warp that did.
     """
 
     def __init__(self, clocks: Clocks, columns: int) -> None:
         self.clocks, self.columns = clocks, columns
         self.slots = np.full((1, columns), -1, np.int64)
-        self.low, self.high = (np.zeros((0, clocks.warps), np.int64) for _ in range(2))
+        # A record is a time, a code (in low what it lacks of all codes), and a site.
+        self.low, self.high, self.warps = (np.zeros((0, 1), np.int64) for _ in range(3))
+        self.codes = clocks.warps * PER_WARP
+        self.late = SITE_BITS + self.codes.bit_length()  # where in a record the time begins
         self.used = 0  # slots; the arrays have room for more
         self.empty = True
+
+    def _arrays(self) -> tuple[Index, Index, Index]:
+        return self.low, self.high, self.warps
 
     def widen(self, rows: int) -> None:
         """Give every block what was common to all."""
         first = np.arange(rows)[:, None] * self.used
         self.slots = np.where(self.slots < 0, -1, self.slots + first)
-        self.low, self.high = (
-            np.tile(array[: self.used], (rows, 1)) for array in (self.low, self.high)
+        self.low, self.high, self.warps = (
+            np.tile(array[: self.used], (rows, 1)) for array in self._arrays()
         )
         self.used *= rows
 
@@ -90,10 +96,11 @@ class TimedSeveral:
             return None
         result = np.full(touch.index.shape, NONE)
         rows, codes = touch.index[some, None] // self.columns, touch.low[some, None]
-        for records, code_of in ((self.high, _code), (self.low, _mirrored)):
+        for records, mirrored in ((self.high, False), (self.low, True)):
             found = records[slots[some]]
-            by = code_of(found)
-            times = (found >> 32).astype(np.int32)
+            kept = found >> SITE_BITS & ((1 << self.late - SITE_BITS) - 1)
+            by = np.where(found < 0, 1, self.codes - kept if mirrored else kept)
+            times = (found >> self.late).astype(np.int32)
             bad = (found >= 0) & ~self.clocks.before(rows, times, place(by), codes, shown)
             blamed = np.where(bad, by << SITE_BITS | found & _SITE, NONE)
             result[some] = np.maximum(result[some], blamed.max(axis=1))
@@ -102,10 +109,11 @@ class TimedSeveral:
     def add(self, touch: Touch, site: int) -> None:
         """Record accesses that do not clash with each other."""
         self.empty = False
-        at, warps = self._slots(touch.index), touch.low // PER_WARP
-        start, code = np.int64(self.clocks.now) << 32 | site, touch.low.astype(np.int64)
-        np.maximum.at(self.high, (at, warps), start | code << SITE_BITS)
-        np.maximum.at(self.low, (at, warps), start | (_MOST_CODES - code) << SITE_BITS)
+        slots = self._slots(touch.index)
+        at = slots, self._entries(slots, touch.low // PER_WARP)
+        start, code = np.int64(self.clocks.now) << self.late | site, touch.low.astype(np.int64)
+        np.maximum.at(self.high, at, start | code << SITE_BITS)
+        np.maximum.at(self.low, at, start | (self.codes - code) << SITE_BITS)
 
     def _slots(self, index: Index) -> Index:
         """The slots of granules, new ones for those that have none."""
@@ -115,20 +123,35 @@ class TimedSeveral:
             slots[fresh] = self.used + np.arange(fresh.size)
             self.used += fresh.size
             if self.used > len(self.low):
-                more = np.full((self.used, self.clocks.warps), -1, np.int64)  # twice the room
-                self.low, self.high = (np.concatenate([old, more]) for old in (self.low, self.high))
+                more = np.full((self.used, self.low.shape[1]), -1, np.int64)  # twice the room
+                self._grow(more, 0)
         return slots[index]
+
+    def _entries(self, slots: Index, warps: Codes) -> Index:
+        """The entries of warps in slots, new ones for those that have none."""
+        mine = self.warps[slots] == warps[:, None]
+        if not mine.any(axis=1).all():
+            fresh = ~mine.any(axis=1)
+            slot, warp = np.divmod(
+                np.unique(slots[fresh] * self.clocks.warps + warps[fresh]), self.clocks.warps
+            )
+            # Behind those that a slot has, several fresh ones in turn.
+            entry = (self.warps[slot] >= 0).sum(axis=1)
+            entry += np.arange(slot.size) - np.searchsorted(slot, slot)
+            lacking = int(entry.max()) + 1 - self.low.shape[1]
+            if lacking > 0:
+                self._grow(np.full((len(self.low), lacking), -1, np.int64), 1)
+            self.warps[slot, entry] = warp
+            mine = self.warps[slots] == warps[:, None]
+        entries: Index = mine.argmax(axis=1)
+        return entries
+
+    def _grow(self, more: Index, axis: int) -> None:
+        self.low, self.high, self.warps = (
+            np.concatenate([array, more], axis) for array in self._arrays()
+        )
 
     def drop(self, index: Index) -> None:
         """Forget all that touched some granules."""
         slots = self.slots.reshape(-1)[index]
         self.low[slots[slots >= 0]] = self.high[slots[slots >= 0]] = -1
-
-
-def _code(records: Index) -> Index:
-    codes: Index = np.maximum(records, 0) >> SITE_BITS & (2 * _MOST_CODES - 1)
-    return np.where(records < 0, 1, codes)
-
-
-def _mirrored(records: Index) -> Index:
-    return np.where(records < 0, 1, _MOST_CODES - _code(records))

@@ -1,9 +1,13 @@
-"""What happened before what, where only some threads are ordered: a vector clock for each thread.
+"""What happened before what, where only some threads are ordered: vector clocks.
 
-Time is one count for the whole chunk; it advances whenever something orders. `known[row, a, b]` is
-the time before which everything that `b` did is ordered before what `a` does next. Besides threads
-there are, as `b`, whole warps (all their lanes), and what only completes in the background: the
-copies of each thread, and the bulk copies of each mbarrier.
+Time is one count for the whole chunk; it advances whenever something orders. For threads `a` and
+`b`, the clock of `a` has the time before which everything that `b` did is ordered before what `a`
+does next. Besides threads there are, as `b`, what only completes in the background: the copies of
+each thread, and the bulk copies of each mbarrier. A whole warp, as either, is all its lanes.
+
+Threads that have always acted alike have the same clock, and are the same in all others: `agents`
+says which these are, and `known[row, a, b]` is kept for agents. Where `a` and `b` are one agent, it
+is what each of its lanes knows of the others; what it did itself comes before in any case.
 
 Bulk copies are the work of another proxy: what threads wrote is visible to these only once a
 `fence.proxy.async` has shown it. Where a kernel has any, threads and their copies are there once
@@ -23,18 +27,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gen.emulator.watch.granules import PER_WARP, Codes
+from gen.emulator.watch.agents import MEMBERS, Acting, Agents, place
+from gen.emulator.watch.granules import PER_WARP, Codes, Index
 
-MEMBERS = 33  # places of a warp: its lanes, and all of them together
-_WHOLE = 32
 _ALWAYS = np.int32(2**31 - 1)
-Lanes = npt.NDArray[np.bool_]  # (rows, places)
+Lanes = npt.NDArray[np.bool_]  # (rows, threads)
 Times = npt.NDArray[np.int32]
-
-
-def place(code: Any) -> Any:
-    """The place in a clock of a thread's code, or of a whole warp's."""
-    return code // PER_WARP * MEMBERS + code % PER_WARP - 1
 
 
 @dataclass
@@ -49,78 +47,117 @@ class Clocks:
     """The clocks of the threads of a chunk: one row for all blocks, or a row for each.
 
     proxies: whether they keep what has been shown to the asynchronous proxy.
+
+    Others name what is to be ordered by its place (see `agents`): that of a thread, plus `places`
+    for its copies; `bulk` and `inits` give further ones.
     """
 
     def __init__(self, threads: int, proxies: bool = False) -> None:
-        self.warps = -(-threads // 32)
-        self.places = self.warps * MEMBERS
-        self.shown = 2 * self.places  # where begins what has been shown of threads and copies
+        self.agents = Agents(threads)
+        self.warps, self.places = self.agents.warps, self.agents.places
+        self.shown = 2 * self.places  # where begin the places of what has been shown
         self.proxies = proxies
-        self.starts = (0, self.shown) if proxies else (0,)  # of the threads' places
+        self.kinds = 4 if proxies else 2  # threads, copies; and what has been shown of these
         self.now = 1
-        width = self.shown * len(self.starts)
-        self.known: Times = np.zeros((1, self.places, width), np.int32)
-        itself = np.arange(self.places)
-        self.known[:, itself, itself] = _ALWAYS
-        last = threads % 32  # lanes of the last warp, if it lacks any
-        missing = np.arange(threads // 32 * MEMBERS + last, self.places - 1 if last else 0)
-        self.known[:, missing, :] = self.known[:, :, missing] = _ALWAYS
+        count = self.agents.count
+        self.known: Times = np.zeros((1, count, self.kinds * count), np.int32)
+        self.own: Times = np.zeros((1, count), np.int32)  # what each lane has shown of its own
         self.objects: dict[int, _Object] = {}
+        self._others = 0  # places behind those of threads
         self._bulk: dict[int, int] = {}
-        self._inits: dict[int, int] = {}  # by the place of the thread that initialises
+        self._inits: dict[int, int] = {}  # by the thread that initialises
+        self._asked: Times | None = None
+        self._renumber()
 
     def widen(self, rows: int) -> None:
         """Give every block what was common to all."""
-        self.known = np.repeat(self.known, rows, axis=0)
+        self.known, self.own = (np.repeat(times, rows, axis=0) for times in (self.known, self.own))
+        self._asked = None
         for item in self.objects.values():
             item.arrived = np.repeat(item.arrived, rows, axis=0)
             item.complete = np.repeat(item.complete, rows, axis=0)
 
     def lanes(self, threads: npt.NDArray[np.bool_]) -> Lanes:
-        """(rows, thread code) as (rows, place), without the whole warps."""
-        table = threads.reshape(len(threads), self.warps, PER_WARP)[..., 1 : MEMBERS + 1].copy()
-        table[..., _WHOLE] = False
-        return table.reshape(len(threads), -1)
+        """(rows, thread code) as (rows, thread)."""
+        table = threads.reshape(len(threads), self.warps, PER_WARP)[..., 1:MEMBERS]
+        return table.reshape(len(threads), -1)[:, : self.agents.threads]
+
+    # -- agents --------------------------------------------------------------------------------
+    def _acting(self, *lanes: Lanes) -> list[Acting]:
+        """The agents that lanes are, each as a whole: they are split where they have to be."""
+        self._split(np.concatenate(lanes) if len(lanes) > 1 else lanes[0])
+        return [some[:, self.agents.first] for some in lanes]
+
+    def _split(self, labels: npt.NDArray[Any]) -> None:
+        """As Agents.split, with their clocks."""
+        count = self.agents.count
+        before = self.agents.split(labels)
+        if before is None:
+            return
+        threads = (np.arange(self.kinds)[:, None] * count + before).ravel()
+        columns = np.append(threads, self.kinds * count + np.arange(self._others))
+        self.known = self.known.take(before, 1).take(columns, 2)
+        self.own = self.own.take(before, 1)
+        for item in self.objects.values():
+            item.arrived, item.complete = (
+                times.take(columns, 1) for times in (item.arrived, item.complete)
+            )
+        self._renumber()
+
+    def _renumber(self) -> None:
+        """What follows from the agents and the places there are."""
+        agents = self.agents
+        # One that has no other lanes knows all that these did, and of itself what it has shown.
+        self.known[:, agents.single, agents.single] = _ALWAYS
+        if self.proxies:
+            own = self.own[:, agents.single]
+            self.known[:, agents.single, 2 * agents.count + agents.single] = own
+        self._asked = None
+        each = agents.count + self.warps
+        threads = (np.arange(self.kinds)[:, None] * each + agents.at).ravel()
+        self._column = np.append(threads, self.kinds * each + np.arange(self._others))
 
     # -- what orders ---------------------------------------------------------------------------
-    def _given(self, lanes: Lanes, groups: int) -> Times:
-        """What all lanes of each group have done or know of: (rows, groups, times)."""
-        rows, each = len(lanes), self.places // groups
-        grouped = lanes.reshape(rows, groups, each, 1)
-        known = self.known.reshape(rows, groups, each, -1)
-        given = np.where(grouped, known, 0).max(axis=2)
-        given = np.where(given == _ALWAYS, 0, given)
-        own = np.zeros((rows, groups, self.known.shape[2]), np.bool_)
-        for group in range(groups):
-            part = slice(group * each, (group + 1) * each)
-            own[:, group, part] = lanes[:, part]
-        return np.where(own, np.int32(self.now + 1), given).astype(np.int32)
+    def _given(self, acting: Acting, by_warp: bool = False) -> Times:
+        """What all that act, or those of each warp, have done or know of: (rows, groups, times)."""
+        if by_warp:
+            known = np.where(acting[..., None], self.known, 0)
+            given: Times = self.agents.over_warps(np.maximum, known, 1)
+        else:
+            some = np.flatnonzero(acting.any(axis=0))
+            known = np.where(acting[:, some, None], self.known[:, some], 0)
+            given = known.max(axis=1, keepdims=True, initial=0)
+        row, agent = np.nonzero(acting)
+        group = self.agents.warp[agent] if by_warp else 0
+        given[row, group, agent] = self.now + 1
+        if self.proxies:
+            at = row, group, 2 * self.agents.count + agent
+            given[at] = np.maximum(given[at], self.own[row, agent])
+        return given
 
-    def _take(self, lanes: Lanes, given: Times) -> None:
-        """The lanes learn what is `given`: (rows, groups, times)."""
-        rows, groups = given.shape[:2]
-        known = self.known.reshape(rows, groups, self.places // groups, -1)
-        grouped = lanes.reshape(rows, groups, -1, 1)
-        self.known = np.where(grouped, np.maximum(known, given[:, :, None]), known)
-        self.known = self.known.reshape(rows, self.places, -1)
-        # A whole warp knows what all its lanes know, and is known as far as all its lanes are.
-        warps = self.known.reshape(rows, self.warps, MEMBERS, -1)
-        warps[:, :, _WHOLE] = warps[:, :, :_WHOLE].min(axis=2)
-        for start in self.starts:
-            end = start + self.places
-            threads = self.known[..., start:end].reshape(rows, self.places, self.warps, MEMBERS)
-            whole_warps = threads[..., :_WHOLE].min(axis=-1)
-            self.known[..., start + _WHOLE : end : MEMBERS] = whole_warps
-        whole = np.arange(_WHOLE, self.places, MEMBERS)
-        self.known[:, whole, whole] = _ALWAYS
+    def _take(self, acting: Acting, given: Times) -> None:
+        """Those that act learn what is `given`: (rows, groups, times), one group or each warp's."""
+        some = np.flatnonzero(acting.any(axis=0))
+        learns = acting[:, some]
+        group = self.agents.warp[some] if given.shape[1] > 1 else np.zeros_like(some)
+        if self.proxies:
+            shown = given[:, group, 2 * self.agents.count + some]
+            self.own[:, some] = np.maximum(self.own[:, some], np.where(learns, shown, 0))
+        each = given[:, group] if given.shape[1] > 1 else given
+        news = np.where(learns[..., None], each, 0)
+        self.known[:, some] = np.maximum(self.known[:, some], news)
+        self._asked = None
 
     def meet(self, lanes: Lanes, by_warp: bool = False, early: Lanes | None = None) -> None:
         """The lanes have met at a barrier; by_warp: those of each warp among themselves.
 
         early: lanes that had arrived there, which learn nothing from the others.
         """
-        come = lanes if early is None else lanes | early
-        self._take(lanes, self._given(come, self.warps if by_warp else 1))
+        if early is None:
+            (acting,) = all_come = self._acting(lanes)
+        else:
+            acting, _ = all_come = self._acting(lanes, early)
+        self._take(acting, self._given(np.logical_or.reduce(all_come), by_warp))
         self.now += 1
 
     def show(self, lanes: Lanes, inits_only: bool) -> None:
@@ -128,39 +165,41 @@ class Clocks:
 
         inits_only: of that, only the mbarriers that were initialised.
         """
-        known = self.known[lanes]
-        so_far = np.minimum(known[:, : self.shown], np.int32(self.now + 1))  # of their own, too
+        (acting,) = self._acting(lanes)
+        at, count = np.nonzero(acting), self.agents.count
+        known = self.known[at]
+        so_far = np.minimum(known[:, : 2 * count], np.int32(self.now + 1))  # of their own, too
         if not inits_only:
-            shown = known[:, self.shown : 2 * self.shown]
+            shown = known[:, 2 * count : 4 * count]
             np.maximum(shown, so_far, out=shown)
-        by, inits = list(self._inits), list(self._inits.values())
+            self.own[at] = self.now + 1
+        by = self.agents.of[np.array(list(self._inits), np.int64)]
+        inits = self._behind(list(self._inits.values()))
         known[:, inits] = np.maximum(known[:, inits], so_far[:, by])
-        self.known[lanes] = known
+        self.known[at] = known
+        self._asked = None
         self.now += 1
-
-    def _object(self, offset: int) -> _Object:
-        if offset not in self.objects:
-            nothing = np.zeros((len(self.known), self.known.shape[2]), np.int32)
-            self.objects[offset] = _Object(nothing, nothing)
-        return self.objects[offset]
 
     def arrive(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
         """Lanes have arrived at an mbarrier, and its phase is complete in the rows of `done`."""
-        self._join(offset, self._given(lanes, 1)[:, 0], done)
+        (acting,) = self._acting(lanes)
+        self._join(offset, self._given(acting)[:, 0], done)
 
     def land(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
         """As `arrive`, for the copies of lanes and nothing else."""
-        given = np.zeros((len(lanes), self.known.shape[2]), np.int32)
-        given[:, self.places : 2 * self.places][lanes] = self.now + 1
+        (acting,) = self._acting(lanes)
+        given, count = self._nothing(), self.agents.count
+        given[:, count : 2 * count][acting] = self.now + 1
         self._join(offset, given, done)
 
-    def land_bulk(self, offset: int, done: npt.NDArray[np.bool_]) -> int:
-        """Bulk copies have landed at an mbarrier; their place."""
-        at = self.bulk(offset)
-        given = np.zeros((len(self.known), self.known.shape[2]), np.int32)
-        given[:, at] = self.now + 1
+    def land_bulk(self, offset: int, done: npt.NDArray[np.bool_]) -> None:
+        """Bulk copies have landed at an mbarrier."""
+        at, given = self.bulk(offset), self._nothing()
+        given[:, self._behind(at)] = self.now + 1
         self._join(offset, given, done)
-        return at
+
+    def _nothing(self) -> Times:
+        return np.zeros((len(self.known), self.known.shape[2]), np.int32)
 
     def _join(self, offset: int, given: Times, done: npt.NDArray[np.bool_]) -> None:
         item = self._object(offset)
@@ -168,51 +207,76 @@ class Clocks:
         item.complete = np.where(done[:, None], item.arrived, item.complete)
         self.now += 1
 
+    def _object(self, offset: int) -> _Object:
+        if offset not in self.objects:
+            nothing = self._nothing()
+            self.objects[offset] = _Object(nothing, nothing)
+        return self.objects[offset]
+
     def observe(self, offset: int, lanes: Lanes) -> None:
         """Lanes have seen the latest phase of an mbarrier complete."""
-        self._take(lanes, self._object(offset).complete[:, None])
+        (acting,) = self._acting(lanes)
+        self._take(acting, self._object(offset).complete[:, None])
 
+    # -- further places ------------------------------------------------------------------------
     def bulk(self, offset: int) -> int:
         """The place of the bulk copies that complete at an mbarrier."""
         if offset not in self._bulk:
             (self._bulk[offset],) = self._add_places(1)
         return self._bulk[offset]
 
-    def inits(self, codes: Codes) -> npt.NDArray[np.int64]:
+    def inits(self, codes: Codes) -> Index:
         """The places of the mbarriers that threads initialise, as the proxy sees them."""
-        by = place(codes).tolist()
+        by = (codes // PER_WARP * 32 + codes % PER_WARP - 1).tolist()
         new = sorted(set(by) - set(self._inits))
-        self._inits.update(zip(new, self._add_places(len(new)), strict=True))
+        if new:  # each an agent of its own: it shows what it did, the rest of its warp does not
+            alone = np.zeros((1, self.agents.threads), np.int64)
+            alone[:, new] = 1 + np.arange(len(new))
+            self._split(alone)
+            self._inits.update(zip(new, self._add_places(len(new)), strict=True))
         return np.array([self._inits[at] for at in by], np.int64)
 
     def _add_places(self, count: int) -> range:
         """More places, of which nobody knows anything yet."""
-        first = self.known.shape[2]
+        first = self.kinds * self.places + self._others
+        self._others += count
         self.known = _widened(self.known, count)
         for item in self.objects.values():
             item.arrived, item.complete = (
                 _widened(times, count) for times in (item.arrived, item.complete)
             )
+        self._renumber()
         return range(first, first + count)
 
     def add_place(self) -> int:
         """One more place, for what completes in the background."""
         return self._add_places(1)[0]
 
-    def learn(self, lanes: Lanes, at: int, times: Times) -> None:
-        """Lanes have waited for what a place did before `times`, by row."""
-        known = self.known[:, :, at]
-        self.known[:, :, at] = np.where(lanes, np.maximum(known, times[:, None]), known)
-        whole = self.known[:, :, at].reshape(len(known), self.warps, MEMBERS)
-        whole[:, :, _WHOLE] = whole[:, :, :_WHOLE].min(axis=2)
-        self.known[:, :, at] = whole.reshape(len(known), -1)
+    def learn(self, warps: npt.NDArray[np.bool_], at: int, times: Times) -> None:
+        """Warps (rows, warps) have waited for what a place did before `times`, by row."""
+        (acting,) = self._acting(np.repeat(warps, 32, axis=1)[:, : self.agents.threads])
+        known = self.known[..., self._behind(at)]
+        np.maximum(known, np.where(acting, times[:, None], 0), out=known)
+        self._asked = None
 
-    def lanes_of_warps(self, warps: npt.NDArray[np.bool_]) -> Lanes:
-        """(rows, warp) as (rows, place)."""
-        members = np.arange(MEMBERS) < _WHOLE
-        return (warps[..., None] & members).reshape(len(warps), -1)
+    def _behind(self, places: Any) -> Any:
+        """Where in a clock are places behind those of threads."""
+        return np.asarray(places, np.int64) - self.kinds * (self.places - self.agents.count)
 
     # -- what is ordered -----------------------------------------------------------------------
+    def _to_ask(self) -> Times:
+        """`known`, and behind the agents, as rows and as columns, whole warps."""
+        if self._asked is None:
+            rows, count = self.known.shape[:2]
+            threads = self.known[..., : self.kinds * count].reshape(rows, count, self.kinds, count)
+            warps = self.agents.over_warps(np.minimum, threads, 3)
+            columns = np.concatenate([threads, warps], axis=3).reshape(rows, count, -1)
+            others = self.known[..., self.kinds * count :]
+            known = np.concatenate([columns, others], axis=2)
+            whole = self.agents.over_warps(np.minimum, known, 1)
+            self._asked = np.concatenate([known, whole], axis=1)
+        return self._asked
+
     def before(
         self, rows: Any, times: Any, by: Any, codes: Codes, shown: bool = False
     ) -> npt.NDArray[np.bool_]:
@@ -220,9 +284,16 @@ class Clocks:
 
         shown: and is visible to the asynchronous proxy, whose own writes need no fence.
         """
+        places = place(codes)
+        itself, at = by == places, self.agents.at[places]
         if shown:
             by = np.where(by < self.shown, by + self.shown, by)
-        ordered: npt.NDArray[np.bool_] = times < self.known[rows, place(codes), by]
+        known = self._to_ask()[rows, at, self._column[by]]
+        if shown:
+            own = np.concatenate([self.own, self.agents.over_warps(np.minimum, self.own, 1)], axis=1)
+            known = np.where(itself, own[rows, at], known)
+            itself = False
+        ordered: npt.NDArray[np.bool_] = itself | (times < known)
         return ordered
 
 
