@@ -290,7 +290,9 @@ class Clocks:
             by = np.where(by < self.shown, by + self.shown, by)
         known = self._to_ask()[rows, at, self._column[by]]
         if shown:
-            own = np.concatenate([self.own, self.agents.over_warps(np.minimum, self.own, 1)], axis=1)
+            own = np.concatenate(
+                [self.own, self.agents.over_warps(np.minimum, self.own, 1)], axis=1
+            )
             known = np.where(itself, own[rows, at], known)
             itself = False
         ordered: npt.NDArray[np.bool_] = itself | (times < known)
