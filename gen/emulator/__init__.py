@@ -24,12 +24,12 @@ from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.emulator import Emulator, LaunchReport
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.translate.blocks import build_blocks
-from gen.emulator.watch.copy_races import SharedRaces
 from gen.emulator.watch.counters import Access, AccessPoint, Counters, Totals
 from gen.emulator.watch.early_access import EarlyAccesses
 from gen.emulator.watch.findings import Finding
 from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
+from gen.emulator.watch.matrix_races import SharedRaces
 from gen.emulator.watch.same_values import SameValues
 from gen.emulator.watch.shared_use import SharedUse
 from gen.emulator.watch.uninitialized import UninitializedReads

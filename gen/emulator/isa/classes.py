@@ -18,7 +18,7 @@ _PLAIN = {
     **dict.fromkeys(("shfl", "vote", "activemask", "match", "redux", "elect"), "warp exchange"),
     **dict.fromkeys(("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"), "special"),
     **dict.fromkeys(("atom", "red"), "atomic"),
-    **dict.fromkeys(("mma", "wmma"), "tensor"),
+    **dict.fromkeys(("mma", "wmma", "wgmma"), "tensor"),
     **dict.fromkeys(("ldmatrix", "movmatrix"), "shared load"),
     **dict.fromkeys(("membar", "fence", "prefetch", "setmaxnreg", "griddepcontrol"), "control"),
 }
@@ -41,6 +41,8 @@ def instruction_class(item: Instruction) -> str:
     if item.opcode in ("ld", "ldu", "st", "stmatrix") or _WMMA_ACCESS.match(item.name):
         loads = item.opcode[0] == "l" or "load" in item.modifiers
         return f"{memory_space(item)} {'load' if loads else 'store'}"
+    if item.opcode == "wgmma" and not is_mma(item):
+        return "control"
     if item.opcode == "cp":
         return "control" if _BESIDE_COPIES.match(item.name) else "async copy"
     if item.opcode == "div" and item.name.endswith("f32"):
@@ -58,7 +60,7 @@ def memory_space(item: Instruction) -> str:
 
 def is_mma(item: Instruction) -> bool:
     """True for an instruction of the tensor cores."""
-    return item.opcode == "mma" or item.name.startswith("wmma.mma")
+    return item.opcode == "mma" or item.name.startswith(("wmma.mma", "wgmma.mma_async"))
 
 
 def flops(item: Instruction) -> int:
@@ -72,9 +74,9 @@ def flops(item: Instruction) -> int:
 
 
 def _mma_flops(item: Instruction) -> int:
-    """The share of one lane: a warp multiplies M x K by K x N."""
+    """The share of one lane: a warp, or a warpgroup, multiplies M x K by K x N."""
     shape = next((match for word in item.modifiers if (match := _MMA_SHAPE.match(word))), None)
     if shape is None or "s32" in item.modifiers:
         return 0
     m, n, k = (int(number) for number in shape.groups())
-    return 2 * m * n * k // WARP_LANES
+    return 2 * m * n * k // (WARP_LANES * (4 if item.opcode == "wgmma" else 1))

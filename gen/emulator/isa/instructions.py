@@ -18,9 +18,9 @@ __all__ = [
     "TABLE",
     "WIDE_SPECIALS",
     "is_assertion",
-    "needs_warp",
     "polls",
     "registers",
+    "warps_together",
 ]
 
 ROWS = (rows_integer, rows_float, rows_warp)  # importing them has filled the table
@@ -57,10 +57,16 @@ def is_assertion(item: Instruction) -> bool:
     return item.opcode == "call" and str(item.operands[0]) == "__assertfail"
 
 
-def needs_warp(item: Instruction) -> bool:
-    """True for instructions that every live lane of a warp executes together."""
+def warps_together(item: Instruction) -> int:
+    """How many warps execute an instruction together, with all live lanes; 0: lanes may be alone.
+
+    Four warps are a warpgroup, which begins at a multiple of four.
+    """
+    if item.name.startswith("wgmma.mma_async"):
+        return 4
     row = TABLE.get(item.name)
-    return item.opcode in ("ldmatrix", "stmatrix", "wmma") or (row is not None and row.warp)
+    whole = item.opcode in ("ldmatrix", "stmatrix", "wmma", "wgmma")
+    return int(whole or (row is not None and row.warp))
 
 
 def polls(item: Instruction) -> bool:
@@ -96,4 +102,6 @@ def registers(item: Instruction) -> tuple[set[str], set[str]]:
     read = set().union(*(_names(operand) for operand in rest))
     if item.predicate:
         read |= {item.predicate.name} | written
+    if item.opcode == "wgmma":  # adds to its accumulators
+        read |= written
     return read, written

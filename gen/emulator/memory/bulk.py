@@ -90,9 +90,9 @@ class BulkCopies(BulkOperands):
             if self._aligned(site, lanes, "shared address", starts, 128):
                 written = "bulk_group" in site.item.modifiers
                 there = tensor.global_addresses(corners, written)
-                how = tensor_rule(site.item, rule, tensor.element) if rule else ("", None)
+                combine, kind = tensor_rule(site.item, rule, tensor.element) if rule else ("", None)
                 self._start(site, lanes, tensor.size, starts, tensor.shared_offsets, there,
-                            barrier, multicast, *how)  # fmt: skip
+                            barrier, multicast, combine, kind, swizzle=tensor.swizzle)  # fmt: skip
 
     def store(
         self, site: Site, address: Value, values: tuple[Value, ...], barrier: Value, rule: str,
@@ -189,6 +189,7 @@ class BulkCopies(BulkOperands):
         self, site: Site, lanes: Lanes, size: int, starts: Numbers, steps: Any,
         addresses: Numbers, barrier: Value, multicast: Value | None = None, rule: str = "",
         dtype: Any = None, sources: Numbers | None = None, data: Any = None,
+        swizzle: int | None = None,
     ) -> None:  # fmt: skip
         """Begin copies between elements at `starts` and `steps` behind it, and `addresses`.
 
@@ -226,7 +227,7 @@ class BulkCopies(BulkOperands):
             site, size, chunk.shape, blocks, threads, shared, np.where(outside, -1, addresses),
             barriers=barriers, groups=np.full(blocks.shape, -1),
             data=np.zeros(shared.shape, kind) if data is None else data,
-            homes=homes, sources=sources, rule=rule,
+            homes=homes, swizzle=swizzle, sources=sources, rule=rule,
         )  # fmt: skip
         for observer in chunk.launch.observers:
             observer.bulk(chunk, move)

@@ -33,6 +33,7 @@ class Move:
     groups: Numbers  # the group that the thread has committed it to, or -1
     data: npt.NDArray[Any]  # what lands in shared memory, (lanes, elements)
     homes: Numbers  # the blocks whose shared memory is meant; a multicast has a row for each
+    swizzle: int | None = None  # of the tensor map, in bytes; None: without one
     sources: Numbers | None = None  # offsets in shared memory of the lanes' own blocks
     rule: str = ""  # what elements are combined by, instead of copied
 

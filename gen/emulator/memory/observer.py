@@ -6,16 +6,30 @@ Memory tells them, and what runs above it; checks and counters (`watch`) are obs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.block_memory import Scratch
-from gen.emulator.memory.bulk_moves import Move
+from gen.emulator.memory.bulk_moves import Move, Numbers
 from gen.emulator.memory.global_memory import GlobalMemory, Site
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.warp.chunk import WarpChunk, WarpLaunch
 from gen.emulator.warp.clusters import Clusters
 from gen.emulator.warp.masks import Bits, Coordinates, Mask
+
+
+@dataclass(frozen=True)
+class MatrixRead:
+    """A matrix in shared memory that wgmmas read, from their issue until warps have waited."""
+
+    site: Site
+    name: str  # "A" or "B"
+    blocks: Numbers  # of each warpgroup, in the chunk
+    groups: Numbers  # which of its block's warpgroups it is
+    numbers: Numbers  # how many wgmmas it has issued with this one
+    offsets: Numbers  # (warpgroups, lines of 16 bytes)
+    swizzles: Numbers  # as the descriptor says: 0, 32, 64 or 128
 
 
 class ObservedLaunch(WarpLaunch, Protocol):
@@ -232,6 +246,12 @@ class Observer:
         done: the blocks in which its phase is complete with that. Out of shared memory: their lanes
         have waited for them, and it is None.
         """
+
+    def matrix_read(self, chunk: ObservedChunk, read: MatrixRead) -> None:
+        """Warpgroups issue wgmmas that read a matrix in shared memory."""
+
+    def matrices_done(self, chunk: ObservedChunk, warps: Bits, done: Numbers) -> None:
+        """Warps (blocks, warps) have waited for as many wgmmas as `done` says of each."""
 
     def wait_for_grids(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """griddepcontrol.wait: for each lane, the kernels before this one have ended."""

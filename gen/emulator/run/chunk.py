@@ -13,7 +13,7 @@ from gen.emulator.run.spinning import Spinning
 from gen.emulator.run.system_calls import SystemCalls
 from gen.emulator.run.waiting import Parking, everyone
 from gen.emulator.translate.blocks import Block
-from gen.emulator.warp.masks import NOBODY, WARP, Coordinates, Mask, Waiting, narrow, split
+from gen.emulator.warp.masks import NOBODY, WARP, Bits, Coordinates, Mask, Waiting, narrow, split
 from gen.emulator.warp.shuffles import from_warps, to_warps
 from gen.errors import BudgetError
 
@@ -92,16 +92,16 @@ class Chunk(Parking):
 
     def _running(self, at: int, mask: Mask | None) -> tuple[int, Mask | None, bool, int]:
         """A block and its lanes, whether no others are left, and how many they are."""
-        queues = (
-            self.waiting,
-            self.held,
-            self.stalled,
-            self.barriers.waiting,
-            self.cluster_barrier.parked,
-            self.spinning.waiting,
-        )
-        alone = not any(queues)
-        mask = self.live if alone else mask
+        queues = (self.waiting, self.held, self.stalled, self.spinning.waiting)
+        parked = [one.at for one in self.barriers.waiting]
+        parked += [one.at for one in self.cluster_barrier.parked]
+        alone = not (any(queues) or parked)
+        if alone:
+            mask = self.live
+        else:
+            places = {(at, False) for queue in queues for at in queue.blocks()}
+            places |= {(at, True) for at in parked}
+            self.needed = self.launch.program.needed(frozenset(places))
         return at, mask, alone, self.lanes if mask is None else mask.count(self.shape)
 
     def _resume(self, kept: list[Any]) -> tuple[int, Mask]:
@@ -139,13 +139,11 @@ class Chunk(Parking):
         while True:
             while self.waiting:
                 at, mask = self.waiting.pop()
-                if not self.launch.program.blocks[at].gate:
+                gate = self.launch.program.blocks[at].gate
+                if not gate:
                     return at, mask
-                live = 1 if self.live is None else self.live.bits.astype(np.int8)
                 whole = self.held.take(at, mask)
-                missing = to_warps(self, live - whole.bits.astype(np.int8)).any(-1, keepdims=True)
-                partial = np.broadcast_to(missing, (*missing.shape[:-1], WARP))
-                go = narrow(whole, ~from_warps(self, partial))
+                go = narrow(whole, ~self._waits_for_others(whole, gate))
                 if go is not NOBODY and go is not None:
                     self._hold(at, whole, go)
                     return at, go
@@ -169,6 +167,17 @@ class Chunk(Parking):
                 return None
             elif not self.complete_barriers():
                 self.report_barriers()
+
+    def _waits_for_others(self, mask: Mask, gate: int) -> Bits:
+        """The lanes of groups of `gate` warps of which other live lanes are not in the mask."""
+        live = 1 if self.live is None else self.live.bits.astype(np.int8)
+        absent: Any = to_warps(self, live - mask.bits.astype(np.int8)).any(axis=-1)
+        if gate > 1:
+            ends = range(0, absent.shape[1], gate)
+            absent = np.repeat(np.logical_or.reduceat(absent, ends, axis=1), gate, axis=1)
+            absent = absent[:, : -(-self.threads // WARP)]
+        bits: Bits = from_warps(self, np.broadcast_to(absent[..., None], (*absent.shape, WARP)))
+        return bits
 
     def _positions(self) -> list[tuple[str, int, Mask]]:
         """Where lanes wait for anything but their turn."""

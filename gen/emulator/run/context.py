@@ -19,6 +19,7 @@ from gen.emulator.memory.global_memory import WINDOWS, Buffer, GlobalMemory, Sit
 from gen.emulator.memory.mbarrier import MBarriers
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
+from gen.emulator.memory.warpgroups import Warpgroups
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.barriers import Barriers
 from gen.emulator.run.register_pool import RegisterPool
@@ -81,6 +82,7 @@ class Context:
         self.threads = tx * ty * tz
         self.lanes = bx * by * bz * self.threads
         self.live: Mask | None = None  # None: no lane has exited
+        self.needed: frozenset[int] = frozenset()  # slots that waiting lanes may read
         self._specials: dict[str, Value] = {}
         self.ticks = 0  # of the clocks
         self.memory = launch.memory
@@ -92,6 +94,7 @@ class Context:
         self.mbarriers = MBarriers(self)
         self.copies = Copies(self, self.mbarriers)
         self.bulk = BulkCopies(self, self.mbarriers)
+        self.warpgroups = Warpgroups(self)
         self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps, and so are these
         self.spans: dict[int, tuple[Any, Any]] = {}
         self.looks: dict[Site, tuple[Value, Mask | None]] = {}  # where lanes that spin last looked

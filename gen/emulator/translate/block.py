@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from gen.emulator.isa import instructions
-from gen.emulator.translate import compute, mbarrier, memory
+from gen.emulator.translate import compute, mbarrier, memory, wgmma
 from gen.emulator.translate.blocks import Block
 from gen.emulator.translate.lines import Lines
 from gen.emulator.translate.undefined import Undefined
 
 
 def translate(
-    block: Block, code: Lines, undefined: Undefined
+    block: Block, code: Lines, undefined: Undefined, fragments: wgmma.Fragments
 ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
     """Writes the body; gives (slot, variable) for each register that outlives the block.
 
     Then the same for which lanes lack a value in those that may have none.
     """
     doomed = _last_uses(block)
+    touched: set[str] = set()
     for at, item in enumerate(block.body):
         code.item = item
         undefined.lines(code, item)
-        if not instructions.NO_EFFECT.match(item.name):
+        fragments.lines(code, item, touched)
+        if item.opcode == "wgmma":
+            wgmma.translate(code, item, fragments)
+        elif not instructions.NO_EFFECT.match(item.name):
             one = mbarrier.translator(item) or memory.translator(item) or compute.translator(item)
             one(code, item)
         dead = sorted(code.variable(name) for name in doomed.get(at, ()) if name in code.known)

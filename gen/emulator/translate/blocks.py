@@ -30,8 +30,8 @@ class Block:
 
     `kind` is "goto", "branch" (to `taken` where `end`'s predicate holds, else `next`), "barrier"
     (then `next`) or "exit"; `next` and `taken` index the list that `build_blocks` returns.
-    `gate`: the first instruction needs all live lanes of each warp together. `poll`: it looks at
-    an mbarrier. `looks`: it heads a loop in which lanes may wait for memory to change, and these
+    `gate`: the first instruction needs all live lanes of so many warps together. `poll`: it looks
+    at an mbarrier. `looks`: it heads a loop in which lanes may wait for memory to change, and these
     instructions look there. `detour`: a block that may run next has a `poll` or `looks`.
     """
 
@@ -40,7 +40,7 @@ class Block:
     end: Instruction | None = None
     next: int = -1
     taken: int = -1
-    gate: bool = False
+    gate: int = 0
     poll: bool = False
     looks: tuple[Instruction, ...] = ()
     detour: bool = False
@@ -110,7 +110,7 @@ def _needs_branch(item: Instruction) -> bool:
     return (
         item.opcode in (*EXITS, "trap", "brkpt", "call")
         or is_barrier(item)
-        or instructions.needs_warp(item)
+        or instructions.warps_together(item) > 0
         or instructions.polls(item)
     )
 
@@ -159,12 +159,12 @@ def _split(code: list[Instruction | Label]) -> list[Block]:
                 current = fresh()
             labels[item.name] = len(blocks) - 1
             continue
-        if instructions.polls(item) or (instructions.needs_warp(item) and not current.gate):
+        gate = instructions.warps_together(item)
+        if instructions.polls(item) or gate > current.gate:
             if current.body:
                 current.next = len(blocks)
                 current = fresh()
-            current.poll = instructions.polls(item)
-            current.gate = not current.poll
+            current.poll, current.gate = instructions.polls(item), gate
         if item.opcode == "bra":
             targets.append((current, item))
         elif is_barrier(item) and not _ARRIVE.match(item.name):

@@ -21,6 +21,7 @@ from gen.emulator.translate.block import translate
 from gen.emulator.translate.blocks import Block, build_blocks
 from gen.emulator.translate.lines import Lines
 from gen.emulator.translate.undefined import Undefined
+from gen.emulator.translate.wgmma import Fragments
 from gen.emulator.warp import clusters, lacking, mma, shuffles, wmma
 from gen.emulator.warp.masks import NOBODY, narrow
 
@@ -32,7 +33,7 @@ class Program:
     """A kernel ready to run: its blocks, and two functions for each.
 
     `plain` writes registers for all lanes; `blended` keeps the old values of lanes that are not in
-    the mask, for when other lanes are waiting elsewhere.
+    the mask, for when other lanes are waiting elsewhere, and may read them there.
     """
 
     kernel: PtxKernel
@@ -46,6 +47,18 @@ class Program:
     symbols: set[str] = field(default_factory=set)  # variables whose address is taken
     reached: set[int] = field(default_factory=set)  # blocks that have run in any launch
     source: str = ""
+    _needed: dict[frozenset[tuple[int, bool]], frozenset[int]] = field(default_factory=dict)
+
+    def needed(self, places: frozenset[tuple[int, bool]]) -> frozenset[int]:
+        """The slots of registers that lanes may read later which wait at some blocks.
+
+        places: a block's number, and whether they have run it and wait at the barrier that ends it.
+        """
+        if places not in self._needed:
+            blocks = [(self.blocks[at], behind) for at, behind in places]
+            names = set[str]().union(*(b.live_out if behind else b.live_in for b, behind in blocks))
+            self._needed[places] = frozenset(self.slots[name] for name in names)
+        return self._needed[places]
 
     def lines_run(self) -> set[int]:
         """The CUDA lines of which an instruction has run in any launch."""
@@ -61,6 +74,7 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     lasting = set[str]().union(*(block.live_out for block in program.blocks))
     program.register_bytes = sum(TYPE_BYTES[kernel.registers[name]] for name in lasting)
     undefined = Undefined(program.blocks, len(program.slots))
+    fragments = Fragments(program.blocks)
     program.initial += [lacking.EVERYONE] * len(undefined.slots)
     namespace: dict[str, Any] = {
         **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
@@ -73,18 +87,20 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     texts = []
     for at, block in enumerate(program.blocks):
         code = Lines(kernel, program.slots, namespace)
-        values, lacks = translate(block, code, undefined)
+        values, lacks = translate(block, code, undefined, fragments)
         program.symbols |= code.symbols
         for name, write, lack in (
             ("plain", "{v}", "{v}"),
-            ("blended", "{v} if R[{i}] is UNSET[{i}] else select(m.bits, {v}, R[{i}])",
+            ("blended",
+             "{v} if {i} not in needed or R[{i}] is UNSET[{i}] else select(m.bits, {v}, R[{i}])",
              "lacking_now(m, {v}, R[{i}])"),
         ):  # fmt: skip
             stores = [f"R[{i}] = {write.format(v=v, i=i)}" for i, v in values]
             stores += [f"R[{i}] = {lack.format(v=v, i=i)}" for i, v in lacks]
             lines = code.lines
             tail = [lines[-1]] if lines and lines[-1].startswith("return") else []
-            body = [*lines[: len(lines) - len(tail)], *stores, *tail] or ["pass"]
+            head = ["needed = E.needed"] if values and name == "blended" else []
+            body = [*lines[: len(lines) - len(tail)], *head, *stores, *tail] or ["pass"]
             texts.append("\n    ".join([f"def {name}_{at}(R, E, m):", *body]))
     program.source = "\n\n".join(texts)
     exec(compile(program.source, f"<emulated {kernel.name}>", "exec"), namespace)

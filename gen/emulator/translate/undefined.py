@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from gen.emulator.isa import instructions
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.ptx.operands import Operand, Reg, Vector
+from gen.emulator.ptx.operands import Imm, Operand, Reg, Vector
 from gen.emulator.translate.blocks import Block
 from gen.emulator.translate.lines import Lines
 
 # Their results have a value whatever their operands have: a use, or an exchange between lanes.
-_USES = frozenset({"ld", "ldu", "ldmatrix", "atom", "mma", "movmatrix", "mbarrier"})
+_USES = frozenset({"ld", "ldu", "ldmatrix", "atom", "mma", "wgmma", "movmatrix", "mbarrier"})
 
 
 class Undefined:
@@ -70,6 +70,12 @@ class Undefined:
         sources, results = self._sources(item), instructions.registers(item)[1]
         uses = item.opcode in _USES or (not results and not _is_harmless(item))
         if uses and sources:
+            if item.opcode == "wgmma" and results:  # accumulators count where they are added to
+                adds = item.operands[3]
+                only = code.local(adds) if isinstance(adds, Reg) else "np.True_"
+                if not isinstance(adds, Imm) or adds.value:
+                    self._use(code, item, sorted(results & self.registers), only)
+                sources = [name for name in sources if name not in results]
             self._use(code, item, sources)
         for name in sorted(results & self.registers):
             lacking = "None" if uses or _has_value(item) else self._result(code, item)
@@ -81,9 +87,15 @@ class Undefined:
             code.known.add(f"?{name}")
             code.lines.append(f"{_variable(name)} = {lacking}")
 
-    def _use(self, code: Lines, item: Instruction, sources: list[str]) -> None:
+    def _use(
+        self, code: Lines, item: Instruction, sources: list[str], only: str | None = None
+    ) -> None:
+        """A finding for those of the lanes, of which `only` is true, that lack a source."""
+        if not sources:
+            return
         names = [self._local(code, name) for name in sources]
-        mask = f"narrow(m, {code.guard()})" if item.predicate and item.opcode != "bra" else "m"
+        guard = code.guard() if item.predicate and item.opcode != "bra" else only
+        mask = f"narrow(m, {guard})" if guard else "m"
         origin = code.constant(self.used_by.get(sources[0], item))
         call = f"E.use({code.constant(item)}, {origin}, {mask}, lacking({', '.join(names)}))"
         test = " or ".join(f"{name} is not None" for name in names)
@@ -123,7 +135,7 @@ def _variable(name: str) -> str:
 
 
 def _has_value(item: Instruction) -> bool:
-    return item.opcode in _USES or instructions.needs_warp(item)
+    return item.opcode in _USES or instructions.warps_together(item) > 0
 
 
 def _is_harmless(item: Instruction) -> bool:

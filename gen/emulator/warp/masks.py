@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,6 +149,10 @@ class Waiting:
 
     def __bool__(self) -> bool:
         return bool(self._order)
+
+    def blocks(self) -> Iterable[int]:
+        """The blocks with waiting lanes."""
+        return self._masks
 
     def items(self) -> list[tuple[int, Mask]]:
         """The blocks with waiting lanes, in order, and those."""

@@ -57,6 +57,7 @@ class Rule(NamedTuple):
 TO_F32 = Rule(25, np.dtype(np.float32), 2.0**128, 23)
 TO_F16 = Rule(25, np.dtype(np.float16), 2.0**16, 0)
 FP8_WGMMA = Rule(13, np.dtype(np.float32), 2.0**128, 13)  # e4m3 and e5m2 by wgmma, sums in f32
+FP8_WGMMA_F16 = Rule(13, np.dtype(np.float16), 2.0**16, 0)  # and in f16, which was not measured
 
 
 class Span(NamedTuple):

@@ -22,15 +22,15 @@ from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
 
 # As RACES, of bulk copies: what they read and overwrite, and the mbarrier that counts their bytes.
 _MISSING = "{earlier}: a fence.%s is missing between them"
-_READS = "{access} at {place} may not see " + _MISSING % "proxy.async"
+READS_UNSEEN = "{access} at {place} may not see " + _MISSING % "proxy.async"
 _WRITES = "{access} at {place} may come before " + _MISSING % "proxy.async"
 _SIGNAL_RACES = "bulk copy that completes at {place} races with {earlier}"
 _SIGNALS = "bulk copy that completes at {place} may not see " + _MISSING % "mbarrier_init"
 _NEVER = np.int64(2**62)  # the number of a copy in flight that no wait for groups lands
 
 
-class SharedRaces(ExitRaces):
-    """Finds races in shared memory."""
+class CopyRaces(ExitRaces):
+    """Finds races with copies; `matrix_races` adds the matrices that wgmma reads."""
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
@@ -158,7 +158,7 @@ class SharedRaces(ExitRaces):
         for earlier in (self.writes, self.atomics, self.flights):
             self._report(chunk, site, "RAW", touch, earlier.clash(touch))
         for records in (self.writes, self.atomics):
-            self._report(chunk, site, "RAW", touch, records.clash(touch, shown=True), _READS)
+            self._report(chunk, site, "RAW", touch, records.clash(touch, shown=True), READS_UNSEEN)
         self.leaving.add(touch, self.sites.number(site))
 
     def _signal(self, chunk: ObservedChunk, move: Move) -> None:

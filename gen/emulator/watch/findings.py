@@ -109,7 +109,7 @@ def noun(site: Site) -> str:
         return "bulk reduction" if "reduce" in site.item.modifiers else "bulk copy"
     if "async" in site.item.modifiers and site.item.opcode != "cp":
         return f"{site.item.opcode}.async"
-    if site.item.opcode in ("mbarrier", "wmma"):
+    if site.item.opcode in ("mbarrier", "wmma", "wgmma"):
         return ".".join(site.item.name.split(".")[:2])
     return PLAIN_WORDS.get(site.item.opcode, site.item.opcode)
 

@@ -23,7 +23,7 @@ without a `fence.mbarrier_init`, behind.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,15 @@ from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
 from gen.emulator.watch.vector_clocks import Clocks
+
+
+class Readers(Protocol):
+    """Who has read granules, or will."""
+
+    def clash(self, touch: Touch) -> Clash | None:
+        """The records at `touch` that nothing has ordered before it."""
+        ...
+
 
 # What a finding says of an access, of where it is, and of the earlier one.
 RACES = "{access} at {place} races with {earlier}"
@@ -68,6 +77,7 @@ class AccessRaces(SharedWatch):
             self.writes = TimedLast(self.clocks, self.columns)
             self.reads = TimedSeveral(self.clocks, self.columns)
             self.atomics = TimedSeveral(self.clocks, self.columns)
+        self.readers: list[Readers] = [self.reads, self.leaving]
 
     def widen(self) -> None:
         """See SharedWatch."""
@@ -107,7 +117,7 @@ class AccessRaces(SharedWatch):
             self._before_atomic(chunk, site, touch)
 
     def _before_atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
-        for reads in (self.reads, self.leaving):
+        for reads in self.readers:
             self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.flights):
             clash = self.unseen(touch, earlier.clash(touch))
@@ -128,11 +138,14 @@ class AccessRaces(SharedWatch):
         return Touch(touch.index, warp, warp)
 
     def _before_write(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
-        for reads in (self.reads, self.leaving):
+        for reads in self.readers:
             self._report(chunk, site, "WAR", touch, reads.clash(touch))
         for earlier in (self.writes, self.atomics, self.flights):
             self._report(chunk, site, "WAW", touch, earlier.clash(touch))
-        # Whatever races with these from now on races with the write as well.
+        self.forget(touch)
+
+    def forget(self, touch: Touch) -> None:
+        """What races with earlier accesses from now on races with the write there as well."""
         self.reads.drop(touch.index)
         self.atomics.drop(touch.index)
 
@@ -287,6 +300,7 @@ class AccessRaces(SharedWatch):
             other += f" of block ({','.join(map(str, self.block_of(chunk, index, by_rank)))})"
         message = f"{what.format(access=access, place=address, earlier=other)} ({kind})"
         flying = any(f.codes.reshape(-1)[index] == record for f in (self.flights, self.leaving))
+        flying |= earlier.item.opcode == "wgmma" and kind == "WAR"
         message += ", which is still in flight" if flying else ""
         chunk.launch.findings.add(
             "racecheck", site.item, message, block, (thread, by_thread), address, kind,
@@ -309,7 +323,8 @@ def _clocks(chunk: ObservedChunk) -> Clocks | None:
     """
     blocks, several = chunk.launch.program.blocks, chunk.clusters.size
     items = [item for block in blocks for item in block.instructions]
-    copies = any(item.name.startswith(("cp.async.bulk", "cp.reduce")) for item in items)
+    by_proxy = ("cp.async.bulk", "cp.reduce", "wgmma.mma")
+    copies = any(item.name.startswith(by_proxy) for item in items)
     parts = any(block.kind == "barrier" and len(block.end.operands) > 1 for block in blocks)
     mbarriers = any(item.opcode == "mbarrier" for item in items)
     if not (copies or parts or mbarriers or several > 1 or any(map(_is_beyond, items))):

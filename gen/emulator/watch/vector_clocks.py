@@ -258,6 +258,17 @@ class Clocks:
         self._renumber()
         return range(first, first + count)
 
+    def add_place(self) -> int:
+        """One more place, for what completes in the background."""
+        return self._add_places(1)[0]
+
+    def learn(self, warps: npt.NDArray[np.bool_], at: int, times: Times) -> None:
+        """Warps (rows, warps) have waited for what a place did before `times`, by row."""
+        (acting,) = self._acting(np.repeat(warps, 32, axis=1)[:, self.agents.lanes])
+        known = self.known[..., self._behind(at)]
+        np.maximum(known, np.where(acting, times[:, None], 0), out=known)
+        self._asked = None
+
     def _behind(self, places: Any) -> Any:
         """Where in a clock are places behind those of threads."""
         return np.asarray(places, np.int64) - self.kinds * (self.places - self.agents.count)
@@ -281,8 +292,7 @@ class Clocks:
     ) -> npt.NDArray[np.bool_]:
         """Whether what place `by` did at `times` is ordered before accesses by `codes` now.
 
-        shown: and is visible to the asynchronous proxy, whose own writes need no fence; `codes` are
-        of single threads then.
+        shown: and is visible to the asynchronous proxy, whose own writes need no fence.
         """
         places = place(codes)
         itself, at = by == places, self.agents.at[places]
@@ -290,7 +300,10 @@ class Clocks:
             by = np.where(by < self.shown, by + self.shown, by)
         known = self._to_ask()[rows, at, self._column[by]]
         if shown:
-            known = np.where(itself, self.own[rows, at], known)
+            own = np.concatenate(
+                [self.own, self.agents.over_warps(np.minimum, self.own, 1)], axis=1
+            )
+            known = np.where(itself, own[rows, at], known)
             itself = False
         ordered: npt.NDArray[np.bool_] = itself | (times < known)
         return ordered
