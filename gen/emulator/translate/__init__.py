@@ -1,4 +1,4 @@
 """PTX to numpy: basic `blocks` become Python functions, of which a `program` is made.
 
-`block` writes the `lines` of one: `compute`, `memory` and `mbarrier` know the instructions.
+`block` writes the `lines` of one: `compute`, `memory`, `mbarrier` and `bulk` know the instructions.
 """

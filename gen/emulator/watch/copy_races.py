@@ -192,9 +192,9 @@ class CopyRaces(ExitRaces):
             return
         if move.sources is not None:
             self._land_read(replace(move, homes=move.blocks, shared=move.sources))
-        ranks = self.clusters.ranks[move.homes]
-        for rank in np.unique(ranks):
-            some = move if self.clusters.size == 1 else move.some(ranks == rank)
+        ranks, alone = self.clusters.ranks[move.homes], self.clusters.size == 1
+        for rank in [0] if alone else np.unique(ranks):
+            some = move if alone else move.some(ranks == rank)
             rows = self._rows(done, int(rank))
             touch, record, mine = self._landed(self.flights, some)
             key = int(rank) << RANK_SHIFT | int(move.barriers[0])

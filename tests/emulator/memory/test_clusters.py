@@ -66,10 +66,20 @@ CLUSTER_SYNC;
         assert np.array_equal(out[block], 1000 * other + np.arange(64))
 
 
-def test_a_rank_outside_of_the_cluster() -> None:
-    found = finding("STORE_REMOTE(peer(&s[x], 3), 1u);  // there")
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_rank_outside_of_the_cluster(blocks: int) -> None:
+    found = finding("STORE_REMOTE(peer(&s[x], 3), 1u);  // there", cluster=(blocks, 1, 1))
     assert found.check == "memcheck"
-    assert "shared memory of block 3 of a cluster of 2 is out of bounds" in found.message
+    assert f"shared memory of block 3 of a cluster of {blocks} is out of bounds" in found.message
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_an_address_below_the_first(blocks: int) -> None:
+    """In 32 bits, it looks like one of a block far away."""
+    code = "s[x] = 1;\nSTORE_REMOTE(at(&s[x]) - 0x10000u, 1u);  // there"
+    found = finding(code, cluster=(blocks, 1, 1))
+    assert found.check == "memcheck"
+    assert "at shared-65536 of" in found.message
 
 
 def test_out_of_bounds_in_another_block() -> None:
