@@ -212,11 +212,11 @@ class BulkCopies:
         if buffer is not None and address % MAP_ALIGNMENT == 0:
             start = address - buffer.base
             number = decode(buffer.data[start : start + MAP_BYTES].tobytes())
-        if number is None:
+        tensor = None if number is None else self.chunk.launch.maps.get(number)
+        if tensor is None:
             what = f"no tensor map at {memory.describe(address)}; its alignment is {MAP_ALIGNMENT}"
             self._report("memcheck", site, lanes, what)
-            return None
-        return self.chunk.launch.maps[number]
+        return tensor
 
     def _counts(self, site: Site, lanes: Lanes, barriers: Numbers) -> bool:
         """Whether mbarriers can be where the lanes have theirs, if any; a finding if not."""

@@ -5,7 +5,7 @@ Memory tells them, and what runs above it; checks and counters (`watch`) are obs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gen.emulator.isa.ops import Value
@@ -51,8 +51,8 @@ class ObservedLaunch(WarpLaunch, Protocol):
         ...
 
     @property
-    def maps(self) -> Sequence[TensorMap]:
-        """Tensor maps among the arguments."""
+    def maps(self) -> Mapping[int, TensorMap]:
+        """Tensor maps by the numbers that are in their bytes."""
         ...
 
     @property
