@@ -69,8 +69,8 @@ bf16 stream-K                  bf16 bf16 f32  f32  tn 128x128x64  2x1 Cooperativ
 e4m3 cooperative               e4m3 e4m3 f16  fp8  tn 128x128x128 1x2 Cooperative             Persistent 256x256x1040
 e4m3 cooperative, FastAccum    e4m3 e4m3 f16  fp8  tn 128x128x128 1x2 CooperativeFP8FastAccum Persistent 256x256x1040
 f16 warp-specialised           f16  f16  f16  f32  tn 128x128x64  1x1 -                       Persistent 200x264x264
-tf32 row-major, A in registers tf32 tf32 f32  f32  tt 128x128x32  1x1 -                       Persistent 200x264x132
-i8 and f16, A in registers     i8   f16  f16  f32  tn 128x128x64  2x1 Cooperative             Persistent 256x256x272
+tf32 column-major, RS          tf32 tf32 f32  f32  nn 128x128x32  1x1 -                       Persistent 200x264x132
+i8 and f16, RS                 i8   f16  f16  f32  tn 128x128x64  2x1 Cooperative             Persistent 256x256x272
 bf16 column and row, 2x2       bf16 bf16 bf16 f32  nt 128x128x64  2x2 Cooperative             Persistent 264x264x200
 i8 pingpong                    i8   i8   i32  i32  tn 64x128x128  1x2 Pingpong                Persistent 128x272x400
 f16 with sums in f16           f16  f16  f16  f16  tn 128x128x64  2x1 Cooperative             Persistent 200x392x264
@@ -102,7 +102,7 @@ def cutlass() -> Iterator[Row]:
         yield Row(
             f"CUTLASS {' '.join(name)}", HERE / "hopper_cutlass.cu",
             (*include, *(f"-D{key}={value}" for key, value in defines.items())),
-            (m, n, k), (a, b, d), {"tn": "B", "tt": "", "nt": "A"}[layout], sums,
+            (m, n, k), (a, b, d), {"tn": "B", "nn": "AB", "nt": "A"}[layout], sums,
         )  # fmt: skip
 
 
