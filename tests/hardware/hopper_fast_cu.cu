@@ -12,7 +12,7 @@
 #include <vector>
 
 typedef __nv_bfloat16 bf16;
-#define CEIL_DIV(M, N) (((M) + (N)-1) / (N))
+#define CEIL_DIV(M, N) (((M) + (N) - 1) / (N))
 static bool failed;
 #define cudaCheck(call) (failed |= (call) != cudaSuccess)
 
@@ -26,7 +26,8 @@ static bool failed;
 // What is wrong, or nothing. A is m x k, row-major; B is k x n, C is m x n, both column-major.
 extern "C" const char* run(int m, int n, int k, void* a, void* b, void* c, int) {
   auto all = [&](auto... more) {
-    RUN(NUMBER)(m, n, k, static_cast<bf16*>(a), static_cast<bf16*>(b), static_cast<bf16*>(c), more...);
+    RUN(NUMBER)(
+        m, n, k, static_cast<bf16*>(a), static_cast<bf16*>(b), static_cast<bf16*>(c), more...);
   };
 #if NUMBER <= 2
   all();
