@@ -109,11 +109,13 @@ def cutlass() -> Iterator[Row]:
 def fast_cu(folder: Path) -> Iterator[Row]:
     """The kernels of fast.cu, compiled with the flags of its Makefile.
 
-    From the 6th on, blocks take tiles in groups of 16 x 8, which have to be whole.
+    Kernels 6 to 10 take tiles in groups of 16 x 8, which have to be whole. From the 6th on, there
+    are 128 blocks, or 64 clusters; with these shapes some of them have two tiles.
     """
     for number in range(1, 13):
         file = folder.resolve() / f"examples/matmul/matmul_{number}.cuh"
-        shape = (2048, 2048, 320) if number >= 6 else (256, 512, 448)
+        shape = (256, 512, 448) if number < 6 else (4096, 2048, 192)
+        shape = (2304, 2304, 192) if number > 10 else shape
         flags = ("-O3", "--use_fast_math", "--expt-extended-lambda", f"-DSOURCE={file}")
         yield Row(
             f"fast.cu {number}", HERE / "hopper_fast_cu.cu", (*flags, f"-DNUMBER={number}"), shape,
