@@ -214,10 +214,11 @@ def judge(row: Row, quick: bool) -> tuple[str, str]:
             result = elements.values(emulator.read(arrays[2]), row.kinds[2])
             result = result.T if "D" in row.column_major else result
             wrong = compare(np.asarray(result, np.float64), row, a, b, integers)
-            said += [wrong] if wrong else []
             if said:
                 more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-                return "found", f"{said[0]}{more}"
+                return "found", f"{said[0]}{more}; {wrong or 'D is right'}"
+            if wrong:
+                return "found", wrong
     except CompileError as error:
         return "failed", f"does not compile: {error}"
     except CheckError as error:
@@ -282,7 +283,7 @@ def main() -> None:
             continue
         start = time.perf_counter()
         verdict, about = judge(row, chosen.quick)
-        about = " ".join(about.split())[:240]
+        about = " ".join(about.split())[:400]
         results.append((row, verdict, about))
         line = f"{verdict:8} {time.perf_counter() - start:6.1f} s  {row.name:38} {about}"
         print(line, file=sys.stderr if chosen.markdown else sys.stdout, flush=True)
