@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.memory.global_memory import Site
-from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Mask, Shape
+from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, WARP, Mask, Shape
 
 Numbers = npt.NDArray[np.int64]
 WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}  # numpy types of an element's bytes
@@ -74,6 +74,21 @@ class Move:
             homes=self.homes[lanes],
             sources=None if self.sources is None else self.sources[lanes],
         )  # fmt: skip
+
+    def once_a_warp(self) -> Move:
+        """Without copies that an earlier lane of the same warp makes as well.
+
+        A GPU makes one of these: the instruction is its warp's (UTMASTG), which has one source and
+        one destination. So CUTLASS lets a whole warp store a tile.
+        """
+        keys = (self.blocks, self.threads // WARP, self.shared[:, 0], self.addresses[:, 0])
+        _, first, group = np.unique(
+            np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        earlier = first[group.ravel()]
+        again = (self.addresses == self.addresses[earlier]).all(axis=1)
+        again &= (self.shared == self.shared[earlier]).all(axis=1)
+        return self.some(~again | (earlier == np.arange(len(again))))
 
     def axes(self) -> tuple[Numbers, ...]:
         """The lanes' places in an array over the chunk's axes."""

@@ -58,11 +58,11 @@ class BulkOperands:
         if buffer is not None and address % MAP_ALIGNMENT == 0:
             start = address - buffer.base
             number = decode(buffer.data[start : start + MAP_BYTES].tobytes())
-        if number is None:
+        tensor = None if number is None else self.chunk.launch.maps.get(number)
+        if tensor is None:
             what = f"no tensor map at {memory.describe(address)}; its alignment is {MAP_ALIGNMENT}"
             self._report("memcheck", site, lanes, what)
-            return None
-        return self.chunk.launch.maps[number]
+        return tensor
 
     def _homes(
         self, site: Site, lanes: Lanes, starts: Numbers, own: bool = False

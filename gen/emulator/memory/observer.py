@@ -5,7 +5,7 @@ Memory tells them, and what runs above it; checks and counters (`watch`) are obs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,8 +71,8 @@ class ObservedLaunch(WarpLaunch, Protocol):
         ...
 
     @property
-    def maps(self) -> Sequence[TensorMap]:
-        """Tensor maps among the arguments."""
+    def maps(self) -> Mapping[int, TensorMap]:
+        """Tensor maps by the numbers that are in their bytes."""
         ...
 
     @property

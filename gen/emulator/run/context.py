@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,7 +62,7 @@ class LaunchState:
     late: str = ""  # what a message says of a launch that is still running then
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
-    maps: list[TensorMap] = field(default_factory=list)  # that the arguments hold
+    maps: Mapping[int, TensorMap] = field(default_factory=dict)  # by the numbers in their bytes
     printed: list[Any] = field(default_factory=list)  # by printf
     workspace: Buffer | None = None  # of a cooperative launch
 

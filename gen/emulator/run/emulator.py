@@ -82,6 +82,8 @@ class Emulator:
         self._modules: dict[str, PtxModule] = {}
         self._programs: dict[tuple[PtxModule, str], Program] = {}
         self._variables: dict[tuple[PtxModule, str], Buffer] = {}
+        self._maps: dict[int, TensorMap] = {}  # by the numbers that kernels find in their bytes
+        self._next_map = itertools.count()
 
     def alloc(
         self, array: npt.NDArray[Any], name: str = "A", defined: bool = True, first: int = 0
@@ -170,6 +172,22 @@ class Emulator:
         """Unmap a device array; later accesses to it are findings."""
         self._check_mapped(buf)
         self.memory.remove(buf.buffer)
+        kept = (item for item in self._maps.items() if item[1].buffer.buffer is not buf.buffer)
+        self._maps = dict(kept)
+
+    def encode(self, tensor: TensorMap) -> bytes:
+        """The 128 bytes of a tensor map, as cuTensorMapEncodeTiled has them on a GPU.
+
+        They may lie wherever a kernel looks for them, aligned to 64 bytes: in an array, or in a
+        struct that is an argument (np.void). They are valid until the map's array is freed.
+        """
+        self._check_mapped(tensor.buffer)
+        known = (number for number, one in self._maps.items() if one == tensor)
+        number = next(known, None)
+        if number is None:
+            number = next(self._next_map)
+            self._maps[number] = tensor
+        return tensor.encode(number)
 
     def leaks(self) -> list[str]:
         """What kernels have got from malloc and not freed: who, where, and how many bytes."""
@@ -198,7 +216,7 @@ class Emulator:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
         args: one DeviceArray, TensorMap or numpy scalar for each kernel parameter, of its size in
-        bytes.
+        bytes; np.void for a struct, in which tensor maps are as `encode` gives them.
         shared_bytes: dynamic shared memory per block. source_lines: the CUDA source, so that
         findings quote it. observers: checks and counters that watch the run. window: the first
         block and how many blocks along each axis to run of the grid, with the other blocks of their
@@ -217,6 +235,7 @@ class Emulator:
             program, grid, block, self.memory, findings, size,
             explicit_cluster=bool(cluster or entry.cluster), budget=self.instruction_budget,
         )  # fmt: skip
+        launch.maps = self._maps
         launch.observers = [watch for watch in observers if watch.concerns(program)]
         if math.prod(size) > 1:
             launch.observers = [*launch.observers, ExitedBlocks()]
@@ -300,14 +319,12 @@ class Emulator:
         for at, (param, arg) in enumerate(zip(kernel.params, args, strict=True)):
             if isinstance(arg, DeviceArray):
                 self._check_mapped(arg)
-            elif isinstance(arg, TensorMap):
-                self._check_mapped(arg.buffer)
-            elif not isinstance(arg, np.generic):
+            elif not isinstance(arg, TensorMap | np.generic):
                 raise UsageError(
                     f"argument {at} of '{kernel.name}' is a {type(arg).__name__}; "
                     "pass a DeviceArray, a TensorMap or a numpy scalar such as np.int32(4)"
                 )
-            raw = _bytes_of(arg, launch)
+            raw = self._bytes_of(arg)
             if len(raw) != param.nbytes:
                 raise UsageError(
                     f"argument {at} of '{kernel.name}' has {len(raw)} bytes, but its parameter "
@@ -318,6 +335,12 @@ class Emulator:
         buffer.constant = True
         launch.addresses.update({p.name: buffer.base + p.offset for p in kernel.params})
         return buffer
+
+    def _bytes_of(self, arg: DeviceArray | TensorMap | np.generic) -> bytes:
+        """An argument as the kernel sees it."""
+        if isinstance(arg, TensorMap):
+            return self.encode(arg)
+        return np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
 
     def _globals(self, launch: LaunchState, module: PtxModule, kernel: PtxKernel) -> None:
         """Allocate the module variables that the kernel names; they persist."""
@@ -387,12 +410,6 @@ class Emulator:
         return max(total, 1)
 
 
-def _bytes_of(arg: DeviceArray | TensorMap | np.generic, launch: LaunchState) -> bytes:
-    """An argument as the kernel sees it."""
-    if isinstance(arg, TensorMap):
-        launch.maps.append(arg)
-        return arg.encode(len(launch.maps) - 1)
-    return np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
 
 
 def _place_variables(

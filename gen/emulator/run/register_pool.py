@@ -7,6 +7,8 @@ has to be there. Registers change hands by warpgroups, four warps that all execu
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from gen.emulator.ptx.module import Instruction, PtxKernel
@@ -17,18 +19,30 @@ from gen.emulator.warp.shuffles import from_warps, to_warps
 REGISTERS = 65_536  # of a multiprocessor
 MOST = 256  # of a thread: 255, which take as many as 256
 WARPGROUP = 4
+_WGMMA = re.compile(r"wgmma\.mma_async\..*m64n(\d+)k\d+\.(\w+)")
 
 
 def registers_at_start(kernel: PtxKernel) -> int:
     """Registers that each thread has when the kernel starts; 0 where it does not say that.
 
-    `__launch_bounds__` does with its second argument, of which `ptxas` makes a number.
+    `__launch_bounds__` does with its second argument, of which `ptxas` makes a number. Without it,
+    ptxas 13.0 takes it for 1 where two blocks have no room for the registers that the code needs;
+    here that is known of the sums of a wgmma alone.
     """
     found = [kernel.max_registers] if kernel.max_registers else []
-    if kernel.max_threads and kernel.min_blocks:
-        threads = int(np.prod(kernel.max_threads)) * kernel.min_blocks
-        found.append(min(MOST, REGISTERS // threads // 8 * 8))
+    if kernel.max_threads:
+        threads = int(np.prod(kernel.max_threads))
+        blocks = kernel.min_blocks or int(_sums(kernel) > REGISTERS // threads // 2)
+        if blocks:
+            found.append(min(MOST, REGISTERS // (threads * blocks) // 8 * 8))
     return min(found, default=0)
+
+
+def _sums(kernel: PtxKernel) -> int:
+    """Registers for the sums of the largest wgmma of a kernel."""
+    names = (item.name for item in kernel.body if isinstance(item, Instruction))
+    found = (_WGMMA.match(name) for name in names)
+    return max((int(one[1]) // (4 if one[2] == "f16" else 2) for one in found if one), default=0)
 
 
 class RegisterPool:

@@ -182,6 +182,7 @@ class GlobalRaces(ChunkObserver):
             return
         # Addresses of elements, lane by lane; those that are in no buffer exist in shared memory
         # only, or are memcheck's.
+        move = move if move.into_shared or move.rule else move.once_a_warp()
         threads, epochs = (move.of(of)[:, None] for of in (self.threads, self.epoch))
         arrays = np.broadcast_arrays(move.addresses, threads, threads, epochs)
         for touch in self._by_buffer(chunk, move.size, *(array.ravel() for array in arrays)):

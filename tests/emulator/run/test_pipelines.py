@@ -288,6 +288,61 @@ def test_prefetch_of_a_box(x: int, is_map: bool, message: str) -> None:
     assert all(message in finding.message for finding in report.findings)
 
 
+HELD = (
+    HELPERS
+    + """
+struct Arguments { int x; alignas(64) Map map; int y; };
+__device__ void copy(const Map* map, unsigned* out, int x, int y) {
+  __shared__ __align__(1024) unsigned s[128];
+  __shared__ u64 bar;
+  const int t = threadIdx.x;
+  if (t == 0) { init(&bar, 1); expect(&bar, 512); tensor(s, map, x, y, &bar); }
+  __syncthreads();
+  wait(&bar, 0);
+  for (int i = t; i < 128; i += 32) out[i] = s[i];
+}
+extern "C" __global__ void in_struct(const __grid_constant__ Arguments args, unsigned* out) {
+  copy(&args.map, out, args.x, args.y);
+}
+extern "C" __global__ void in_memory(const Map* map, unsigned* out) { copy(map, out, 4, 3); }
+"""
+)
+
+
+@pytest.mark.parametrize("kernel", ["in_struct", "in_memory"])
+def test_a_map_may_lie_anywhere(kernel: str) -> None:
+    emulator = Emulator()
+    values = np.arange(32 * 64, dtype=np.uint32).reshape(32, 64)
+    array = emulator.alloc(values, "A")
+    raw = emulator.encode(TensorMap(array, "b32", (64, 32), (256,), (8, 16)))
+    assert raw == emulator.encode(TensorMap(array, "b32", (64, 32), (256,), (8, 16)))
+    held = {
+        "in_struct": np.void(
+            np.int32(4).tobytes() + bytes(60) + raw + np.int32(3).tobytes() + bytes(60)
+        ),
+        "in_memory": emulator.alloc(np.frombuffer(raw, np.uint8), "map"),
+    }
+    out = emulator.alloc(np.zeros((16, 8), np.uint32), "out")
+    ptx = compile_cuda(HELD, "compute_90a")
+
+    def run() -> list[str]:
+        report = emulator.launch(ptx, kernel, (1, 1, 1), (32, 1, 1), [held[kernel], out])
+        return [finding.message for finding in report.findings]
+
+    assert run() == []
+    assert np.array_equal(emulator.read(out), values[3:19, 4:12])
+    emulator.free(array)
+    assert "no tensor map at" in run()[0]
+
+
+def test_a_map_of_a_freed_array() -> None:
+    emulator = Emulator()
+    array = emulator.alloc(np.zeros((8, 64), np.uint32), "A")
+    emulator.free(array)
+    with pytest.raises(UsageError, match="'A' is not allocated"):
+        emulator.encode(TensorMap(array, "b32", (64, 8), (256,), (8, 8)))
+
+
 def test_stores_end_at_a_multiple_of_16_bytes() -> None:
     """What follows the tensor's rows in the last 16 bytes is overwritten, as on a GPU."""
     report = run_tensor(columns=300)

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from gen.emulator import Emulator
+from gen.emulator import Emulator, parse_ptx
+from gen.emulator.run.register_pool import registers_at_start
 from tests.emulator.emulator_kernels import compile_cuda
 
 
@@ -51,6 +52,35 @@ def test_one_after_the_other() -> None:
     )
     body += "else if (x < 256) {\n  inc(232);  //\n}"
     assert messages(body) == []
+
+
+WGMMA = """
+.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry kernel() {bounds} {{
+  .reg .f32 %f<2>; .reg .b64 %rd<2>;
+  wgmma.mma_async.sync.aligned.m64n{n}k16.{sums}.f16.f16 {{%f1}}, %rd1, %rd1, 1, 1, 1, 0, 0;
+  ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "n", "sums", "registers"),
+    [
+        (".maxntid 384", 256, "f32", 168),  # as ptxas 13.0 has it
+        (".maxntid 384", 256, "f16", 0),
+        (".maxntid 384", 64, "f32", 0),
+        (".maxntid 128", 256, "f32", 0),  # 128 of 512: two blocks have room
+        (".maxntid 384 .minnctapersm 1", 64, "f32", 168),
+        (".maxntid 256 .maxnreg 96", 256, "f32", 96),
+        ("", 256, "f32", 0),
+    ],
+)
+def test_a_wgmma_too_large_for_two_blocks(bounds: str, n: int, sums: str, registers: int) -> None:
+    module = parse_ptx(WGMMA.format(bounds=bounds, n=n, sums=sums))
+    assert registers_at_start(module.kernel("kernel")) == registers
 
 
 def test_a_kernel_that_does_not_say_how_many() -> None:

@@ -313,6 +313,14 @@ def test_bulk_copies_to_what_another_block_uses(copy: str) -> None:
     assert bulk_races(READ, mine) == set()
 
 
+def test_a_warp_stores_a_box_once() -> None:
+    """The lanes of a warp may all store the same; two warps may not, nor lanes different boxes."""
+    store = "if ({}) {{ tensor_out(&map, {}, 0, s); commit(); drain(); }}\n"
+    assert bulk_races(store.format("x < 32", "mine")) == set()
+    assert bulk_races(store.format("x % 32 == 0", "mine")) == {"WAW"}
+    assert bulk_races(store.format("x < 32", "mine + x % 2 * 4")) == {"WAW"}
+
+
 def test_launches_do_not_race_with_each_other() -> None:
     emulator, observers = Emulator(), [SharedRaces(), GlobalRaces()]
     out = emulator.alloc(np.zeros(64, np.int32), "out")
