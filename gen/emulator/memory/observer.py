@@ -30,6 +30,7 @@ class MatrixRead:
     numbers: Numbers  # how many wgmmas it has issued with this one
     offsets: Numbers  # (warpgroups, lines of 16 bytes)
     swizzles: Numbers  # as the descriptor says: 0, 32, 64 or 128
+    with_fragments: bool  # whether the other matrix is in registers
 
 
 class ObservedLaunch(WarpLaunch, Protocol):

@@ -141,7 +141,7 @@ class Warpgroups:
             left = left_from_registers(chunk, form, a, at)
         else:
             left = self._matrix(site, form, "A", ROWS, a, turned[0], places, at)
-        right = self._matrix(site, form, "B", form.n, b, turned[1], places, at)
+        right = self._matrix(site, form, "B", form.n, b, turned[1], places, at, numbers[1] >= 0)
         if signs[0] * signs[1] < 0:
             left = -left
         total, known = self._accumulator(target, form, d, scale, active, at)
@@ -211,7 +211,7 @@ class Warpgroups:
     # -- shared memory -------------------------------------------------------------------------
     def _matrix(
         self, site: Site, form: Form, name: str, rows: int, words: Value, turned: bool,
-        places: tuple[Numbers, Numbers, Numbers], at: Numbers,
+        places: tuple[Numbers, Numbers, Numbers], at: Numbers, with_fragments: bool = False,
     ) -> Array:  # fmt: skip
         """An operand as (groups, rows, k), from where its descriptors say."""
         chunk, (blocks, groups, numbers) = self.chunk, places
@@ -233,7 +233,7 @@ class Warpgroups:
             offsets = np.where(outside, 0, offsets)
         flat = offsets.reshape(len(offsets), -1)
         swizzles = np.array([where.swizzle for where in found])
-        read = MatrixRead(site, name, blocks, groups, numbers, flat, swizzles)
+        read = MatrixRead(site, name, blocks, groups, numbers, flat, swizzles, with_fragments)
         for observer in chunk.launch.observers:
             observer.matrix_read(chunk, read)
         view = chunk.shared.view(np.dtype("c16"))

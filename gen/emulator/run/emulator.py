@@ -410,8 +410,6 @@ class Emulator:
         return max(total, 1)
 
 
-
-
 def _place_variables(
     launch: LaunchState, module: PtxModule, kernel: PtxKernel, dynamic: int, least_aligned: bool
 ) -> None:

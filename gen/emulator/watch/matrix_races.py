@@ -35,15 +35,20 @@ class MatrixReads:
         self.times: dict[int, npt.NDArray[np.int32]] = {}  # by warpgroup, as the next two
         self.sites: dict[int, npt.NDArray[np.int32]] = {}
         self.issued: dict[int, npt.NDArray[np.int32]] = {}  # (rows, number): the time
+        # And that of the latest one up to there which has A in registers.
+        self.fragments: dict[int, npt.NDArray[np.int32]] = {}
         self.places: dict[int, int] = {}  # in the clocks
 
     def widen(self, rows: int) -> None:
         """Give every block what was common to all."""
-        for records in (self.times, self.sites, self.issued):
+        for records in (self.times, self.sites, self.issued, self.fragments):
             for group, array in records.items():
                 records[group] = np.repeat(array, rows, axis=0)
 
-    def add(self, group: int, index: Index, row: Numbers, number: Numbers, site: int) -> None:
+    def add(
+        self, group: int, index: Index, row: Numbers, number: Numbers, site: int,
+        with_fragments: bool,
+    ) -> None:  # fmt: skip
         """A warpgroup issues its wgmma of that number."""
         rows = len(self.clocks.known)
         if group not in self.places:
@@ -51,11 +56,15 @@ class MatrixReads:
             self.times[group], self.sites[group] = (
                 np.zeros((rows, self.columns), np.int32) for _ in range(2)
             )
-            self.issued[group] = np.zeros((rows, _KEPT), np.int32)
+            self.issued[group], self.fragments[group] = (
+                np.zeros((rows, _KEPT), np.int32) for _ in range(2)
+            )
         now = np.int32(self.clocks.now)
         self.times[group].reshape(-1)[index] = now
         self.sites[group].reshape(-1)[index] = site
         self.issued[group][row, number % _KEPT] = now
+        before = self.fragments[group][row, (number - 1) % _KEPT]
+        self.fragments[group][row, number % _KEPT] = now if with_fragments else before
 
     def done(self, group: int, warps: Bits, number: Numbers) -> None:
         """Warps have waited for the wgmmas of a warpgroup up to a number, by row."""
@@ -63,6 +72,13 @@ class MatrixReads:
             issued = self.issued[group][np.arange(len(number)), number % _KEPT]
             times = np.where(number > 0, issued + 1, 0)
             self.clocks.learn(warps, self.places[group], times.astype(np.int32))
+            # All four warps have had A's elements in their registers: they have loaded them. (What
+            # they have stored before counts as ordered, too.)
+            loaded = self.fragments[group][np.arange(len(number)), number % _KEPT]
+            if loaded.any():
+                times = np.where((number > 0) & (loaded > 0), loaded + 1, 0)
+                others = range(group, group + _WARPS)
+                self.clocks.join(warps, others, times.astype(np.int32))
 
     def clash(self, touch: Touch) -> Clash | None:
         """The records at `touch` that nothing has ordered before it."""
@@ -130,7 +146,9 @@ class SharedRaces(CopyRaces):
             for clash in unseen:
                 self._report(chunk, read.site, "RAW", touch, clash, READS_UNSEEN)
             self._check_swizzle(chunk, read, int(mine[0]), index.ravel())
-            self.matrices.add(int(group), index.ravel(), rows, read.numbers[mine], site)
+            self.matrices.add(
+                int(group), index.ravel(), rows, read.numbers[mine], site, read.with_fragments
+            )
         self.clocks.now += 1
 
     def _widen_unless_alike(self, read: MatrixRead, groups: Numbers) -> None:

@@ -269,6 +269,14 @@ class Clocks:
         np.maximum(known, np.where(acting, times[:, None], 0), out=known)
         self._asked = None
 
+    def join(self, warps: npt.NDArray[np.bool_], others: range, times: Times) -> None:
+        """Warps (rows, warps) learn of all that `others`, warps, did before `times`, by row."""
+        (acting,) = self._acting(np.repeat(warps, 32, axis=1)[:, self.agents.lanes])
+        columns = np.flatnonzero(np.isin(self.agents.warp, others))
+        known = np.where(acting[..., None], times[:, None, None], 0)
+        self.known[..., columns] = np.maximum(self.known[..., columns], known)
+        self._asked = None
+
     def _behind(self, places: Any) -> Any:
         """Where in a clock are places behind those of threads."""
         return np.asarray(places, np.int64) - self.kinds * (self.places - self.agents.count)

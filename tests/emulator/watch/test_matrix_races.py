@@ -179,3 +179,47 @@ def test_a_fence_by_the_writer() -> None:
     assert right
     found = {finding.kind for finding in report.findings}
     assert found <= {"WAR"}  # with the wgmma before, of another group
+
+
+# Each thread loads four registers of A, and stores behind the wait where its neighbour warp has loaded.
+FROM_REGISTERS = (
+    HELPERS
+    + """
+extern "C" __global__ void __launch_bounds__(128) kernel(float* D) {
+  __shared__ alignas(1024) u32 a[512], b[256];
+  for (int i = threadIdx.x; i < 512; i += 128) a[i] = b[i % 256] = 0;
+  fence();
+  __syncthreads();
+  u32 x[4];
+  for (int i = 0; i < 4; ++i) x[i] = a[4 * threadIdx.x + i];
+  float d[4] = {};
+  const u64 where = u64(at(b) >> 4) | 8ull << 16 | 16ull << 32;
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(where));
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  a[(4 * threadIdx.x + 128) % 512] = 1;
+  for (int i = 0; i < 4; ++i) D[4 * threadIdx.x + i] = d[i];
+}
+"""
+)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_fragments_have_been_loaded(waits: bool) -> None:
+    """A wgmma that is done has had the registers of all four warps."""
+    wait = '  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");\n'
+    store = "  a[(4 * threadIdx.x + 128) % 512] = 1;\n"
+    assert wait + store in FROM_REGISTERS
+    source = FROM_REGISTERS if waits else FROM_REGISTERS.replace(wait + store, store + wait)
+    emulator = Emulator()
+    d = emulator.alloc(np.ones(512, np.float32), "D")
+    report = emulator.launch(
+        compile_cuda(source, "compute_90a"), "kernel", (1, 1, 1), (128, 1, 1), [d],
+        observers=[SharedRaces()],
+    )  # fmt: skip
+    assert (emulator.read(d) == 0).all()
+    assert [finding.kind for finding in report.findings] == ([] if waits else ["WAR"])
