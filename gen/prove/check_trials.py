@@ -134,6 +134,7 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
     shapes += [(blocks, (5 * m + 1, n + 1, min(k, UNIT) + 3)) for blocks in (1, 2, 3)]
     # A single step: all of it, and a part.
     shapes += [(2, (5 * m + 1, 3, depth)) for depth in (k, min(k, UNIT) // 2 or 1)]
+    shapes += [(2, (5 * m + 1, 3, 0))]  # and none
     for blocks, size in shapes:
         one = trial(spec, GemmShape(*size), "integer", (3, -2), RAGGED)
         yield replace(one, blocks=blocks, watched=True)
@@ -156,8 +157,8 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
             yield replace(one, multiprocessors=count)
     if spec.row.persistent:
         m, n, k = spec.threadblock
-        for count in (1, 2, 3, _MANY):
-            one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, k + 1), "integer", (3, -2), WHOLE)
+        for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (_MANY, k + 1), (2, 0)):
+            one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, depth), "integer", (3, -2), WHOLE)
             yield replace(one, multiprocessors=count, watched=count == 1)
 
 

@@ -105,6 +105,16 @@ def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, c, bias
 
 
+def _zeros(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """A is zero, and B has a NaN and infinities; the other way round where alpha is negative."""
+    a, b, c, bias = (x.astype(float) for x in _integers(rng, problem, 2))
+    nothing, other = (b, a) if problem.alpha < 0 else (a, b)
+    nothing[:] = 0
+    for value in (_NAN, _INF, -_INF) if other.size else ():
+        other[rng.integers(other.shape[0]), rng.integers(other.shape[1])] = value
+    return a, b, c, bias
+
+
 def _subnormal(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Integers times the least positive number of the input's type: B alone has ordinary ones.
 
@@ -164,6 +174,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "cancelling": _cancelling,
     "scaled": _scaled,
     "special": _special,
+    "zeros": _zeros,
     "subnormal": _subnormal,
     "rounded": _rounded,
     "overflowing": _overflowing,
@@ -212,7 +223,7 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
         b.view(f"i{b.itemsize}")[np.isnan(numerics.to_float64(b, input_))] = -1
     if problem.beta == 0:
         c = np.full_like(c, numerics.poison(output))
-    has_nan = kind == "special" or not np.isfinite([problem.alpha, problem.beta]).all()
+    has_nan = kind in ("special", "zeros") or not np.isfinite([problem.alpha, problem.beta]).all()
     before = np.zeros_like(c) if has_nan else np.full_like(c, numerics.poison(output))
     d = numerics.pack(before, spec.layouts.c, problem.ldd, output)
     return Operands(a, b, c, d, bias if spec.has_bias else None)

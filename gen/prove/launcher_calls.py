@@ -21,6 +21,14 @@ ADDRESSES = {
 }  # fmt: skip
 
 
+# alpha and beta that only their own type holds, and no shorter one.
+_LONG = {
+    "f32": ((1 + 2.0**-23, 2.0**-100), (-(2.0**100), 1 - 2.0**-24)),
+    "f64": ((0.1, -1 / 3), (1e300, 1e-300), (1 + 2.0**-52, 0)),
+    "i32": ((2**31 - 1, -(2**31)), (2**24 + 1, -(2**25) - 3)),
+}
+
+
 @dataclass(frozen=True)
 class Call:
     """A call of a launcher, and the machine that it is made on.
@@ -28,8 +36,8 @@ class Call:
     skips: bytes that A, B, C and D start behind a multiple of 256. without: matrices that are null.
     own: how many devices behind the current one the stream's is. refused_launch, refused_map: the
     number, from 1, of a launch or a tensor map that the driver refuses; refused_call: that of any
-    other call that may fail. no_bytes: whether the workspace's size has nowhere to go. kind: a
-    bundle's element types, layout and epilogue.
+    other call that may fail. no_bytes: whether the workspace's size has nowhere to go. in_place: C
+    is D. kind: a bundle's element types, layout and epilogue.
     """
 
     problem: GemmProblem
@@ -46,6 +54,7 @@ class Call:
     refused_map: int = 0
     refused_call: int = 0
     no_bytes: bool = False
+    in_place: bool = False
     sizes: tuple[int, int, int] | None = None  # other ones than the problem's
     kind: tuple[int, int, int] = (0, 0, 0)
 
@@ -71,6 +80,8 @@ class Call:
         """Where the matrices start."""
         skips = dict(zip("ABCD", self.skips, strict=True))
         found = {name: at + skips.get(name, 0) for name, at in ADDRESSES.items()}
+        if self.in_place:
+            found["C"] = found["D"]
         null = dict.fromkeys(self.without.split(), 0)
         return found | {WORKSPACE: self.workspace} | null
 
@@ -92,7 +103,7 @@ class Call:
         words += [f"alpha={p.alpha:g} beta={p.beta:g}"]
         words += [f"{name}={getattr(p, name)}" for name in ("lda", "ldb", "ldc", "ldd")]
         words += [f"{x} off by {n}" for x, n in zip("ABCD", self.skips, strict=True) if n]
-        words += [f"{name} null" for name in self.without.split()]
+        words += [f"{name} null" for name in self.without.split()] + ["C is D"] * self.in_place
         return ", ".join([*words, f"{self.multiprocessors} multiprocessors"])
 
 
@@ -117,7 +128,7 @@ def _problems(spec: KernelSpec) -> Iterator[Call]:
             for side in tile
         )  # fmt: skip
         shape = GemmShape(max(m, 1), max(n, 1), draw.choice((0, max(k, 1), max(k, 1))))
-        alpha, beta = draw.choice(SCALARS)
+        alpha, beta = draw.choice((*SCALARS, *_LONG[spec.dtypes.scalar.name]))
         padding = draw.choice((0, 0, 1, 8, 16, 100))
         problem = GemmProblem.packed(shape, spec.layouts, alpha, beta, padding)
         if draw.random() < 0.3:
@@ -126,7 +137,9 @@ def _problems(spec: KernelSpec) -> Iterator[Call]:
         count = draw.choice((1, 2, 7, 84, 108, 132, 148))
         device, capturing = draw.choice((0, 1)), draw.random() < 0.2
         call = Call(problem, (a, b, c, d), multiprocessors=count)
-        yield replace(call, current=device, capturing=capturing)
+        if in_place := draw.random() < 0.2:
+            call = replace(call, problem=replace(problem, ldc=problem.ldd), skips=(a, b, d, d))
+        yield replace(call, current=device, capturing=capturing, in_place=in_place)
 
 
 def _placed(spec: KernelSpec) -> Iterator[Call]:

@@ -126,6 +126,9 @@ def beyond(dtypes: DTypes) -> list[tuple[str, float, float]]:
         ("cancelling", 1 + small, -1),
         ("cancelling", -1, 1 + small),
         ("random", -0.3, 0.7),
+        # Zero all the same: C is not read, A and B do not count.
+        ("integer", 5, -0.0),
+        ("integer", -0.0, 5),
     ]
 
 
@@ -141,11 +144,12 @@ def _exponents(dtypes: DTypes) -> list[tuple[int, int]]:
 def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     """What IEEE 754 has besides numbers, and the ends of the numbers' range."""
     if not spec.dtypes.scalar.is_float:
-        return [("random", 1, 1), ("random", -7, 0)]  # sums wrap around
+        # Sums wrap around, and so do their products with alpha.
+        return [("random", 1, 1), ("random", -7, 0), ("integer", 2**30 + 1, 0)]
     kinds = (
         ("special", 1, 0), ("special", -1, 0), ("special", -2, 1), ("special", 0, 1),
         ("integer", _NAN, 0), ("integer", 1, _NAN), ("integer", _INF, -1), ("integer", 2, -_INF),
-        ("subnormal", 1, 0), ("subnormal", -3, 2),
+        ("subnormal", 1, 0), ("subnormal", -3, 2), ("zeros", 1, 0), ("zeros", -1, 1),
     )  # fmt: skip
     # GELU of what is a large negative number in the oracle, and infinite in D, is 0 in one, NaN in
     # the other.

@@ -185,6 +185,27 @@ MISTAKES = {
         "naive", STEP, "sum = int(min(max(sum + 1LL * a * b, -2147483648LL), 2147483647LL));",
         dtype="i32",
     ),
+    "alpha * sum that saturates": one(
+        "naive", ALPHA, "const long long most = 2147483647, all = (long long)alpha * sum;\n"
+        "  scalar_t x = all > most ? most : all < -most ? -most : int(all);",
+        dtype="i8",
+    ),
+    "a beta of -0 reads C": one("naive", BETA, "if (__float_as_uint(beta) != 0) x +="),
+    "a missing C has lines": one("naive", STORE, f"if (beta != 0 || ldc > 0) {STORE}"),
+    "fragments of zeros are left out": one(
+        "mma", "      tile.multiply(kb);", "      bool any = false;\n"
+        "      for (auto& fragment : tile.a[kb % 2]) for (auto x : fragment) any |= x != 0;\n"
+        "      if (__any_sync(0xffffffffu, any)) tile.multiply(kb);",
+    ),
+    "a half is rounded away from zero": one(
+        "naive", "output_t(gelu(x))",
+        "__ushort_as_bfloat16((unsigned short)((__float_as_uint(gelu(x)) + 0x8000u) >> 16))",
+        dtype="bf16", epilogue="linear_bias_gelu",
+    ),
+    "one tile of sums of nothing": one(
+        "mma_tma", "store(tile, out, d_map,", "if (steps == 0 && w != int(blockIdx.x)) break;\n"
+        "    store(tile, out, d_map,",
+    ),
     "K beyond 16,384, before GELU": one(
         "naive", LOOP, LOOP.replace("K", "(K < 16384 ? K : 16384)"),
         dtype="f16", epilogue="linear_bias_gelu",

@@ -98,15 +98,19 @@ class Warpgroups:
         for observer in self.chunk.launch.observers:
             observer.matrices_done(self.chunk, warps, self.done)
 
-    def touch(self, item: Instruction, number: int, m: Mask | None) -> None:
-        """Another instruction reads or writes registers of a fragment."""
+    def touch(self, item: Instruction, number: int, copies: bool, m: Mask | None) -> None:
+        """Another instruction reads or writes registers of a fragment.
+
+        copies: it is a mov to one, which needs no fence: a compiler puts it where it likes.
+        """
         fragment, warps = self._fragment(number), warps_of(self.chunk, m)
         early = warps & (fragment.used > self.done)
         if early.any() and fragment.item:
             what = f"a register of the wgmma.mma_async{_at(fragment.item)} is used before a "
             self._report(item, early, what + "wgmma.wait_group that waits for it", fragment.item)
-        fragment.touched |= warps
-        fragment.by = item
+        if not copies:
+            fragment.touched |= warps
+            fragment.by = item
 
     def move(self, source: int, target: int, m: Mask | None) -> None:
         """A fragment takes the place of another, as far as the compiler has named it anew."""

@@ -53,11 +53,12 @@ class Fragments:
         source, target = (
             {self.numbers.get(name, -1) for name in names} for names in (reads, writes)
         )
-        calls = [f"touch({code.constant(item)}, {number}" for number in sorted(touched)]
+        copies = item.opcode == "mov" and not any(name in self.numbers for name in reads)
+        calls = [f"touch({code.constant(item)}, {number}, {copies}" for number in sorted(touched)]
         if moved and len(source) == len(target) == 1 and -1 not in source | target:
             calls = [f"move({source.pop()}, {target.pop()}"] if source != target else []
         for call in calls:
-            key = call if "move" in call else call.rpartition(",")[2]
+            key = call if "move" in call else call.partition(",")[2]
             if key in seen:
                 continue
             mask = code.mask()

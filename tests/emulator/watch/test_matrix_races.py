@@ -181,7 +181,7 @@ def test_a_fence_by_the_writer() -> None:
     assert found <= {"WAR"}  # with the wgmma before, of another group
 
 
-# Each thread loads four registers of A, and stores behind the wait where its neighbour warp has loaded.
+# Threads load four registers of A, and store behind the wait where the warp beside has loaded.
 FROM_REGISTERS = (
     HELPERS
     + """
