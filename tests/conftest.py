@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers share the cores; before numpy comes
+
 from hypothesis import HealthCheck, settings
 
 from gen.cli import main

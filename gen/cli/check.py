@@ -77,6 +77,8 @@ def check(
     **tunables: Value | None,
 ) -> None:
     """Find races, bad accesses and wrong results, on the emulator."""
+    # Matrices are small here, and processes share the cores: numpy's own threads would only wait.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if files and arch:
         raise UsageError(f"{files[0]} says what it is for; leave out --arch")
     notes = Annotations(annotations, json)
