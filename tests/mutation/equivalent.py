@@ -45,7 +45,9 @@ _FEW = (
 )
 _TURNS = "all tiles have as many steps: if these are even, it does not matter which team is first"
 _UNUSED = "a team adds up sums that it does not finish, too"
-_OUTSIDE = "one more column of tiles, all outside of D"
+_OUTSIDE = "one more column or row of tiles, all outside of D"
+_NOT_STORED = "only lines that D does not have are cleared, and what comes of them is not stored"
+_FEWER_SLICES = "there are no more slices than multiprocessors, of which no GPU has 256"
 _STEP = "one more step along K, of zeros"
 _ALONG_K = "lines of both operands run along K: they are equally long"
 _ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp waits for the data"
@@ -102,9 +104,21 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_TURNS, "-> turn = 1 - turn;"),
     (_UNUSED, "-> take<0, kFragmentsM>(tile);"),
     *(
-        (_OUTSIDE, f"{kernel}: start: {_TILES} -> {_TILES.replace('kTileN - 1', 'kTileN')}")
+        (
+            _OUTSIDE,
+            f"{kernel}: start: {_TILES} -> {_TILES.replace(f'kTile{side} - 1', f'kTile{side}')}",
+        )
         for kernel in _TMA[:-1]
+        for side in "MN"
     ),
+    (
+        _NOT_STORED,
+        "sizes: for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {",
+    ),
+    (_FEWER_SLICES, "-> for (int slice = group; slice < (unsigned char)(slices); slice += "),
+    (_FEWER_SLICES, "-> for (int slice = group; slice < short(slices); slice += "),
+    (_ROUNDS, "-> for (int slice = group; slice < slices / 16 * 16 + 15; slice += "),
+    (_UNUSED, "mma_tma sliced-k: staging: for (int i = 0; i + 1 < kFragmentsM; ++i) { ->"),
     (_STEP, "-> const int steps = int((K + kTileK) / kTileK);"),
     (_STEP, "-> const int steps = (depth + kTileK) / kTileK;"),
     (_STEP, "-> steps_of(blockIdx.y, int(slices), (depth + kTileK) / kTileK, "),
@@ -140,6 +154,8 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SIDES, "+ uint32_t(col0 + b_line) * ldb"),
     (_SIDES, "-> const auto from = b_from + uint32_t(i * 16 + k) * ldb;"),
     (_STEPS, "-> for (int n = 0; n < short(steps); ++n) {"),
+    (_STEPS, "-> for (; n < short(steps); n += kTeams) {"),
+    (_STEPS, "-> for (int n = first; n < short(last); ++n) {"),
     (_STEPS, "mma split-k: sizes: for (int n = 0; n < steps; ++n) {"),
     (_NONE, "phase: if (steps > 0) { -> if (true) {"),
     (_ALIKE, "mma i8: swizzle: return line *"),
