@@ -123,6 +123,10 @@ def _in_place(spec: KernelSpec) -> Iterator[Trial]:
             problem = replace(one.problem, ldc=one.problem.ldd)
             watched = at == 0 and where is PACKED
             yield replace(one, problem=problem, in_place=True, watched=watched)
+    for shape, count in _sliced(spec)[2:4]:  # three slices and more
+        one = trial(spec, shape, "integer", (3, -2), WHOLE)
+        problem = replace(one.problem, ldc=one.problem.ldd)
+        yield replace(one, problem=problem, in_place=True, multiprocessors=count)
 
 
 def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:

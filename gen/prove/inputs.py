@@ -69,6 +69,14 @@ def _cancelling(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, a @ b, 0 * bias
 
 
+def _residual(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """C is -A * B, rounded to its type: D is what that has cut off, where alpha is beta."""
+    most = min(int(np.sqrt(2**15 / max(problem.shape.k, 1))), 100) or 1  # sums of 5 digits
+    a, b, _, bias = (np.abs(x) for x in _integers(rng, problem, most))
+    exact = numerics.from_float64((a @ b).astype(float), dtypes.output.name)
+    return a, b, -numerics.to_float64(exact, dtypes.output.name), 0 * bias
+
+
 def _scaled(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Integers times powers of two, so that alpha and beta, two others, leave results in range."""
     alpha, beta = (round(np.log2(one)) for one in (problem.alpha, problem.beta))
@@ -172,6 +180,7 @@ def _spanning(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
 _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "integer": lambda rng, problem, dtypes: _integers(rng, problem, _largest(dtypes, problem)),
     "cancelling": _cancelling,
+    "residual": _residual,
     "scaled": _scaled,
     "special": _special,
     "zeros": _zeros,

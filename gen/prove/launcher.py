@@ -23,7 +23,7 @@ from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION = 0, 1, 9
-INVALID_HANDLE, NOT_SUPPORTED, OUT_OF_RESOURCES = 400, 801, 701
+INVALID_HANDLE, NOT_SUPPORTED = 400, 801
 SANITIZER, THREADS = ("-fsanitize=thread", "-g", "-O1"), 4
 REFUSED = 999  # what a call returns that is to fail
 _SHARED, _CARVEOUT = 8, 9  # cudaFuncAttribute...
@@ -64,8 +64,8 @@ def complaint(spec: KernelSpec, call: Call, reply: Reply | None, kind: str = PLA
     if reply.workspace is not None and (wrong := _workspace(spec, call, reply, kind)):
         return wrong
     if call.refused_launch and len(steps) >= call.refused_launch:
-        if reply.returned != OUT_OF_RESOURCES:
-            return f"a launch fails with {OUT_OF_RESOURCES}, and it returns {reply.returned}"
+        if reply.returned != call.launch_error:
+            return f"a launch fails with {call.launch_error}, and it returns {reply.returned}"
         steps = steps[: call.refused_launch - 1]
     elif call.refused_launch and reply.returned != SUCCESS:
         return f"it returns {reply.returned}, not 0"

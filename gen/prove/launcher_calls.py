@@ -37,7 +37,8 @@ class Call:
     own: how many devices behind the current one the stream's is. refused_launch, refused_map: the
     number, from 1, of a launch or a tensor map that the driver refuses; refused_call: that of any
     other call that may fail. no_bytes: whether the workspace's size has nowhere to go. in_place: C
-    is D. kind: a bundle's element types, layout and epilogue.
+    is D. one_matrix: A is B. launch_error: what a refused launch returns. kind: a bundle's element
+    types, layout and epilogue.
     """
 
     problem: GemmProblem
@@ -55,6 +56,9 @@ class Call:
     refused_call: int = 0
     no_bytes: bool = False
     in_place: bool = False
+    one_matrix: bool = False
+    null_stream: bool = False
+    launch_error: int = 701
     sizes: tuple[int, int, int] | None = None  # other ones than the problem's
     kind: tuple[int, int, int] = (0, 0, 0)
 
@@ -82,6 +86,8 @@ class Call:
         found = {name: at + skips.get(name, 0) for name, at in ADDRESSES.items()}
         if self.in_place:
             found["C"] = found["D"]
+        if self.one_matrix:
+            found["B"] = found["A"]
         null = dict.fromkeys(self.without.split(), 0)
         return found | {WORKSPACE: self.workspace} | null
 
@@ -94,7 +100,7 @@ class Call:
         numbers += [p.lda, p.ldb, p.ldc, p.ldd, self.workspace_bytes, self.multiprocessors]
         numbers += [self.current, self.current + self.own, int(self.capturing), int(self.no_tma)]
         numbers += [self.refused_launch, self.refused_map, self.refused_call, int(self.no_bytes)]
-        numbers += self.kind
+        numbers += [*self.kind, int(self.null_stream), self.launch_error]
         return " ".join(map(str, numbers))
 
     def __str__(self) -> str:
@@ -234,7 +240,9 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
     for negative in ((-1, 70, 0), (100, -1, 0), (100, 70, -1), (-1, -1, 0), (-1, -1, -1)):
         yield replace(good, sizes=negative)
         yield Call(replace(no_sum, beta=0, lda=0, ldb=0, ldc=0, ldd=0), sizes=negative)
-    yield Call(replace(p, lda=0, ldb=0, ldc=0, ldd=0), sizes=(0, 70, 600), without="A B C D")
+    nothing = replace(p, lda=0, ldb=0, ldc=0, ldd=0)
+    for empty in ((0, 70, 600), (100, 0, 600)):
+        yield Call(nothing, sizes=empty, without=f"A B C D {BIAS}")
     for wide in (2**39 + 8, 2**43):  # strides that the TMA does not take
         for name in ("lda", "ldb", "ldd"):
             one: dict[str, Any] = {name: wide}
@@ -255,4 +263,12 @@ def _refusals(spec: KernelSpec) -> Iterator[Call]:
     yield replace(good, own=1, capturing=True)
     yield replace(good, capturing=True)
     yield good
-    yield from (replace(odd, refused_launch=n) for n in (1, 2, 3))
+    for error in (701, 209, 98, 719):  # of resources, no code for this GPU, ...
+        yield from (replace(odd, refused_launch=n, launch_error=error) for n in (1, 2, 3))
+    yield replace(good, null_stream=True)
+    yield replace(odd, null_stream=True)
+    square = GemmProblem.packed(GemmShape(96, 96, 96), spec.layouts, 2, -1)
+    yield Call(square, one_matrix=True)
+    if spec.dtypes.scalar.is_float:
+        for without in ("", "C"):
+            yield Call(replace(p, beta=float("nan")), without=without)

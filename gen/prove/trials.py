@@ -156,8 +156,11 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     bounded = not spec.epilogue.endswith("gelu")
     # Rounded once, where D has the type of alpha.
     once = bounded and spec.dtypes.output == spec.dtypes.scalar
+    # Sums that D's type rounds; those in f16 are rounded as they are.
+    narrow = spec.dtypes.output.size < spec.dtypes.accumulator.size
     return (
         *kinds,
+        *(("residual", 1, 1), ("residual", -2, -2)) * narrow,
         *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded,
         *(("rounded", 1 / 3, 0), ("rounded", 1, 1)) * once,
     )

@@ -22,8 +22,7 @@ enum {
   kNoBinary = 209,
   kNewPtx = 222,
   kInvalidHandle = 400,
-  kNotFound = 500,
-  kOutOfResources = 701
+  kNotFound = 500
 };
 
 int number(const char* name, int other) {
@@ -192,7 +191,7 @@ int cuLaunchKernel(
     device = *static_cast<int*>(stream);
   }
   if (device != function->device) return kInvalidHandle;
-  if (++fake::launches == fake::now.refused_launch) return kOutOfResources;
+  if (++fake::launches == fake::now.refused_launch) return fake::now.launch_error;
   const fake::Outside outside;
   const std::string name = std::string(" ") + function->name + "=";
   const std::string all = std::string(" ") + getenv("PARAMETERS");

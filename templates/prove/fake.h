@@ -12,8 +12,8 @@ namespace fake {
 
 // A problem, and the machine that it is for. kind: a bundle's element types, layout and epilogue. own:
 // the stream's device. refused_launch, refused_map, refused_call: the number, from 1, of one that is
-// refused, among launches, tensor maps and other calls that may fail. no_bytes: a null pointer for the
-// workspace's size.
+// refused, among launches, tensor maps and other calls that may fail; launch_error, with which error a
+// launch is. no_bytes: a null pointer for the workspace's size.
 struct Problem {
   long long M, N, K;
   double alpha, beta;
@@ -21,7 +21,7 @@ struct Problem {
   long long lda, ldb, ldc, ldd;
   size_t bytes;
   int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, refused_call,
-      no_bytes, kind[3];
+      no_bytes, kind[3], null_stream, launch_error;
 };
 
 // Each thread has its own. Shared libraries share them with the program that exports them.
@@ -29,7 +29,7 @@ inline thread_local Problem now;
 inline thread_local int launches, maps, calls;
 inline thread_local std::string* reply;  // null: standard output
 inline thread_local bool inside;  // a launcher
-inline void* const stream = reinterpret_cast<void*>(0x5712ea);
+inline thread_local void* stream;  // that the launcher is given
 
 // What a fake does itself, such as to allocate, is no launcher's doing.
 struct Outside {

@@ -180,7 +180,9 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(
     const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (config->stream != fake::stream) return cudaErrorInvalidResourceHandle;
-  if (++fake::launches == fake::now.refused_launch) return cudaErrorLaunchOutOfResources;
+  if (++fake::launches == fake::now.refused_launch) {
+    return static_cast<cudaError_t>(fake::now.launch_error);
+  }
   bool early = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const auto& attribute = config->attrs[i];

@@ -202,6 +202,11 @@ MISTAKES = {
         "__ushort_as_bfloat16((unsigned short)((__float_as_uint(gelu(x)) + 0x8000u) >> 16))",
         dtype="bf16", epilogue="linear_bias_gelu",
     ),
+    "sums are rounded before C is added": one(
+        "mma", "        x += out.beta * scalar_t(d.x);",
+        "        if (out.beta == 1) x = scalar_t(output_t(x) + d.x);\n"
+        "        else x += out.beta * scalar_t(d.x);",
+    ),
     "one tile of sums of nothing": one(
         "mma_tma", "store(tile, out, d_map,", "if (steps == 0 && w != int(blockIdx.x)) break;\n"
         "    store(tile, out, d_map,",
