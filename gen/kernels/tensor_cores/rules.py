@@ -31,7 +31,8 @@ MOST_SUMS = 128  # registers of a thread that hold sums; a thread has 255 for ev
 MMA_OTHERS, TMA_OTHERS = 24, 16
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
-WGMMA_ROWS, MOST_WARPGROUPS = 64, 3  # of A that a wgmma multiplies; that consume
+WGMMA_ROWS, WGMMA_COLUMNS = 64, 256  # of A; of B at most
+MOST_WARPGROUPS = 3  # of wgmma that multiply
 WGMMA_OTHERS = 48  # registers of a thread for all but sums
 MOST_BOX = 256  # lines of a tensor map's box: the driver's limit
 
@@ -73,24 +74,26 @@ def wgmma_rules(chosen: Choice) -> None:
     block = Tile._make(sizes(chosen.values["threadblock"]))
     _multiple("threadblock", "m", block.m, WGMMA_ROWS, f"{WGMMA_ROWS}")
     _multiple("threadblock", "n", block.n, 16, "16")
-    as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
-    _box_rule(as_tma)
-    for (axis, size), along in zip(
-        (("m", block.m), ("n", block.n)), along_k(chosen.layouts), strict=True
-    ):
+    sides = (("m", block.m), ("n", block.n))
+    for (axis, size), along in zip(sides, along_k(chosen.layouts), strict=True):
         if not along and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
             _multiple("threadblock", axis, size, 64, "64")
+    _wgmma_size_rule(block)
     _line_rule(block, chosen.dtypes)
-    _, warp, _ = tiles(as_tma.values)
-    _warpgroups_rule(block)
-    _sums_rule(warp, chosen.dtypes)
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
+    as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
+    _, warp, _ = tiles(as_tma.values)
     roles = tma_roles(as_tma.values, chosen.dtypes)
     _sums_fit(block, warp, chosen.dtypes, roles.consumer_registers - WGMMA_OTHERS)
     _shared_rule(as_tma, tma_shared)
 
 
-def _warpgroups_rule(block: Tile) -> None:
+def _wgmma_size_rule(block: Tile) -> None:
+    if block.n > WGMMA_COLUMNS:
+        raise Conflict(
+            f"threadblock.n={block.n} is more than the {WGMMA_COLUMNS} columns of a wgmma",
+            "threadblock",
+        )
     count = block.m // WGMMA_ROWS
     if count > MOST_WARPGROUPS:
         raise Conflict(
@@ -103,7 +106,7 @@ def _sums_fit(block: Tile, warp: Tile, dtypes: DTypes, most: int) -> None:
     """Sums fit the registers of a thread: what does not is spilled."""
     if sums(warp, dtypes) > most:
         raise Conflict(
-            f"threadblock={block.m}x{block.n} wants {sums(warp, dtypes)} registers of each thread "
+            f"threadblock={block} wants {sums(warp, dtypes)} registers of each thread "
             f"for sums, more than the {most} that there are",
             "threadblock",
         )
