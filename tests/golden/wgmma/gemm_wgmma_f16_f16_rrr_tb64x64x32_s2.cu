@@ -418,6 +418,8 @@ constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 8192
 // Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
 constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 25632
 
+extern "C" __device__ void compile_for_sm_90a();  // is nowhere
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_f16_f16_rrr_tb64x64x32_s2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
@@ -506,12 +508,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   }
 
   for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    tile.clear();
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     // Hands back the stage before this one.
     const auto finish = [&](int stage) {
       if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
     };
-    WarpTile tile;
-    tile.clear();
 #pragma unroll 1
     for (int n = 0; n < steps; ++n) {
       barrier_wait(full(stage), phase);
@@ -525,6 +528,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     }
     wait_for_groups<0>();
     if (steps > 0) finish(stage);
+#else  // PTX for sm_90 has no wgmma
+    compile_for_sm_90a();
+#endif
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;

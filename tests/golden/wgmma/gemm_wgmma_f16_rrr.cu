@@ -543,12 +543,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 #endif
   for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    tile.clear();
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     // Hands back the stage before this one.
     const auto finish = [&](int stage) {
       if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
     };
-    WarpTile tile;
-    tile.clear();
 #pragma unroll 1
     for (int n = 0; n < steps; ++n) {
       barrier_wait(full(stage), phase);
@@ -562,6 +563,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     }
     wait_for_groups<0>();
     if (steps > 0) finish(stage);
+#else  // PTX for sm_90 has no wgmma
+    compile_for_sm_90a();
+#endif
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;

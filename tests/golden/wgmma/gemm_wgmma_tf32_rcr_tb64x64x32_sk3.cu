@@ -346,6 +346,8 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 // Stages with two barriers each, and room to begin at a multiple of 1024.
 constexpr int kSharedBytes = kStages * (kStageBytes + 16) + 1024;  // 50224
 
+extern "C" __device__ void compile_for_sm_90a();  // is nowhere
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_tf32_rcr_tb64x64x32_sk3(  // partial sums of A * B
         index_t M, index_t N, index_t K, const __grid_constant__ tensor_map_t a_map,
@@ -434,12 +436,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   }
 
   for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    tile.clear();
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     // Hands back the stage before this one.
     const auto finish = [&](int stage) {
       if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
     };
-    WarpTile tile;
-    tile.clear();
 #pragma unroll 1
     for (int n = first; n < last; ++n) {
       barrier_wait(full(stage), phase);
@@ -453,6 +456,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     }
     wait_for_groups<0>();
     if (first < last) finish(stage);
+#else  // PTX for sm_90 has no wgmma
+    compile_for_sm_90a();
+#endif
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;
