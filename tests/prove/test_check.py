@@ -321,9 +321,9 @@ def test_a_kernel_that_never_ends() -> None:
 def test_an_instruction_that_the_emulator_does_not_know() -> None:
     spec = make_spec("tiles", tile=8)
     start = "sum[kRowsPerThread] = {};"
-    source = plant(spec, (start, f'{start} asm volatile("wgmma.fence.sync.aligned;");'))
-    line = line_of(source, "wgmma")
-    message = rf"not supported.*: 'wgmma\.fence\.sync\.aligned;' \(CUDA line {line}\)"
+    source = plant(spec, (start, f'{start} asm volatile("tcgen05.wait::ld.sync.aligned;");'))
+    line = line_of(source, "tcgen05")
+    message = rf"not supported.*: 'tcgen05\.wait::ld\.sync\.aligned;' \(CUDA line {line}\)"
     report = check(source)
     assert (report.findings, report.mismatches) == ([], [])
     assert re.search(message, report.error)
@@ -355,7 +355,9 @@ def test_time_ends_a_kernel() -> None:
     assert check(render(spec), [GemmShape(8, 8, 8)], seconds=100).ok
 
 
-@pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma", "mma_m16n8k8", "wgmma"}))
+@pytest.mark.parametrize(
+    "variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma", "mma_m16n8k8", "wgmma"})
+)
 def test_budgets_have_room(variant: str) -> None:
     spec = small(variant)
     for shape in corners(spec):
@@ -475,7 +477,9 @@ def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
     """Every emitted kernel passes what `check` expects of one."""
     last = [pair for pair in PAIRS if pair[1] in ("f64", "f16_f16", "i8")]
     specs = [make_spec(variant, dtype=dtype) for variant, dtype in last]
-    specs += [make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma", "wgmma")]
+    specs += [
+        make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma", "wgmma")
+    ]
     for spec in specs:
         names = [launch.kernel.removeprefix(spec.name) for launch in library.launches(spec)]
         wanted = ["_pack", "", "_reduce"] if spec.split_k != 1 else ["_pack", ""]

@@ -63,7 +63,7 @@ QUICK = (
     *(("mma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16_f32", "tf32")),
     ("mma_m16n8k8", "f16"),
     *(("mma_tma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")),
-    *(("wgmma", dtype) for dtype in ("f16", "f16_f16", "tf32", "i8")),
+    *(("wgmma", dtype) for dtype in ("f16", "f16_f16", "bf16", "i8")),
 )
 
 
