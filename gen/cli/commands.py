@@ -157,6 +157,7 @@ def _compile(
     sources: Sequence[Source], arch: str | None, format: str, target: str | None, json: bool
 ) -> None:
     from gen.cli import tables
+    from gen.compile.log import refuse_serialized
     from gen.compile.nvrtc import compile_cuda
 
     compiled, files = [], []
@@ -166,6 +167,7 @@ def _compile(
             chosen = arch or (source.spec.arch if source.spec else "sm_80")
             # Registers are allocated in a cubin; PTX has none.
             cubin = compile_cuda(source.text, name=source.place, arch=chosen, format="cubin")
+            refuse_serialized(source.place, cubin.log)
             if not cubin.resources:
                 raise UsageError(
                     f"{source.place} has no kernel: nothing in it is __global__, or it is a "

@@ -44,7 +44,9 @@ LAYOUT = typer.Option(
     help="For each of A, B, and C with D: r (row-major) or c (column-major).",
 )
 ARCH = typer.Option(
-    "--arch", metavar="SM", help="Architecture; default: sm_80, or sm_90a for mma_tma."
+    "--arch",
+    metavar="SM",
+    help="Architecture; default: sm_80, or sm_90a for mma_tma and wgmma.",
 )
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
 SHAPE = typer.Option(

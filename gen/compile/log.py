@@ -68,6 +68,25 @@ def _resources(line: str, frame: tuple[int, int, int]) -> Resources:
     )
 
 
+# ptxas info    : (C7520) Potential Performance Loss: wgmma.mma_async instructions are
+# serialized due to ... in the function 'gemm'
+_SERIALIZED = re.compile(
+    r"wgmma\.mma_async instructions are serialized (due to .+?)(?: in (?:the )?function '(\S+)')?$",
+    re.MULTILINE,
+)
+
+
+def refuse_serialized(name: str, log: str) -> None:
+    """Raises CompileError where ptxas says that each wgmma of a kernel waits for the one before."""
+    if match := _SERIALIZED.search(log):
+        kernel = f" of {match[2]}" if match[2] else ""
+        raise CompileError(
+            f"{name}: ptxas serializes the wgmmas{kernel}, {match[1]}; between wgmma.fence and "
+            "wgmma.wait_group, let nothing but wgmma use their registers",
+            log,
+        )
+
+
 # NVRTC:  kernel.cu(3): error: identifier "x" is undefined
 #           int y = x;
 #                   ^

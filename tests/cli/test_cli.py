@@ -232,9 +232,11 @@ def test_tunables_in_words_and_sizes(gen: Gen) -> None:
 def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
     code, out, err = gen("emit", "--variant", "all", "--arch", "sm_86", "-o", "x/")
     assert code == 0
-    assert len(out.splitlines()) == len(VARIANTS) - 1
+    assert len(out.splitlines()) == len(VARIANTS) - 2
     assert "mma_tma" not in out
-    assert err.startswith("note: left out, because there is none: mma_tma f16 (mma_tma needs sm_90")
+    assert "wgmma" not in out
+    left = "mma_tma f16, wgmma f16 (mma_tma needs sm_90a"
+    assert err.startswith(f"note: left out, because there is none: {left}")
     assert err.count("\n") == 1
 
 
@@ -485,6 +487,21 @@ def test_compile_takes_an_edited_file(gen: Gen) -> None:
     assert listing() == ["mine.cu"]
     Path("mine.cu").write_text(text)
     assert gen("compile", "mine.cu").out.splitlines()[1].startswith("mine ")
+
+
+def test_compile_refuses_wgmmas_that_wait_for_each_other(gen: Gen) -> None:
+    spec = make_spec("wgmma", threadblock="64x64x64", stages=2, name="mine")
+    text = render(spec).text
+    between = "      for (auto& column : tile.acc[0]) column[0] += n;\n      commit_group();"
+    Path("mine.cu").write_text(text.replace("      commit_group();", between))
+    code, out, err = gen("compile", "mine.cu")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: mine.cu: ptxas serializes the wgmmas of mine, due to ")
+    assert err.endswith(
+        "; between wgmma.fence and wgmma.wait_group, let nothing but wgmma use their registers\n"
+    )
+    Path("mine.cu").write_text(text)
+    assert gen("compile", "mine.cu").code == 0
 
 
 # --- several files, annotations

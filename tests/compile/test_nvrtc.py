@@ -100,6 +100,35 @@ def test_sums_of_tensor_cores_stay_in_registers(tunables):
     assert (used.spill_stores, used.spill_loads, used.stack_bytes) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    "tunables",
+    [
+        {},
+        {"dtype": "i8", "layout": "rcr"},
+        {"dtype": "tf32", "layout": "rcr"},
+        {"dtype": "f16_f32"},
+        {"dtype": "f16_f16"},
+    ],
+    ids=lambda tunables: " ".join(tunables.values()) or "default",
+)
+def test_wgmmas_overlap_and_their_sums_stay_in_registers(tunables):
+    spec = registry.make_spec("wgmma", **tunables)
+    source = render(spec)
+    module = nvrtc.compile_cuda(source.text, name=source.filename, arch="sm_90a", format="cubin")
+    assert "Compiling entry function" in module.log
+    assert "serialized" not in module.log
+    used = module.resources[spec.name]
+    assert (used.spill_stores, used.spill_loads, used.stack_bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("tunables", [{}, {"threadblock": "64x64x32", "stages": 2}], ids=str)
+def test_wgmma_has_no_machine_code_for_plain_sm_90(tunables):
+    source = render(registry.make_spec("wgmma", **tunables))
+    nvrtc.compile_cuda(source.text, arch="sm_90", format="ptx")  # as nvcc -arch=sm_90a does
+    with pytest.raises(CompileError, match="compile_for_sm_90a"):
+        nvrtc.compile_cuda(source.text, arch="sm_90", format="cubin")
+
+
 def test_cubin_is_elf_and_reports_resources():
     text = """
     extern "C" __global__ void first(float* d) {

@@ -18,6 +18,7 @@ KERNELS: dict[str, dict[str, Any]] = {
     "slices": {"variant": "mma", "dtype": "f16", "split_k": 2, **_SMALL},
     "sums in f16": {"variant": "mma", "dtype": "f16_f16", **_SMALL},
     "TMA": {"variant": "mma_tma", "dtype": "f16", "stages": 2, **_SMALL},
+    "wgmma": {"variant": "wgmma", "dtype": "f16", "threadblock": "64x64x32", "stages": 2},
 }
 
 

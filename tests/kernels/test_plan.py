@@ -178,7 +178,7 @@ def test_a_column_major_result_is_its_transpose() -> None:
 
 
 def test_an_empty_sum_needs_no_packing() -> None:
-    for variant in ("mma", "mma_tma"):
+    for variant in ("mma", "mma_tma", "wgmma"):
         spec = make_spec(variant, split_k=0)
         steps = made(spec, 5, 7, 0, Alignment(False, False, False))
         (launch,) = steps.launches
@@ -267,6 +267,7 @@ def test_the_next_kernel_starts_early_after_one_tile_a_block_without_packing() -
         ("mma_tma", "sm_90a", 3, True),
         ("mma_tma", "sm_90a", 0, True),
         ("mma_tma", "sm_90a", 1, False),  # no reduction follows
+        ("wgmma", "sm_90a", 3, True),
         ("mma", "sm_90", 3, True),
         ("mma", "sm_80", 3, False),  # it does not start early
     ],
@@ -322,7 +323,7 @@ def test_what_is_too_large_is_refused() -> None:
 
 
 @given(
-    specs(("mma", "mma_tma")),
+    specs(("mma", "mma_tma", "wgmma")),
     st.tuples(st.integers(1, 700), st.integers(1, 700), st.integers(1, 700)),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
     st.integers(0, 9),

@@ -53,6 +53,7 @@ _ALONG_K = "lines of both operands run along K: they are equally long"
 _ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp waits for the data"
 _ALIKE = "a permutation that writers and readers share: it only keeps them from bank conflicts"
 _ONE_PANEL = "64 columns of B are one panel; found in mma_tma f16, where there are two"
+_ONE_EACH = "64 rows of A, or columns of B, are one panel; found in wgmma split-k, where B has two"
 _ROTATED = "each column's tiles in another order, each of them once"
 _OVERWRITTEN = "the rows before are copied to the same place first, and overwritten"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
@@ -60,6 +61,10 @@ _NO_PIECE = "the piece behind the last one is worked out, and not used"
 
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
 _TMA = ("mma_tma", "mma_tma f32", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
+_WGMMA = ("wgmma", "wgmma split-k")
+_DESCRIPTOR = (
+    "return uint64_t(address >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |"
+)
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
@@ -68,12 +73,22 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_STAGED, "mma_tma split-k: bytes: const auto staging"),
     (_PADDING, "kStages * kStageBytes + 16);"),
     (_ZERO, "drop: tile.clear();"),
-    *((_ELSEWHERE, f"{kernel}: narrow: ") for kernel in ("mma split-k", *_TMA)),
+    *((_ELSEWHERE, f"{kernel}: narrow: ") for kernel in ("mma split-k", *_TMA, *_WGMMA)),
     (_ALIKE, "mma: swizzle: return line *"),
     (_ALIKE, "mma split-k: swizzle: return line *"),
     *(
         (_ONE_PANEL, f"{kernel}: fragment: b_at[i] = stage + kBytesA + at / 64 * kPanelB + ")
         for kernel in ("mma", "mma split-k", "mma_tma", "mma_tma sliced-k", "mma_tma split-k")
+    ),
+    (
+        _ONE_EACH,
+        f"wgmma: descriptor: {_DESCRIPTOR} -> {_DESCRIPTOR.replace('panel >> 4', 'panel >> 3')}",
+    ),
+    (_ONE_EACH, "-> const uint64_t a_block = matrix_at(a + kb * 16 * 128, 128, 0);"),
+    (
+        _ONE_EACH,
+        "wgmma: descriptor: const uint64_t b_block = matrix_at(b + kb * 16 * 128, 128, kPanelB); "
+        "-> const uint64_t b_block = matrix_at(b + kb * 16 * 128, 128, 0);",
     ),
     (_ROTATED, "-> row0 = (first + t % height) * kTileM;"),
     (_LANES, "-> const bool whole = out.cols % kElements == 0;"),
@@ -108,7 +123,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             _OUTSIDE,
             f"{kernel}: start: {_TILES} -> {_TILES.replace(f'kTile{side} - 1', f'kTile{side}')}",
         )
-        for kernel in _TMA[:-1]
+        for kernel in (*_TMA[:-1], *_WGMMA[:-1])
         for side in "MN"
     ),
     (

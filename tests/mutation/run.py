@@ -57,6 +57,10 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 0,
         "epilogue": "linear_bias_relu",
     },
+    # Lines of both operands along M or N.
+    "wgmma": {"layout": "crr", "threadblock": "128x64x64", "stages": 2},
+    # Two panels of B, lines of two lengths.
+    "wgmma split-k": {"threadblock": "128x128x32", "stages": 2, "split_k": 3},
 }  # fmt: skip
 
 

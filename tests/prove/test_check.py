@@ -43,7 +43,7 @@ LOAD = {"tiles": "sum[i] +=", "rec_tiles": "a = tile_a[", "shared_row": "(row_of
 
 
 # Of the kernels that take long, sums in halves or elements of 4 bytes.
-_LONG = {"mma": "f16_f16", "mma_m16n8k8": "f16_f16", "mma_tma": "tf32"}
+_LONG = {"mma": "f16_f16", "mma_m16n8k8": "f16_f16", "mma_tma": "tf32", "wgmma": "f16"}
 _CLEAN = [p for p in QUICK if p[1] == _LONG.get(p[0], p[1])]
 
 
@@ -188,6 +188,7 @@ _STARTS = [
     ("mma", "tf32", {"split_k": 2}),
     ("mma_tma", "f16", {"split_k": 2}),
     ("mma_tma", "bf16", {"sliced_k": 2, "stages": 3}),
+    ("wgmma", "tf32", {"split_k": 2}),
 ]
 
 
@@ -213,6 +214,7 @@ def test_sums_that_start_as_nothing(
         ("rec_tiles", ("constexpr int kCoarsen = 3;", "constexpr int kCoarsen = 4;")),
         ("mma", ("constexpr int kStages = 3;", "constexpr int kStages = 4;")),
         ("mma_tma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
+        ("wgmma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
     ],
 )
 def test_more_shared_memory_than_the_launch_gives(variant: str, edit: tuple[str, str]) -> None:
@@ -319,9 +321,9 @@ def test_a_kernel_that_never_ends() -> None:
 def test_an_instruction_that_the_emulator_does_not_know() -> None:
     spec = make_spec("tiles", tile=8)
     start = "sum[kRowsPerThread] = {};"
-    source = plant(spec, (start, f'{start} asm volatile("wgmma.fence.sync.aligned;");'))
-    line = line_of(source, "wgmma")
-    message = rf"not supported.*: 'wgmma\.fence\.sync\.aligned;' \(CUDA line {line}\)"
+    source = plant(spec, (start, f'{start} asm volatile("tcgen05.wait::ld.sync.aligned;");'))
+    line = line_of(source, "tcgen05")
+    message = rf"not supported.*: 'tcgen05\.wait::ld\.sync\.aligned;' \(CUDA line {line}\)"
     report = check(source)
     assert (report.findings, report.mismatches) == ([], [])
     assert re.search(message, report.error)
@@ -353,7 +355,9 @@ def test_time_ends_a_kernel() -> None:
     assert check(render(spec), [GemmShape(8, 8, 8)], seconds=100).ok
 
 
-@pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma", "mma_m16n8k8"}))
+@pytest.mark.parametrize(
+    "variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma", "mma_m16n8k8", "wgmma"})
+)
 def test_budgets_have_room(variant: str) -> None:
     spec = small(variant)
     for shape in corners(spec):
@@ -436,7 +440,7 @@ def test_variants_like_verify(gen: Gen) -> None:
     code, out, err = gen("check", "--variant", "all", "--threads", "64", "--tile", "8",
                          "--shape", "9x10x11", "--dtype", "f32")  # fmt: skip
     assert code == 0
-    left = "mma f32, mma_m16n8k8 f32, mma_tma f32"
+    left = "mma f32, mma_m16n8k8 f32, mma_tma f32, wgmma f32"
     assert re.fullmatch(rf"note: left out, because there is none: {left} .*\n", err)
     count = sum(dtype == "f32" for _, dtype in PAIRS)
     assert f"{count} of {count} kernels are clean" in out
@@ -473,7 +477,9 @@ def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
     """Every emitted kernel passes what `check` expects of one."""
     last = [pair for pair in PAIRS if pair[1] in ("f64", "f16_f16", "i8")]
     specs = [make_spec(variant, dtype=dtype) for variant, dtype in last]
-    specs += [make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma")]
+    specs += [
+        make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma", "wgmma")
+    ]
     for spec in specs:
         names = [launch.kernel.removeprefix(spec.name) for launch in library.launches(spec)]
         wanted = ["_pack", "", "_reduce"] if spec.split_k != 1 else ["_pack", ""]

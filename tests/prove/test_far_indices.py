@@ -21,7 +21,7 @@ def results(spec: KernelSpec, *edits: tuple[str, str]) -> list[FarResult]:
     return list(far_results(spec, compile_cuda(source.text, name=source.filename)))
 
 
-TRIED = [pair for pair in PAIRS if pair[0] != "mma_tma"]
+TRIED = [pair for pair in PAIRS if pair[0] not in ("mma_tma", "wgmma")]
 
 
 @pytest.mark.parametrize(("variant", "dtype"), sift(TRIED, QUICK))
@@ -49,7 +49,8 @@ def test_a_bias_is_right_far_away(variant: str, dtype: str, epilogue: str, layou
 
 
 def test_why_a_kernel_is_not_tried() -> None:
-    assert "tensor maps" in why_not(make_spec("mma_tma"))
+    for variant in ("mma_tma", "wgmma"):
+        assert "tensor maps" in why_not(make_spec(variant))
     assert why_not(make_spec("mma")) == why_not(make_spec("naive")) == ""
 
 

@@ -41,6 +41,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
     "mma_m16n8k8": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
     "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 0},
+    "wgmma": {"threadblock": f"64x64x{LINE}", "stages": 2, "split_k": 0},
 }
 SHAPES = [GemmShape(*s) for s in ((1, 1, 1), (9, 40, 23), (15, 11, 41), (5, 0, 3), (6, 7, 0))]
 # Where tiles are never that small: full and ragged, slices, and steps along K as there are stages.
@@ -62,6 +63,7 @@ QUICK = (
     *(("mma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16_f32", "tf32")),
     ("mma_m16n8k8", "f16"),
     *(("mma_tma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")),
+    *(("wgmma", dtype) for dtype in ("f16", "f16_f16", "bf16", "i8")),
 )
 
 
@@ -113,7 +115,7 @@ def test_quick_cases_take_all_branches() -> None:
 
 
 # The others are compared as well by test_check.py, which takes QUICK.
-COMPARED = [*QUICK[: len(SCALAR)], ("mma", "tf32"), ("mma_tma", "i8")]
+COMPARED = [*QUICK[: len(SCALAR)], ("mma", "tf32"), ("mma_tma", "i8"), ("wgmma", "f16")]
 
 
 @pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, COMPARED))
@@ -122,7 +124,7 @@ def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner
 
 
 # Those whose default tiles take long are verified by `make run`, too.
-LONG = {"mma", "mma_m16n8k8", "mma_tma", "shared_row"}
+LONG = {"mma", "mma_m16n8k8", "mma_tma", "wgmma", "shared_row"}
 
 
 @pytest.mark.parametrize("variant", sift(VARIANTS, set(VARIANTS) - LONG))
@@ -144,6 +146,8 @@ FINISHED = [
     ("mma", "linear_bias_relu", "f16", "rcc", 0),
     ("mma_tma", "linear_bias_gelu", "f16_f16", "ccc", 0),
     ("mma", "linear_bias_gelu", "bf16_f32", "rcr", 1),
+    ("wgmma", "linear_bias_relu", "f16", "rcc", 0),
+    ("wgmma", "linear_bias_gelu", "bf16_f32", "rcr", 1),
 ]
 
 

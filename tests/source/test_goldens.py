@@ -85,6 +85,12 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma_tma", {"dtype": "tf32", "layout": "ccr", "threadblock": "128x128x32", "warp": "64x64",
                  "sliced_k": 2, "split_k": 2}),
     ("mma_tma", {"dtype": "i8", "layout": "crr", "epilogue": "linear_bias_relu"}),
+    ("wgmma", {}),
+    ("wgmma", {"layout": "crr", "threadblock": "192x64x32", "stages": 2,
+               "epilogue": "linear_bias"}),
+    ("wgmma", {"dtype": "f16_f16", "threadblock": "64x64x32", "stages": 2}),
+    ("wgmma", {"dtype": "tf32", "layout": "rcr", "threadblock": "64x64x32", "split_k": 3}),
+    ("wgmma", {"dtype": "i8", "layout": "rcr", "threadblock": "64x64x64"}),
 )  # fmt: skip
 
 # Bundles, whose kernels leave out what only a file of their own says.

@@ -68,7 +68,7 @@ def test_one_warp_is_no_warps() -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("variant", sift(VARIANTS, ("rec_tiles", "mma", "mma_tma")))
+@pytest.mark.parametrize("variant", sift(VARIANTS, ("rec_tiles", "mma", "mma_tma", "wgmma")))
 def test_nvcc_has_nothing_to_warn_about(variant: str, tmp_path: Path) -> None:
     for dtype in ("f32", "f16") if variant == "rec_tiles" else ("bf16",):
         source = render(make_spec(variant, dtype=dtype))
@@ -238,6 +238,8 @@ def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
         ("mma_tma", {"split_k": 3}),
         ("mma_tma", {"layout": "rcr", "threadblock": "96x96x64", "warp": "32x48", "stages": 7,
                      "sliced_k": 2}),
+        ("wgmma", {}),
+        ("wgmma", {"split_k": 3}),
     ],
 )  # fmt: skip
 def test_shared_memory_is_what_plans_say(variant: str, options: dict[str, Any]) -> None:

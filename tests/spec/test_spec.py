@@ -188,6 +188,46 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ({"variant": "mma_tma", "arch": "sm_80"}, "mma_tma needs sm_90a, not sm_80: its instruct"),
         ({"variant": "mma_tma", "arch": "sm_100"}, "mma_tma needs sm_90a, not sm_100"),
         (
+            {"variant": "wgmma", "arch": "sm_80"},
+            "wgmma needs sm_90a, not sm_80: its instructions are those of compute capability 9.0 "
+            "alone; use arch=sm_90a",
+        ),
+        ({"variant": "wgmma", "dtype": "f32"}, "wgmma has no dtype f32, but f16, f16_f16, f16_f32"),
+        (
+            {"variant": "wgmma", "threadblock": "100x64x64"},
+            "threadblock.m=100 is not a multiple of 64; use threadblock=128x64x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "64x300x64"},
+            "threadblock.n=300 is not a multiple of 16; use threadblock=64x256x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "64x80x64"},  # B: not along K
+            "threadblock.n=80 is not a multiple of 64; use threadblock=64x64x64",
+        ),
+        (
+            {"variant": "wgmma", "dtype": "f16_f16", "threadblock": "64x320x64"},
+            "threadblock.n=320 is more than the 256 columns of a wgmma; use threadblock=64x256x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "256x64x64"},
+            "threadblock.m=256 takes 4 warpgroups, more than 3; use threadblock=192x64x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "64x64x16"},
+            "threadblock.k=16 is 32 bytes of f16, not 64 or 128; use threadblock=64x64x32",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "192x256x64"},
+            "threadblock=192x256x64 wants 128 registers of each thread for sums, more than the 112 "
+            "that there are; use threadblock=192x192x64",
+        ),
+        (
+            {"variant": "wgmma", "stages": 9},
+            "stages=9 of threadblock=128x256x64 want 509072 bytes of shared memory, more than the "
+            "232448 that a block may have on sm_90a; use stages=3 or threadblock=128x128x32",
+        ),
+        (
             {"variant": "mma", "dtype": "i8", "arch": "sm_75"},
             "tensor cores of sm_75 have no i8; use dtype=f16_f32 or arch=sm_80",
         ),
@@ -390,7 +430,7 @@ def follow(asked: dict[str, Any], message: str) -> dict[str, Any]:
     return asked
 
 
-@pytest.mark.parametrize("variants", [("mma",), ("mma_tma",), SCALAR], ids=" ".join)
+@pytest.mark.parametrize("variants", [("mma",), ("mma_tma",), ("wgmma",), SCALAR], ids=" ".join)
 @settings(max_examples=200)
 @given(data=st.data())
 def test_the_way_out_is_one(variants: tuple[str, ...], data: st.DataObject) -> None:
@@ -421,6 +461,8 @@ def test_the_way_out_is_one(variants: tuple[str, ...], data: st.DataObject) -> N
         ("mma --arch sm_75 --dtype i8 --threadblock 1x1x1", "dtype=f16_f32 or arch=sm_80 and the "),
         ("mma_tma --arch sm_80 --dtype f32", "the defaults with dtype=f16 and arch=sm_90a"),
         ("mma_tma --arch sm_90", "arch=sm_90a"),
+        ("wgmma --layout ccc --threadblock 128x512x32", "threadblock=128x256x32"),
+        ("wgmma --dtype f16_f32 --threadblock 128x256x64", "stages=2 or threadblock=128x192x64"),
         ("tiles --tile 33 --threads 64", "tile=32"),
         ("tiles --threads 100", "threads=128 or tile=20"),
         ("shared_row --dtype f64 --chunk 8000", "chunk=6144"),
@@ -473,6 +515,9 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
         ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
         ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
+        ("wgmma", "bf16", "sm_90a", "128x256x64 3"),
+        ("wgmma", "tf32", "sm_90a", "128x192x32 3"),
+        ("wgmma", "i8", "sm_90a", "128x192x128 3"),
     ],
 )
 def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: str) -> None:
@@ -505,6 +550,8 @@ def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: s
             "mma_tma_f16_rcr_tb64x64x64_w32x32_s8",
             {"layout": "rcr", "threadblock": "64x64x64", "warp": "32x32", "stages": 8},
         ),
+        ("wgmma_f16_rrr", {}),
+        ("wgmma_f16_rcr_tb64x80x64_s5", {"layout": "rcr", "threadblock": "64x80x64", "stages": 5}),
         (
             "mma_tma_f16_rrr_tb128x128x64_s4_tk2",
             {"sliced_k": 2, "threadblock": "128x128x64", "stages": 4},

@@ -107,6 +107,8 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "fills_one_way": one_way,
         "together": together,
         "moves_up": together if writes and moves else 0,
+        "asynchronous_reads": False,
+        "tests_barriers": True,
         "includes_cuda": True,
         "has_maps": True,
         "several_stores": g["slots"] > 1,
@@ -114,4 +116,15 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "stages_c_in_matrices": writes and spec.dtypes.output.size == 2,
         "may_be_early": may_be_early(spec),
         "early_steps": 1 if values["stage_bytes"] > _EARLY_BYTES else 2,
+    }
+
+
+def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
+    """Of `wgmma`."""
+    return {
+        **mma_tma(spec),
+        "sliced_k": 1,
+        "moves_up": 0,
+        "asynchronous_reads": True,
+        "tests_barriers": False,
     }

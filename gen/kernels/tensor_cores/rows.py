@@ -7,8 +7,14 @@ from dataclasses import replace
 from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
-from gen.kernels.tensor_cores.rules import DTYPES_SINCE, INSTRUCTIONS, mma_rules, mma_tma_rules
-from gen.kernels.tensor_cores.tiles import mma, mma_tma
+from gen.kernels.tensor_cores.rules import (
+    DTYPES_SINCE,
+    INSTRUCTIONS,
+    mma_rules,
+    mma_tma_rules,
+    wgmma_rules,
+)
+from gen.kernels.tensor_cores.tiles import mma, mma_tma, wgmma
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
 from gen.kernels.variant import EPILOGUE, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
@@ -24,6 +30,11 @@ def _mma_threadblock(chosen: Choice) -> str:
 
 def _tma_threadblock(chosen: Choice) -> str:
     return f"{256 if chosen.dtypes.accumulator.size == 2 else 128}x256x{_k(chosen, 128)}"
+
+
+def _wgmma_threadblock(chosen: Choice) -> str:
+    # Of D, 16 rows of each warp are on their way: of elements of 4 bytes there are fewer columns.
+    return f"128x{256 if chosen.dtypes.output.size == 2 else 192}x{_k(chosen, 128)}"
 
 
 def _tma_warp(chosen: Choice) -> str:
@@ -113,6 +124,28 @@ TENSOR_VARIANTS = (
         most=MOST_SIZE,
         rank=30,
         candidates=tma_candidates,
+        transposes=True,
+        persistent=True,
+    ),
+    Variant(
+        "wgmma",
+        "Hopper's wgmma, fed by TMA: warp-specialised and persistent",
+        "kernels/wgmma.cu.j2",
+        (
+            Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
+            Integer("stages", _STAGES, 3, 2, 16, tag="s"),
+            *_REST,
+        ),
+        wgmma,
+        TENSOR_DTYPES,
+        DTYPES_SINCE,
+        min_arch=90,
+        max_arch=90,
+        default_arch="sm_90a",
+        rules=wgmma_rules,
+        planner=plan,
+        printed=printed.wgmma,
+        most=MOST_SIZE,
         transposes=True,
         persistent=True,
     ),

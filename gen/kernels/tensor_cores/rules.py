@@ -16,8 +16,9 @@ from gen.kernels.tensor_cores.tiles import (
     tma_roles,
     tma_shared,
     warps,
+    with_warps,
 )
-from gen.kernels.tunables import Choice, Conflict
+from gen.kernels.tunables import Choice, Conflict, sizes
 from gen.kernels.variant import epilogue_rule
 from gen.spec.arch import SHARED_KIB
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES, DTypes
@@ -30,6 +31,9 @@ MOST_SUMS = 128  # registers of a thread that hold sums; a thread has 255 for ev
 MMA_OTHERS, TMA_OTHERS = 24, 16
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
+WGMMA_ROWS, WGMMA_COLUMNS = 64, 256  # of A; of B at most
+MOST_WARPGROUPS = 3  # of wgmma that multiply
+WGMMA_OTHERS = 48  # registers of a thread for all but sums
 MOST_BOX = 256  # lines of a tensor map's box: the driver's limit
 
 # The instructions by the type of A and B, and from which compute capability on there are.
@@ -63,6 +67,49 @@ def mma_tma_rules(chosen: Choice) -> None:
     _registers_rule(warp, chosen.dtypes, roles.consumer_registers - TMA_OTHERS)
     _shared_rule(chosen, tma_shared)
     _sliced_rule(chosen)
+
+
+def wgmma_rules(chosen: Choice) -> None:
+    """Raises Conflict for tunables of `wgmma` that do not go together."""
+    block = Tile._make(sizes(chosen.values["threadblock"]))
+    _multiple("threadblock", "m", block.m, WGMMA_ROWS, f"{WGMMA_ROWS}")
+    _multiple("threadblock", "n", block.n, 16, "16")
+    sides = (("m", block.m), ("n", block.n))
+    for (axis, size), along in zip(sides, along_k(chosen.layouts), strict=True):
+        if not along and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
+            _multiple("threadblock", axis, size, 64, "64")
+    _wgmma_size_rule(block)
+    _line_rule(block, chosen.dtypes)
+    epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
+    as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
+    _, warp, _ = tiles(as_tma.values)
+    roles = tma_roles(as_tma.values, chosen.dtypes)
+    _sums_fit(block, warp, chosen.dtypes, roles.consumer_registers - WGMMA_OTHERS)
+    _shared_rule(as_tma, tma_shared)
+
+
+def _wgmma_size_rule(block: Tile) -> None:
+    if block.n > WGMMA_COLUMNS:
+        raise Conflict(
+            f"threadblock.n={block.n} is more than the {WGMMA_COLUMNS} columns of a wgmma",
+            "threadblock",
+        )
+    count = block.m // WGMMA_ROWS
+    if count > MOST_WARPGROUPS:
+        raise Conflict(
+            f"threadblock.m={block.m} takes {count} warpgroups, more than {MOST_WARPGROUPS}",
+            "threadblock",
+        )
+
+
+def _sums_fit(block: Tile, warp: Tile, dtypes: DTypes, most: int) -> None:
+    """Sums fit the registers of a thread: what does not is spilled."""
+    if sums(warp, dtypes) > most:
+        raise Conflict(
+            f"threadblock={block} wants {sums(warp, dtypes)} registers of each thread "
+            f"for sums, more than the {most} that there are",
+            "threadblock",
+        )
 
 
 def _box_rule(chosen: Choice) -> None:

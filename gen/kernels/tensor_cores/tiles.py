@@ -7,6 +7,7 @@ column-major, its transpose is computed: then B' is the left operand and A' the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gen.kernels.tunables import sizes
@@ -16,6 +17,8 @@ from gen.spec.dtypes import DTypes
 from gen.spec.kernel import Tile
 
 WARP = 32
+WARPGROUP = 4  # warps
+WGMMA_BYTES = 32  # along K, of both operands of a wgmma
 
 REGISTERS, MOST_REGISTERS = 65_536, 255  # of a multiprocessor; of a thread at most
 
@@ -86,6 +89,28 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
         "staging_line": staging.line,
     }
     return _geometry(t, threads, shared_bytes, **more)
+
+
+def wgmma(t: Mapping[str, Any], d: DTypes) -> Geometry:
+    """What follows from the tunables of `wgmma`."""
+    geometry = mma_tma(with_warps(t, d), d)
+    groups = geometry.values["consumers"] // WARPGROUP
+    return replace(geometry, values={**geometry.values, "groups": groups})
+
+
+def with_warps(t: Mapping[str, Any], d: DTypes) -> Mapping[str, Any]:
+    """The tunables of `wgmma` as those of `mma_tma`.
+
+    A warp holds the sums of 16 rows of the 64 of its warpgroup, and of all columns.
+    """
+    block = Tile._make(sizes(t["threadblock"]))
+    k = WGMMA_BYTES // d.input.size
+    return {
+        **t,
+        "warp": f"16x{block.n}",
+        "instruction": f"m64n{block.n}k{k}",
+        "sliced_k": 1,
+    }
 
 
 class Roles(NamedTuple):

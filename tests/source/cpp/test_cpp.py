@@ -432,7 +432,7 @@ def test_an_installed_wheel_has_what_cmake_finds(
     assert f"{other} is not gemmgen's" in re.sub(r"\s+", " ", refused.stderr)
 
 
-@pytest.mark.parametrize("variant", ["rec_tiles", "mma", "mma_tma"])
+@pytest.mark.parametrize("variant", ["rec_tiles", "mma", "mma_tma", "wgmma"])
 def test_headers_and_pages_name_every_error(variant: str) -> None:
     spec = make_spec(variant)
     _, _, host = render(spec).text.partition("#ifndef __CUDACC_RTC__  // the host")

@@ -269,7 +269,9 @@ def test_a_header_says_what_runs_where(tmp_path: Path) -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, [("mma", "f16"), ("mma_tma", "bf16")]))
+@pytest.mark.parametrize(
+    ("variant", "dtype"), sift(PAIRS, [("mma", "f16"), ("mma_tma", "bf16"), ("wgmma", "f16")])
+)
 def test_embedded_ptx_is_of_the_version_that_it_says(
     variant: str, dtype: str, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ KERNELS: dict[str, dict[str, Any]] = {
     "rec_tiles": {"dtype": "f64", "tile": 32, "coarsen": 8},
     "mma": {"dtype": "f16", "split_k": 2},
     "mma_tma": {"dtype": "f16", "split_k": 2},
+    "wgmma": {"dtype": "f16", "split_k": 2},
 }
 LAUNCHERS = [*KERNELS, *(f"{variant} embedded" for variant in KERNELS), "bundle"]
 BUNDLE = "--variant mma --dtype f16 --split-k 2 --aligned\n--variant mma --dtype f16\n"
@@ -196,7 +197,7 @@ def launcher(
         library = ctypes.CDLL(str(folder / "gemm.so"))
     else:
         (folder / "gemm.cu").write_text(render(spec).text)
-        arch = "sm_90a" if variant == "mma_tma" else "native"
+        arch = "sm_90a" if variant in ("mma_tma", "wgmma") else "native"
         library = built(folder, "gemm.cu", arch)
     return Launcher(library, spec.name, spec.dtypes.name)
 
