@@ -22,7 +22,13 @@ WITH_COMMANDS = [page for page in PAGES if parts(page.read_text(encoding="utf-8"
 
 
 # These take long, and show commands that other pages show, too.
-LONG = ("docs/checks.md", "docs/tiling.md", "docs/report.md", "docs/any-kernel.md")
+LONG = (
+    "docs/checks.md",
+    "docs/tiling.md",
+    "docs/report.md",
+    "docs/any-kernel.md",
+    "docs/profile.md",
+)
 
 
 @pytest.mark.parametrize(
