@@ -43,11 +43,14 @@ _FEW = (
     "slices chosen for the emulator's four multiprocessors are fewer than a block's groups; "
     "found in mma split-k, which has the same line"
 )
+_FEW_SLICES = "the slices are added up in one round; found in mma split-k, which has more of them"
+_NOBODY_WAITS = "where K is 0 nobody waits for a stage to be handed back"
+_CLEARED = "all of the stages is cleared, before anything is copied there"
 _TURNS = "all tiles have as many steps: if these are even, it does not matter which team is first"
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column or row of tiles, all outside of D"
 _NOT_STORED = "only lines that D does not have are cleared, and what comes of them is not stored"
-_FEWER_SLICES = "there are no more slices than multiprocessors, of which no GPU has 256"
+_AS_MULTIPROCESSORS = "there are no more slices than multiprocessors, of which no GPU has 256"
 _STEP = "one more step along K, of zeros"
 _ALONG_K = "lines of both operands run along K: they are equally long"
 _ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp waits for the data"
@@ -116,6 +119,21 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             "for (int g = 0; g < kGroups; ++g) { -> for (int g = 0; g < kGroups - 1; ++g) {",
         )
     ),
+    *(
+        (_FEW_SLICES, f"wgmma split-k: reduction: {line}")
+        for line in (
+            "if (slice + i * kGroups < slices) parts[i] = *from; ->",
+            "from += kGroups * distance; ->",
+            "for (int g = 0; g < kGroups; ++g) { -> for (int g = 0; g < kGroups - 1; ++g) {",
+            *(f"sum.{x} += parts[i].{x}; -> sum.{x} = parts[i].{x};" for x in "xyzw"),
+        )
+    ),
+    (_NOBODY_WAITS, "if (steps > 0) finish(stage); -> if (true) finish(stage);"),
+    (_NOBODY_WAITS, "if (first < last) finish(stage); -> if (true) finish(stage);"),
+    (
+        _CLEARED,
+        "wgmma split-k: drop: if (at < kBytesA ? at < a_bytes : at < kBytesA + kBytesB) continue;",
+    ),
     (_TURNS, "-> turn = 1 - turn;"),
     (_UNUSED, "-> take<0, kFragmentsM>(tile);"),
     *(
@@ -130,8 +148,8 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         _NOT_STORED,
         "sizes: for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {",
     ),
-    (_FEWER_SLICES, "-> for (int slice = group; slice < (unsigned char)(slices); slice += "),
-    (_FEWER_SLICES, "-> for (int slice = group; slice < short(slices); slice += "),
+    (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < (unsigned char)(slices); slice += "),
+    (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < short(slices); slice += "),
     (_ROUNDS, "-> for (int slice = group; slice < slices / 16 * 16 + 15; slice += "),
     (_UNUSED, "mma_tma sliced-k: staging: for (int i = 0; i + 1 < kFragmentsM; ++i) { ->"),
     (_STEP, "-> const int steps = int((K + kTileK) / kTileK);"),
