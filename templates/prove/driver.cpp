@@ -185,7 +185,7 @@ int cuLaunchKernel(
     unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
   if (extra) return kInvalid;
   int device = fake::now.current;
-  if (stream == fake::stream) {
+  if (stream && stream == fake::stream) {
     device = fake::now.own;
   } else if (stream) {
     device = *static_cast<int*>(stream);
