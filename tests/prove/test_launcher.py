@@ -38,7 +38,7 @@ def right(report: LauncherReport) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK))
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK[::2]))
 def test_launchers_carry_out_the_plan(variant: str, dtype: str) -> None:
     assert right(
         check_launcher(render(small(variant, dtype, layout_of(variant, dtype))), always=True)

@@ -207,7 +207,7 @@ def test_integers_have_no_gelu(variant: str, dtype: str) -> None:
         ("f16", {"arch": "sm_75", "stages": 1}),
         ("f16_f16", {"arch": "sm_75", "stages": 2, "split_k": 3}),
         pytest.param("tf32", {"stages": 1}, marks=slow),
-        ("i8", {"stages": 2}),
+        pytest.param("i8", {"stages": 2}, marks=slow),
         pytest.param("bf16", {"stages": 5, "instruction": "m16n8k8"}, marks=slow),
         ("f16_f32", {"threadblock": "128x64x64", "warp": "16x64", "swizzle": 1}),
     ],

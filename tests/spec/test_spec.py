@@ -431,7 +431,7 @@ def follow(asked: dict[str, Any], message: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("variants", [("mma",), ("mma_tma",), ("wgmma",), SCALAR], ids=" ".join)
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_the_way_out_is_one(variants: tuple[str, ...], data: st.DataObject) -> None:
     asked = data.draw(refused(variants))

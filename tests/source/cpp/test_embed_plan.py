@@ -22,7 +22,7 @@ from tests.support.programs import need
 from tests.support.slow import sift
 
 CASES = [*EMBEDDED, *((variant, dtype, {"layout": "ccr"}) for variant, dtype in SIMPLE)]
-QUICK = [*TURNS, *CASES[len(EMBEDDED) :: 5]]
+QUICK = [*TURNS, *CASES[len(EMBEDDED) :: 9]]
 
 
 @pytest.mark.parametrize(("variant", "dtype", "more"), sift(CASES, QUICK))
