@@ -120,13 +120,14 @@ def _in_place(spec: KernelSpec) -> Iterator[Trial]:
     for i, (shape, where) in enumerate(itertools.product(shapes, (PACKED, WHOLE, RAGGED))):
         for at in (0, i % 2 + 1):
             one = trial(spec, shape, "integer", scalars[at], where)
-            problem = replace(one.problem, ldc=one.problem.ldd)
-            watched = at == 0 and where is PACKED
-            yield replace(one, problem=problem, in_place=True, watched=watched)
+            yield replace(_c_is_d(one), watched=at == 0 and where is PACKED)
     for shape, count in _sliced(spec)[2:4]:  # three slices and more
         one = trial(spec, shape, "integer", (3, -2), WHOLE)
-        problem = replace(one.problem, ldc=one.problem.ldd)
-        yield replace(one, problem=problem, in_place=True, multiprocessors=count)
+        yield replace(_c_is_d(one), multiprocessors=count)
+
+
+def _c_is_d(one: Trial) -> Trial:
+    return replace(one, problem=replace(one.problem, ldc=one.problem.ldd), in_place=True)
 
 
 def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:

@@ -37,8 +37,8 @@ class Call:
     own: how many devices behind the current one the stream's is. refused_launch, refused_map: the
     number, from 1, of a launch or a tensor map that the driver refuses; refused_call: that of any
     other call that may fail. no_bytes: whether the workspace's size has nowhere to go. in_place: C
-    is D. one_matrix: A is B. launch_error: what a refused launch returns. kind: a bundle's element
-    types, layout and epilogue.
+    is D. one_matrix: B is A. null_stream: it is given that. launch_error: what a refused launch
+    returns. kind: a bundle's element types, layout and epilogue.
     """
 
     problem: GemmProblem
@@ -110,6 +110,7 @@ class Call:
         words += [f"{name}={getattr(p, name)}" for name in ("lda", "ldb", "ldc", "ldd")]
         words += [f"{x} off by {n}" for x, n in zip("ABCD", self.skips, strict=True) if n]
         words += [f"{name} null" for name in self.without.split()] + ["C is D"] * self.in_place
+        words += ["B is A"] * self.one_matrix + ["the null stream"] * self.null_stream
         return ", ".join([*words, f"{self.multiprocessors} multiprocessors"])
 
 

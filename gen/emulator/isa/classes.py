@@ -7,6 +7,7 @@ import re
 from gen.emulator.ptx.module import Instruction
 
 WARP_LANES = 32
+WARPGROUP = 4  # warps, which execute a wgmma together
 _BESIDE_COPIES = re.compile(r"cp\.async\.(bulk\.)?(commit_group|wait_|prefetch|mbarrier\.arrive)")
 _WMMA_ACCESS = re.compile(r"wmma\.(load|store)\.")
 _MMA_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
@@ -79,4 +80,4 @@ def _mma_flops(item: Instruction) -> int:
     if shape is None or "s32" in item.modifiers:
         return 0
     m, n, k = (int(number) for number in shape.groups())
-    return 2 * m * n * k // (WARP_LANES * (4 if item.opcode == "wgmma" else 1))
+    return 2 * m * n * k // (WARP_LANES * (WARPGROUP if item.opcode == "wgmma" else 1))

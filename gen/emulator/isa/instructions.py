@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gen.emulator.isa import rows_float, rows_integer, rows_warp
+from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.isa.table import TABLE
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.ptx.operands import Address, Box, Not, Operand, Pair, Reg, Vector
@@ -63,7 +64,7 @@ def warps_together(item: Instruction) -> int:
     Four warps are a warpgroup, which begins at a multiple of four.
     """
     if item.name.startswith("wgmma.mma_async"):
-        return 4
+        return WARPGROUP
     row = TABLE.get(item.name)
     whole = item.opcode in ("ldmatrix", "stmatrix", "wmma", "wgmma")
     return int(whole or (row is not None and row.warp))

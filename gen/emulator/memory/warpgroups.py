@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import MatrixRead, ObservedChunk
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
 from gen.emulator.warp.mma import check_whole_warps, packed
-from gen.emulator.warp.shuffles import from_warps
+from gen.emulator.warp.shuffles import all_lanes
 from gen.emulator.warp.tensor_core import NOTHING, Array, Span
 from gen.emulator.warp.wgmma import (
     LINE,
     ROWS,
-    WARPGROUP,
     Form,
     Numbers,
     check_whole_groups,
@@ -249,8 +249,7 @@ class Warpgroups:
         check: str = "synccheck",
     ) -> None:  # fmt: skip
         chunk = self.chunk
-        bits = from_warps(chunk, np.broadcast_to(warps[..., None], (*warps.shape, WARP)))
-        block, threads, _ = lanes_of(bits, None, chunk.shape, chunk.origin)
+        block, threads, _ = lanes_of(all_lanes(chunk, warps), None, chunk.shape, chunk.origin)
         chunk.launch.findings.add(check, item, message, block, threads, other=other)
 
 

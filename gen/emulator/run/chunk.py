@@ -14,7 +14,7 @@ from gen.emulator.run.system_calls import SystemCalls
 from gen.emulator.run.waiting import Parking, everyone
 from gen.emulator.translate.blocks import Block
 from gen.emulator.warp.masks import NOBODY, WARP, Bits, Coordinates, Mask, Waiting, narrow, split
-from gen.emulator.warp.shuffles import from_warps, to_warps
+from gen.emulator.warp.shuffles import all_lanes, to_warps
 from gen.errors import BudgetError
 
 
@@ -176,7 +176,7 @@ class Chunk(Parking):
             ends = range(0, absent.shape[1], gate)
             absent = np.repeat(np.logical_or.reduceat(absent, ends, axis=1), gate, axis=1)
             absent = absent[:, : -(-self.threads // WARP)]
-        bits: Bits = from_warps(self, np.broadcast_to(absent[..., None], (*absent.shape, WARP)))
+        bits: Bits = all_lanes(self, absent)
         return bits
 
     def _positions(self) -> list[tuple[str, int, Mask]]:

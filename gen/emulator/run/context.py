@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.barriers import Barriers
 from gen.emulator.run.register_pool import RegisterPool
 from gen.emulator.translate.program import Program
-from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT, Clusters
+from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT, clusters_of
 from gen.emulator.warp.masks import (
     BLOCK_AXES,
     NOBODY,
@@ -86,7 +87,7 @@ class Context:
         self._specials: dict[str, Value] = {}
         self.ticks = 0  # of the clocks
         self.memory = launch.memory
-        self.clusters = Clusters(self.shape, launch.cluster)
+        self.clusters = clusters_of(self.shape, launch.cluster)
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters)
         self._local: Scratch | None = None
         self.barriers = Barriers(self)
@@ -94,7 +95,6 @@ class Context:
         self.mbarriers = MBarriers(self)
         self.copies = Copies(self, self.mbarriers)
         self.bulk = BulkCopies(self, self.mbarriers)
-        self.warpgroups = Warpgroups(self)
         self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps, and so are these
         self.spans: dict[int, tuple[Any, Any]] = {}
         self.looks: dict[Site, tuple[Value, Mask | None]] = {}  # where lanes that spin last looked
@@ -185,6 +185,11 @@ class Context:
             self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
             self._local.changes = self.shared.changes and 0
         return self._local
+
+    @functools.cached_property
+    def warpgroups(self) -> Warpgroups:
+        """What warpgroups multiply, from the first instruction of wgmma on."""
+        return Warpgroups(self)
 
     @property
     def register_pool(self) -> RegisterPool:

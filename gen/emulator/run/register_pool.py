@@ -7,19 +7,17 @@ has to be there. Registers change hands by warpgroups, four warps that all execu
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
+from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.ptx.module import Instruction, PtxKernel
 from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
-from gen.emulator.warp.shuffles import from_warps, to_warps
+from gen.emulator.warp.shuffles import all_lanes, to_warps
+from gen.emulator.warp.wgmma import form_of
 
 REGISTERS = 65_536  # of a multiprocessor
 MOST = 256  # of a thread: 255, which take as many as 256
-WARPGROUP = 4
-_WGMMA = re.compile(r"wgmma\.mma_async\..*m64n(\d+)k\d+\.(\w+)")
 
 
 def registers_at_start(kernel: PtxKernel) -> int:
@@ -40,9 +38,8 @@ def registers_at_start(kernel: PtxKernel) -> int:
 
 def _sums(kernel: PtxKernel) -> int:
     """Registers for the sums of the largest wgmma of a kernel."""
-    names = (item.name for item in kernel.body if isinstance(item, Instruction))
-    found = (_WGMMA.match(name) for name in names)
-    return max((int(one[1]) // (4 if one[2] == "f16" else 2) for one in found if one), default=0)
+    forms = (form_of(item.name) for item in kernel.body if isinstance(item, Instruction))
+    return max((form.results for form in forms if form), default=0)
 
 
 class RegisterPool:
@@ -112,6 +109,6 @@ class RegisterPool:
 
     def _report(self, item: Instruction, warps: Bits, message: str) -> None:
         chunk = self.chunk
-        lanes = from_warps(chunk, np.broadcast_to(warps[..., None], (*warps.shape, WARP)))
+        lanes = all_lanes(chunk, warps)
         block, threads, _ = lanes_of(lanes, None, chunk.shape, chunk.origin)
         chunk.launch.findings.add("synccheck", item, message, block, threads)

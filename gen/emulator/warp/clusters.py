@@ -6,6 +6,7 @@ for the memory of the executing block, or 1 plus the rank of a block of its clus
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -146,3 +147,9 @@ def ctarank(chunk: WarpChunk, item: Instruction, address: Value) -> Value:
     """getctarank: the rank of the block whose shared memory an address is in."""
     window = address.astype(np.int64) & np.int64((1 << 56) - 1)
     return chunk.clusters.rank_of(window).astype(np.uint32)
+
+
+@functools.lru_cache(maxsize=32)
+def clusters_of(shape: Shape, dims: Coordinates) -> Clusters:
+    """The clusters of chunks of a shape, which launches have again and again."""
+    return Clusters(shape, dims)

@@ -33,6 +33,11 @@ def from_warps(chunk: WarpChunk, value: npt.NDArray[Any]) -> Value:
     return flat.reshape(z, y, x, tz, ty, tx).transpose(_TO_CHUNK)
 
 
+def all_lanes(chunk: WarpChunk, warps: npt.NDArray[np.bool_]) -> Value:
+    """The lanes of some warps, (blocks, warps)."""
+    return from_warps(chunk, np.broadcast_to(warps[..., None], (*warps.shape, WARP)))
+
+
 def check_members(chunk: WarpChunk, m: Mask | None, item: Instruction, members: Value) -> None:
     """Report lanes that the member mask names, that are alive, and that do not take part."""
     if m is None and members.ndim == 0 and members == -1:

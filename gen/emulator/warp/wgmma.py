@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
 from gen.emulator.warp.mma import FP8, OPERANDS, packed, unpacked
-from gen.emulator.warp.shuffles import from_warps, to_warps
+from gen.emulator.warp.shuffles import all_lanes, to_warps
 from gen.emulator.warp.tensor_core import (
     FP8_WGMMA,
     FP8_WGMMA_F16,
@@ -36,7 +37,6 @@ from gen.emulator.warp.tensor_core import (
     multiply_add,
 )
 
-WARPGROUP = 4  # warps
 ROWS = 64
 LINE = 16  # bytes that lie together, whatever the layout
 Numbers = npt.NDArray[np.int64]
@@ -224,8 +224,7 @@ def check_whole_groups(chunk: WarpChunk, m: Mask | None, item: Instruction) -> B
     partial = (count > 0) & (count < WARPGROUP)
     if partial.any():
         bad = running & np.repeat(partial, WARPGROUP, axis=1)[:, :warps]
-        lanes = from_warps(chunk, np.broadcast_to(bad[..., None], (*bad.shape, WARP)))
-        block, threads, _ = lanes_of(lanes, m, chunk.shape, chunk.origin)
+        block, threads, _ = lanes_of(all_lanes(chunk, bad), m, chunk.shape, chunk.origin)
         message = f"wgmma.mma_async by {int(count[partial][0])} of the 4 warps of a warpgroup"
         chunk.launch.findings.add("synccheck", item, message, block, threads)
     return np.asarray(count == WARPGROUP)

@@ -22,7 +22,7 @@ from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
 
 # As RACES, of bulk copies: what they read and overwrite, and the mbarrier that counts their bytes.
 _MISSING = "{earlier}: a fence.%s is missing between them"
-READS_UNSEEN = "{access} at {place} may not see " + _MISSING % "proxy.async"
+_READS = "{access} at {place} may not see " + _MISSING % "proxy.async"
 _WRITES = "{access} at {place} may come before " + _MISSING % "proxy.async"
 _SIGNAL_RACES = "bulk copy that completes at {place} races with {earlier}"
 _SIGNALS = "bulk copy that completes at {place} may not see " + _MISSING % "mbarrier_init"
@@ -152,14 +152,21 @@ class CopyRaces(ExitRaces):
 
     def _read(self, chunk: ObservedChunk, move: Move) -> None:
         """Bulk copies are going to read shared memory."""
-        touch, site = self.place_move(move), move.site
+        touch = self.place_move(move)
+        self.before_read(chunk, move.site, touch)
+        self.leaving.add(touch, self.sites.number(move.site))
+
+    def before_read(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
+        """Findings for what is not ordered before the asynchronous proxy reads, or not shown to it.
+
+        Those that race are among them; a pair of lines is reported once.
+        """
         assert isinstance(self.writes, TimedLast)
         assert isinstance(self.atomics, TimedSeveral)
         for earlier in (self.writes, self.atomics, self.flights):
             self._report(chunk, site, "RAW", touch, earlier.clash(touch))
         for records in (self.writes, self.atomics):
-            self._report(chunk, site, "RAW", touch, records.clash(touch, shown=True), READS_UNSEEN)
-        self.leaving.add(touch, self.sites.number(site))
+            self._report(chunk, site, "RAW", touch, records.clash(touch, shown=True), _READS)
 
     def _signal(self, chunk: ObservedChunk, move: Move) -> None:
         """The mbarriers of bulk copies, whose initialisation these must see."""

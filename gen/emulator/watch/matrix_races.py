@@ -10,17 +10,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.memory.bulk_moves import Move, Numbers
 from gen.emulator.memory.observer import MatrixRead, ObservedChunk
 from gen.emulator.warp.masks import Bits
-from gen.emulator.watch.copy_races import READS_UNSEEN, CopyRaces
+from gen.emulator.warp.wgmma import LINE
+from gen.emulator.watch.copy_races import CopyRaces
 from gen.emulator.watch.granules import PER_WARP, WARP_LANE, Index, Touch
 from gen.emulator.watch.last_access import NONE, SITE_BITS, Clash
-from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
 from gen.emulator.watch.vector_clocks import Clocks
 
-_WARPS = 4  # of a warpgroup
-_LINE = 16  # bytes
 _KEPT = 256  # of its latest wgmmas whose times are known; no more are in flight
 
 
@@ -77,7 +76,7 @@ class MatrixReads:
             loaded = self.fragments[group][np.arange(len(number)), number % _KEPT]
             if loaded.any():
                 times = np.where((number > 0) & (loaded > 0), loaded + 1, 0)
-                others = range(group, group + _WARPS)
+                others = range(group, group + WARPGROUP)
                 self.clocks.join(warps, others, times.astype(np.int32))
 
     def clash(self, touch: Touch) -> Clash | None:
@@ -120,13 +119,11 @@ class SharedRaces(CopyRaces):
     def matrix_read(self, chunk: ObservedChunk, read: MatrixRead) -> None:
         """See Observer."""
         assert self.clocks is not None
-        assert isinstance(self.writes, TimedLast)
-        assert isinstance(self.atomics, TimedSeveral)
         if self.matrices is None:
             self.matrices = MatrixReads(self.clocks, self.columns)
             self.readers.append(self.matrices)
         ranks = self.clusters.ranks[read.blocks]
-        groups = ranks * (self.block_codes // PER_WARP) + read.groups * _WARPS
+        groups = ranks * (self.block_codes // PER_WARP) + read.groups * WARPGROUP
         self._widen_unless_alike(read, groups)
         site = self.sites.number(read.site)
         for group in np.unique(groups):
@@ -136,15 +133,11 @@ class SharedRaces(CopyRaces):
             rows = blocks if self.rows > 1 else np.zeros(1, np.int64)
             first = rows * self.columns + ranks[mine] * self.each_block
             places = first[:, None] + (read.offsets[mine] >> self.shift)
-            index = places[..., None] + np.arange(max(1, _LINE // self.granule))
-            warps = (int(group) + np.arange(_WARPS)) * PER_WARP + WARP_LANE
+            index = places[..., None] + np.arange(max(1, LINE // self.granule))
+            warps = (int(group) + np.arange(WARPGROUP)) * PER_WARP + WARP_LANE
             codes = np.repeat(warps.astype(np.int32), index.size)
-            touch = Touch(np.tile(index.ravel(), _WARPS), codes, codes)
-            unseen = [earlier.clash(touch, shown=True) for earlier in (self.writes, self.atomics)]
-            for earlier in (self.writes, self.atomics, self.flights):
-                self._report(chunk, read.site, "RAW", touch, earlier.clash(touch))
-            for clash in unseen:
-                self._report(chunk, read.site, "RAW", touch, clash, READS_UNSEEN)
+            touch = Touch(np.tile(index.ravel(), WARPGROUP), codes, codes)
+            self.before_read(chunk, read.site, touch)
             self._check_swizzle(chunk, read, int(mine[0]), index.ravel())
             self.matrices.add(
                 int(group), index.ravel(), rows, read.numbers[mine], site, read.with_fragments
@@ -196,7 +189,7 @@ class SharedRaces(CopyRaces):
         some, numbers = warps[rows], done[rows]
         for group in self.matrices.places:
             mine = np.zeros_like(some)
-            mine[:, group : group + _WARPS] = some[:, group : group + _WARPS]
+            mine[:, group : group + WARPGROUP] = some[:, group : group + WARPGROUP]
             if mine.any():
                 self.matrices.done(group, mine, np.where(mine, numbers, 0).max(axis=1))
 

@@ -76,8 +76,7 @@ def wgmma_rules(chosen: Choice) -> None:
     _multiple("threadblock", "n", block.n, 16, "16")
     sides = (("m", block.m), ("n", block.n))
     for (axis, size), along in zip(sides, along_k(chosen.layouts), strict=True):
-        if not along and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
-            _multiple("threadblock", axis, size, 64, "64")
+        _panel_rule(chosen, axis, size, along)
     _wgmma_size_rule(block)
     _line_rule(block, chosen.dtypes)
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
@@ -145,12 +144,17 @@ def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
     sides = (("m", block.m, warp.m), ("n", block.n, warp.n))
     for (axis, size, part), along in zip(sides, along_k(chosen.layouts), strict=True):
         _multiple("threadblock", axis, size, part, f"warp.{axis}={part}", "warp")
-        if not along and chosen.dtypes.input.size == 2:  # lines of 64 elements, not along K
-            _multiple("threadblock", axis, size, 64, "64")
+        _panel_rule(chosen, axis, size, along)
     _line_rule(block, chosen.dtypes)
     _warps_rule(block, warp, allowed)
     _sums_rule(warp, chosen.dtypes)
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
+
+
+def _panel_rule(chosen: Choice, axis: str, size: int, along: bool) -> None:
+    """Lines that do not run along K have 64 elements."""
+    if not along and chosen.dtypes.input.size == 2:
+        _multiple("threadblock", axis, size, 64, "64")
 
 
 def _instruction_rule(chosen: Choice) -> None:
