@@ -32,7 +32,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 
 if TYPE_CHECKING:
-    from gen.emulator import Finding
+    from gen.emulator import Finding, Observer
 
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
 _SHORT = 24  # of the other ones: less than a tile has
@@ -42,7 +42,10 @@ _BUDGET = 10**9
 
 
 def far_tiles(
-    spec: KernelSpec, module: Module, deadline: float | None = None
+    spec: KernelSpec,
+    module: Module,
+    deadline: float | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
     """Runs the last tiles of D along M, then along N, with operands in place and packed.
 
@@ -51,14 +54,14 @@ def far_tiles(
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
-        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), 0, deadline):
+        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), 0, deadline, observers):
             yield result
         return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
     for shape in (GemmShape(_LINES, _SHORT, k), GemmShape(_SHORT, _LINES, k)):
         for skip in (0, 1):
-            if result := _run(spec, module, shape, skip, deadline):
+            if result := _run(spec, module, shape, skip, deadline, observers):
                 yield result
 
 
@@ -85,7 +88,12 @@ def _matrix(
 
 
 def _run(
-    spec: KernelSpec, module: Module, shape: GemmShape, skip: int, deadline: float | None
+    spec: KernelSpec,
+    module: Module,
+    shape: GemmShape,
+    skip: int,
+    deadline: float | None,
+    observers: Sequence[Observer],
 ) -> FarResult | None:
     """The last two tiles along the longer side; None where packing alone would take minutes."""
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
@@ -100,7 +108,7 @@ def _run(
     )
     small = GemmProblem.packed(part, layouts, 2, -1)
     given = draw_operands(spec, small, "integer")
-    runner = EmulatorRunner(multiprocessors=2 * tiles)
+    runner = EmulatorRunner(observers=observers, multiprocessors=2 * tiles)
     runner.budget, runner.deadline = _BUDGET, deadline
     input_, output = types.input.name, types.output.name
     sizes = {
