@@ -210,6 +210,7 @@ def _fields(report: CheckReport) -> dict[str, object]:
         "error": report.error or None,
         "skipped": report.skipped or None,
         "lines_not_run": report.not_run,
+        "lines_not_probed": report.unprobed,
         "unreached": [
             {
                 "line": one.line,
@@ -262,6 +263,9 @@ def _tried(report: CheckReport) -> str:
         lines = ", ".join(map(str, report.not_run[:MOST_LINES]))
         more = ", ..." if len(report.not_run) > MOST_LINES else ""
         missing.append(f"lines that no launch has run: {lines}{more}")
+    if report.unprobed:
+        lines = ", ".join(map(str, report.unprobed))
+        missing.append(f"conditions that take no probe, of lines {lines}")
     shapes = "1 shape" if len(report.shapes) == 1 else f"{len(report.shapes)} shapes"
     tried = [f"{_launches(report.trials)} on {shapes}"]
     if report.launcher:
@@ -301,6 +305,8 @@ def _print_one(report: CheckReport) -> None:
     _print_unreached(report)
     found, wrong = len(report.findings), len(report.mismatches)
     counts = [f"{found} finding{'s' * (found != 1)}", f"{wrong} mismatch{'es' * (wrong != 1)}"]
+    if report.unreached:
+        counts.append(f"{len(report.unreached)} unreached")
     if report.suppressed:
         counts.append(f"{report.suppressed} repeats or beyond --max-findings")
     print(f"{', '.join(counts)} in {_tried(report)}")

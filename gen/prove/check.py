@@ -67,6 +67,7 @@ class CheckReport:
     trials: int = 0  # launches of the kernel
     not_run: list[int] = field(default_factory=list)  # CUDA lines that no trial has reached
     unreached: list[Unreached] = field(default_factory=list)  # what is edited, and not checked
+    unprobed: list[int] = field(default_factory=list)  # edited lines whose conditions nobody knows
     allow_unreached: bool = False  # whether that is right all the same
     seconds: float = 0.0  # in the kernel
 
@@ -126,9 +127,11 @@ def check(
         _check_far(report, spec, module, max_findings, deadline or far_deadline())
         if planned.probed and not report.error:
             report.unreached = _unreached(report, stand, planned.probed, deadline)
+            report.unprobed += planned.probed.skipped
     if not report.error and (report.ok or not first):
         report.launcher = check_launcher(planned.source)
         report.unreached += report.launcher.unreached
+        report.unprobed += report.launcher.unprobed
     if planned.far and report.ok:
         report.notes += notes(seen)
     return report

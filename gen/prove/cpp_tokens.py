@@ -141,6 +141,15 @@ class Tokens:
             if depth == 0 and (follows in _BEHIND_TEMPLATE or follows[:1].isalpha()):
                 yield range(i, at)
 
+    def is_binary(self, i: int) -> bool:
+        """Whether a sign has operands on both sides, and is no part of a type: `T& x`."""
+        before, one, behind = self.all[i - 1], self.all[i], self.word(i + 1)
+        if before.kind == "text" or (before.kind == "sign" and before.text not in (")", "]")):
+            return False
+        return one.text != "&" or bool(
+            behind and (before.end == one.start) == (one.end == self.all[i + 1].start)
+        )
+
     def is_reference(self, i: int) -> bool:
         """Whether `&&` is part of a type: `T&& x`."""
         one, before = self.all[i], self.all[i - 1]

@@ -55,9 +55,15 @@ class Edited:
 
     @cached_property
     def numbers(self) -> list[str]:
-        """The numbers that edited statements name, each once, in order."""
-        found = (self.tokens[i] for at in sorted(self.edited) for i in self.statements[at])
-        return list(dict.fromkeys(token.text for token in found if token.kind == "number"))
+        """The numbers that edited statements name, each once, in order; of shifts 2^n, too."""
+        found = list[str]()
+        for i in (i for at in sorted(self.edited) for i in self.statements[at]):
+            text = self.tokens[i].text
+            if self.tokens[i].kind == "number":
+                found.append(text)
+                if self.tokens[i - 1].text in ("<<", ">>") and text.isdigit() and int(text) < 32:
+                    found.append(str(1 << int(text)))
+        return list(dict.fromkeys(found))
 
 
 def _statements(text: str, found: Sequence[Token]) -> Iterator[range]:

@@ -3,7 +3,8 @@
 Code that one value alone reaches is not found by trials that lack this value. But its condition
 shows that they do. So the file is compiled once more, with a probe in each condition that is not as
 `gen emit` writes it: comparisons, operands of `&&`, `||` and `!`, what `if`, `while`, `for` and `?`
-decide by, the labels of a `switch`, and the order of what `min` and `max` take. What a probe does
+decide by, the labels of a `switch`, the order of what `min` and `max` take, and whether an integer
+that `/`, `%`, `>>` or `&` makes is always 0. What a probe does
 is in templates/prove/probes.h.
 """
 
@@ -17,13 +18,15 @@ from typing import NamedTuple
 from gen.prove.cpp_tokens import Tokens
 from gen.prove.edits import Edited
 
-COMPARISON, TRUTH, LABEL, ORDER = "comparison", "truth", "label", "order"
+COMPARISON, TRUTH, LABEL, ORDER, VALUE = "comparison", "truth", "label", "order", "value"
 TRUE, FALSE = 1, 2
 
 _COMPARE = frozenset({"==", "!=", "<", ">", "<=", ">="})
+_ARITHMETIC = frozenset({"/", "%", ">>", "&"})
 _LOGIC = frozenset({"&&", "||"})
 _ASSIGN = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _BOUNDS = frozenset({";", ",", "{", "}", "?", ":", "(", ")", "[", "]", "return", *_ASSIGN})
+_SUMS = frozenset({"+", "-"})
 _BITS = frozenset({"&", "|", "^"})
 _CONSTANT = frozenset({"static_assert", "constexpr", "template", "using", "enum", "typedef"})
 _ORDERS = re.compile(r"(__h|f|u|ll|ull)?(min|max)f?$")
@@ -131,6 +134,8 @@ class _Writer(Tokens):
             return
         if word in _COMPARE and not self.in_template(i):
             self.compare(i)
+        elif word in _ARITHMETIC and self.is_binary(i):
+            self.arithmetic(i)
         elif word in _LOGIC and not self.is_reference(i):
             self.context(self.back(i, _BOUNDS), self.forth(i, _BOUNDS))
         elif word == "?":
@@ -162,6 +167,13 @@ class _Writer(Tokens):
         """`a == b` becomes `a == probe == b`."""
         bounds = _BOUNDS | _LOGIC | _BITS | _COMPARE
         number = self.probe(COMPARISON, self.back(i, bounds), self.forth(i, bounds))
+        at = self.all[i].start
+        self.change(at, at, f"{self.word(i)} gemmgen_at<{number}>{{}} ", number)
+
+    def arithmetic(self, i: int) -> None:
+        """`a / b` becomes `a / probe / b`."""
+        bounds = _BOUNDS | _LOGIC | _BITS | _COMPARE | _SUMS
+        number = self.probe(VALUE, self.back(i, bounds), self.forth(i, bounds), TRUE)
         at = self.all[i].start
         self.change(at, at, f"{self.word(i)} gemmgen_at<{number}>{{}} ", number)
 
@@ -235,6 +247,8 @@ def complaint(probe: Probe, seen: int) -> str:
         return ""
     if probe.kind == LABEL:
         return f"`{probe.text}` was never taken"
+    if probe.kind == VALUE and seen:
+        return f"`{probe.text}` was always 0"
     if not seen:
         return f"`{probe.text}` was never reached"
     if probe.kind == ORDER:

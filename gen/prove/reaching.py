@@ -5,19 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from gen.kernels.formulas import ceil_div
-from gen.prove.stand import Outcome, Stand
+from gen.prove.stand import WATCHED, Outcome, Stand
 from gen.prove.trials import PACKED, WHOLE, Trial, trial
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 
 _MOST_NUMBERS = 12
-_MOST_SIDE = 70_000
+_MOST_SIDE = 2**17
 _MOST_ELEMENTS = 4 * 10**6  # of a matrix, with what is between its lines
-_MOST_WORK = {False: 4 * 10**6, True: 5 * 10**7}  # products, on CUDA cores and on tensor cores
+_MOST_WORK = {False: 2 * 10**7, True: 5 * 10**7}  # products, on CUDA cores and on tensor cores
 _SMALL = GemmShape(3, 5, 6)
 
 
@@ -25,10 +25,9 @@ def reach(stand: Stand) -> Iterator[tuple[Trial, Outcome]]:
     """Runs what shows new outcomes of a kernel's conditions, until they have had all of them."""
     probed = stand.probed
     for one in reaching_trials(stand.spec, probed.edited.numbers) if probed else ():
-        if not probed or not probed.missing(before := dict(stand.outcomes.seen)):
+        if not probed or not probed.missing(stand.outcomes.seen):
             return
-        stand.probe(one)
-        if stand.outcomes.seen != before:
+        if stand.probe(one):
             yield one, stand.run(one)
 
 
@@ -57,14 +56,16 @@ def reaching_trials(spec: KernelSpec, literals: Sequence[str]) -> Iterator[Trial
     ... as a leading dimension, as alpha and beta; then two of them at once.
     """
     numbers = values(literals)
-    whole = [int(n) for n in numbers if n == int(n) and n > 0]
+    whole = [int(n) for n in numbers if n == int(n) and 0 < n < _MOST_ELEMENTS]
     trials = itertools.chain(
         _sizes(spec, whole),
         *(_lines(spec, _SMALL, n) for n in whole),
         _scalars(spec, _SMALL, numbers),
         _together(spec, whole, numbers),
     )
-    return iter(dict.fromkeys(one for one in trials if one is not None))
+    for one in dict.fromkeys(trials):
+        if one is not None:
+            yield replace(one, watched=max(astuple(one.shape)) <= WATCHED)
 
 
 def _sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[Trial | None]:

@@ -8,7 +8,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, NamedTuple
 
 from gen.compile.nvrtc import Module
@@ -94,7 +94,9 @@ class Stand:
         runner.budget = limits.budget or default_budget(self.spec, trial.shape)
         runner.time_budget = None if limits.deadline else default_time(trial.shape)
         runner.multiprocessors = trial.multiprocessors or FEW
-        runner.watched = trial.watched
+        new = self.probe(trial)
+        # What only this trial reaches is to be looked at as closely as anything else.
+        runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
         runner.least_aligned = trial.skips.d > 0  # like the operands
         reference = self.plain if trial.watched and trial.kind == "integer" else None
         before, error = runner.suppressed, ""
@@ -106,24 +108,24 @@ class Stand:
             error, findings = advice(reason), tuple(reason.findings)
         except (PtxError, UsageError) as reason:  # an unknown instruction; what a GPU refuses
             error = str(reason)
-        if not error and not findings:
-            self.probe(trial)
         seen = Seen(
             runner.lines_not_run(self.module), dict(self.use.kernels), dict(self.outcomes.seen)
         )
         return Outcome(result, findings, error, runner.suppressed - before, seen)
 
-    def probe(self, trial: Trial) -> None:
-        """Runs a trial of the kernel with probes, where one of these may show something new."""
+    def probe(self, trial: Trial) -> bool:
+        """Whether the kernel with probes shows an outcome in a trial that it has not had before."""
         probed, prober = self.probed, self.prober
         if not probed or not probed.module or not probed.missing(self.outcomes.seen):
-            return
+            return False
+        before = dict(self.outcomes.seen)
         prober.budget = 2 * (self.limits.budget or default_budget(self.spec, trial.shape))
         prober.deadline, prober.time_budget = self.limits.deadline, 2 * default_time(trial.shape)
         prober.multiprocessors = trial.multiprocessors or FEW
         prober.least_aligned = trial.skips.d > 0
         with contextlib.suppress(CheckError, PtxError, UsageError):  # which is not the kernel's
             run_trial(self.spec, prober, probed.module, trial)
+        return self.outcomes.seen != before
 
 
 def advice(error: CheckError) -> str:
@@ -149,6 +151,7 @@ def outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outco
             yield from pool.imap(_run, left)
 
 
+WATCHED = 5000  # along any axis: races of more take minutes to look for
 _ALONE = 1.0  # seconds: about what it takes to start processes
 
 

@@ -111,7 +111,13 @@ def probe_kernels(source: Source) -> Probed:
     def compile_(instrumented: Instrumented) -> nvrtc.Module:
         text, headers = instrumented_text(instrumented), {HEADER: header()}
         try:
-            return nvrtc.compile_cuda(text, name=source.place, arch=arch, headers=headers)
+            return nvrtc.compile_cuda(
+                text,
+                name=source.place,
+                arch=arch,
+                headers=headers,
+                options=("-default-device",),  # of lambdas
+            )
         except CompileError as error:
             raise RefusedError(_ERROR_LINE.findall(error.log)) from None
 

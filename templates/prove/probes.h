@@ -59,6 +59,50 @@ GEMMGEN_COMPARISON(>)
 GEMMGEN_COMPARISON(>=)
 #undef GEMMGEN_COMPARISON
 
+// Whether an integer is always 0; other types pass.
+template <class T>
+struct gemmgen_integer {
+  static constexpr bool value = false;
+};
+#define GEMMGEN_INTEGER(type)                 \
+  template <>                                 \
+  struct gemmgen_integer<type> {              \
+    static constexpr bool value = true;       \
+  };                                          \
+  template <>                                 \
+  struct gemmgen_integer<unsigned type> {     \
+    static constexpr bool value = true;       \
+  };
+GEMMGEN_INTEGER(char)
+GEMMGEN_INTEGER(short)
+GEMMGEN_INTEGER(int)
+GEMMGEN_INTEGER(long)
+GEMMGEN_INTEGER(long long)
+#undef GEMMGEN_INTEGER
+template <int N, class T>
+GEMMGEN_PROBE constexpr T gemmgen_value(T x) {
+  if constexpr (gemmgen_integer<T>::value) {
+    gemmgen_note<N>(x != 0);
+  } else if (!__builtin_is_constant_evaluated()) {
+    gemmgen_tell<N>(true);
+  }
+  return x;
+}
+#define GEMMGEN_ARITHMETIC(op)                                                            \
+  template <int N, class T>                                                               \
+  GEMMGEN_PROBE constexpr gemmgen_left<N, T> operator op(T left, gemmgen_at<N>) {         \
+    return {left};                                                                        \
+  }                                                                                       \
+  template <int N, class T, class U>                                                      \
+  GEMMGEN_PROBE constexpr auto operator op(gemmgen_left<N, T> left, U right) {            \
+    return gemmgen_value<N>(left.value op right);                                         \
+  }
+GEMMGEN_ARITHMETIC(/)
+GEMMGEN_ARITHMETIC(%)
+GEMMGEN_ARITHMETIC(>>)
+GEMMGEN_ARITHMETIC(&)
+#undef GEMMGEN_ARITHMETIC
+
 // A minimum or a maximum: equal operands are in both orders.
 template <int N, class F, class A, class B>
 GEMMGEN_PROBE constexpr auto gemmgen_order(F f, A a, B b) {

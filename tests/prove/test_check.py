@@ -17,11 +17,12 @@ from gen.emulator import parse_ptx
 from gen.errors import CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
+from gen.prove import planned
 from gen.prove.check import check
 from gen.prove.check_trials import corner_trials, corners
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
-from gen.prove.stand import Limits, outcomes
+from gen.prove.stand import Limits, Stand, outcomes
 from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape
@@ -231,7 +232,7 @@ def test_more_shared_memory_than_the_kernel_uses() -> None:
     for spec in (few, many):
         module = compile_cuda(render(spec).text, name="gemm.cu", arch=spec.arch)
         trials = corner_trials(spec, GemmShape(64, 64, 1024))[:1]
-        (outcome,) = outcomes(many, module, Limits(False, 20), trials, 1)
+        (outcome,) = outcomes(Stand(many, module, Limits(False, 20)), trials, 1)
         seen.append(list(library.notes(outcome.seen)))
     ((note,), nothing) = seen
     assert nothing == []
@@ -481,8 +482,8 @@ def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
         make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma", "wgmma")
     ]
     for spec in specs:
-        names = [launch.kernel.removeprefix(spec.name) for launch in library.launches(spec)]
+        names = [launch.kernel.removeprefix(spec.name) for launch in planned.launches(spec)]
         wanted = ["_pack", "", "_reduce"] if spec.split_k != 1 else ["_pack", ""]
         assert names == (wanted if spec.warp else [""])
         module = compile_cuda(render(spec).text, name=f"{spec.name}.cu", arch=spec.arch)
-        library._check_kernels(spec, parse_ptx(module.code.decode()))
+        planned._check_kernels(spec, parse_ptx(module.code.decode()))
