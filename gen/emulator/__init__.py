@@ -30,7 +30,7 @@ from gen.emulator.watch.findings import Finding
 from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
 from gen.emulator.watch.matrix_races import SharedRaces
-from gen.emulator.watch.outcomes import Outcomes, varying
+from gen.emulator.watch.outcomes import Outcomes, told
 from gen.emulator.watch.same_values import SameValues
 from gen.emulator.watch.shared_use import SharedUse
 from gen.emulator.watch.uninitialized import UninitializedReads
@@ -60,5 +60,5 @@ __all__ = [
     "build_blocks",
     "match_widths",
     "parse_ptx",
-    "varying",
+    "told",
 ]

@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     re.X | re.S,
 )
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
-_IN_TEMPLATE = re.compile(r"[\w.:]+|[*&,]|\.\.\.")
+_IN_TEMPLATE = re.compile(r"[\w.:]+|[*&,<>]|>>|\.\.\.")
 _BEHIND_TEMPLATE = frozenset({"(", ")", "::", "{", ">", ",", ";", "&", "*", "..."})
 
 
@@ -132,19 +132,21 @@ class Tokens:
             if token.text != "<" or not behind:
                 continue
             depth, at = 1, i + 1
-            while (depth and _IN_TEMPLATE.fullmatch(self.word(at))) or self.word(at) in ("<", ">"):
-                depth += {"<": 1, ">": -1}.get(self.word(at), 0)
+            while depth > 0 and (word := self.word(at)) and _IN_TEMPLATE.fullmatch(word):
+                depth += {"<": 1, ">": -1, ">>": -2}.get(word, 0)
                 at += 1
-                if not depth:
-                    break
             follows = self.word(at)
-            if depth == 0 and (follows in _BEHIND_TEMPLATE or follows[:1].isalpha()):
+            if depth <= 0 and (follows in _BEHIND_TEMPLATE or follows[:1].isalpha()):
                 yield range(i, at)
 
     def is_binary(self, i: int) -> bool:
         """Whether a sign has operands on both sides, and is no part of a type: `T& x`."""
         before, one, behind = self.all[i - 1], self.all[i], self.word(i + 1)
-        if before.kind == "text" or (before.kind == "sign" and before.text not in (")", "]")):
+        if (
+            self.in_template(i)
+            or before.kind == "text"
+            or (before.kind == "sign" and before.text not in (")", "]"))
+        ):
             return False
         return one.text != "&" or bool(
             behind and (before.end == one.start) == (one.end == self.all[i + 1].start)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from gen.compile import nvrtc
-from gen.emulator import parse_ptx, varying
+from gen.emulator import parse_ptx, told
 from gen.errors import CompileError
 from gen.prove.edits import Edited
-from gen.prove.probes import Instrumented, Probe, complaint, instrument
+from gen.prove.probes import LABEL, Instrumented, Probe, complaint, instrument
 from gen.source.render import Source, render, template_dir
 
 HEADER = "gemmgen_probes.h"
@@ -123,9 +123,14 @@ def probe_kernels(source: Source) -> Probed:
 
     some = instrument(edited, host_begins(source.text), on_host=False)
     module, some, skipped = settle(some, compile_)
-    may_vary = varying(parse_ptx(module.code.decode())) if module else set()
-    probes = [probe for probe in some.probes if probe.number in may_vary]
+    known = told(parse_ptx(module.code.decode())) if module else {}
+    probes = [probe for probe in some.probes if _may_vary(probe, known.get(probe.number, set()))]
     return Probed(edited, probes, module if probes else None, skipped)
+
+
+def _may_vary(probe: Probe, values: set[float | None]) -> bool:
+    """Whether a condition has other outcomes than those that the compiler knows."""
+    return bool(values) if probe.kind == LABEL else len(values) > 1 or None in values
 
 
 def unreached(

@@ -62,10 +62,10 @@ def test_what_is_no_condition_has_none(statement: str) -> None:
 def test_lines_stay_where_they_are() -> None:
     some = probed("if (a == 37 &&\n b) b = 0;")
     assert some.text.count("\n") == some.edited.text.count("\n")
-    assert [probe.line for probe in some.probes] == [3, 4]
+    assert sorted(probe.line for probe in some.probes) == [3, 4]
     assert "if (a == gemmgen_at<" in some.text
     assert "gemmgen_truth<" in some.text
-    assert some.without([4]).text == some.text.replace("gemmgen_truth<1>(b)", "b")
+    assert some.without([4]).text == some.text.replace("gemmgen_truth<0>(b)", "b")
 
 
 def test_what_a_condition_lacks() -> None:

@@ -33,17 +33,22 @@ class Outcomes(Observer):
         self.seen[number] = before | TRUE * true | FALSE * false
 
 
-def varying(module: PtxModule) -> set[int]:
-    """The numbers of the probes whose values the compiler does not know; others cannot vary."""
-    known: dict[int, set[Operand | None]] = {}
+def told(module: PtxModule) -> dict[int, set[float | None]]:
+    """What the compiler knows of the conditions of an instrumented module, by their numbers.
+
+    That are the values of their probes, None where it does not know one; none of what it has left
+    out.
+    """
+    known: dict[int, set[float | None]] = {}
     for kernel in module.kernels.values():
         constants = _constants(kernel)
         for item in _items(kernel):
             if item.name == "probe.u32" and isinstance(number := item.operands[0], Imm):
-                told = item.operands[1]
-                value = constants.get(told.name) if isinstance(told, Reg) else told
-                known.setdefault(int(number.value), set()).add(value)
-    return {number for number, values in known.items() if len(values) > 1 or None in values}
+                value = item.operands[1]
+                constant = constants.get(value.name) if isinstance(value, Reg) else value
+                of_it = known.setdefault(int(number.value), set())
+                of_it.add(constant.value if isinstance(constant, Imm) else None)
+    return known
 
 
 def _items(kernel: PtxKernel) -> list[Instruction]:

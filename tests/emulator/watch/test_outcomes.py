@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gen.compile.nvrtc import compile_cuda
-from gen.emulator import Emulator, Outcomes, parse_ptx, varying
+from gen.emulator import Emulator, Outcomes, parse_ptx, told
 from gen.errors import PtxError
 
 TELL = 'asm volatile("probe.u32 {}, %0;" :: "r"(int({})));'
@@ -37,10 +37,11 @@ def test_only_threads_that_come_there_count() -> None:
     assert seen(f"if (n == 4) {{ {TELL.format(0, 'n')} }}", 3) == {}
 
 
-def test_what_the_compiler_knows_cannot_vary() -> None:
+def test_what_the_compiler_knows() -> None:
     body = TELL.format(0, "n > 2") + TELL.format(1, "sizeof(n) > 2")
-    body += "#pragma unroll\n".join(["", f"for (int i = 0; i < 2; ++i) {TELL.format(2, 'i')}"])
-    assert varying(parse_ptx(ptx_of(body.replace("#", "\n#")))) == {0, 2}
+    body += f"\n#pragma unroll\nfor (int i = 0; i < 2; ++i) {TELL.format(2, 'i')}"
+    body += f"if (sizeof(n) == 3) {TELL.format(4, 'n')}"
+    assert told(parse_ptx(ptx_of(body))) == {0: {None}, 1: {1}, 2: {0, 1}}
 
 
 def test_other_probes_are_no_instructions() -> None:
