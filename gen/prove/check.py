@@ -2,8 +2,9 @@
 
 The kernel is taken as its file has it now, edited or not; how to launch it comes from the file's
 `gen-spec` line. On every shape it runs under all checks and, where they find nothing, its results
-are compared with CUTLASS's and with the oracle's (`check_trials` says what is tried). Last come
-problems too large to store, in matrices of which only a few parts are (`far_indices`, `far_tiles`).
+are compared with CUTLASS's and with the oracle's (`check_trials` says what is tried). Then come
+problems that reach conditions of edited lines (`reaching`), and problems too large to store, in
+matrices of which only a few parts are (`far_indices`, `far_tiles`).
 """
 
 from __future__ import annotations

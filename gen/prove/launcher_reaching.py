@@ -84,7 +84,8 @@ def numbered_calls(spec: KernelSpec, literals: Sequence[str]) -> Iterator[Call]:
             for shape in (GemmShape(3, 5, 6), GemmShape(2000, 3000, 64)):
                 packed = GemmProblem.packed(shape, spec.layouts, 2, -1)
                 yield Call(packed, multiprocessors=n)
-        yield replace(good, workspace=ADDRESSES[WORKSPACE] + n, workspace_bytes=n)
+        yield replace(good, workspace=ADDRESSES[WORKSPACE] + n)
+        yield replace(good, workspace_bytes=n)
     for x in (sign * n for n in numbers for sign in (1, -1)):
         if spec.dtypes.scalar.is_float or x == int(x):
             for alpha, beta in ((x, -1), (2, x), (x, x)):
