@@ -25,7 +25,7 @@ def _parts(report: Report) -> Iterator[str]:
     found = conclusions(report)
     if found:
         yield "\n".join(f"- {_cell(text)}" for text in found) + "\n"
-    for table in (sections.peers(report), sections.winners(report)):
+    for table in (sections.peers(report), sections.classes(report), sections.winners(report)):
         if table:
             yield _table(table)
     for pair in report.sweep_pairs:
