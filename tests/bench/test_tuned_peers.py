@@ -228,7 +228,7 @@ def test_triton_multiplies_with_wgmma(
     }
     constants = dict(zip(("A_ROWS", "B_ROWS", "D_ROWS"), rows, strict=True))
     constants |= {"INTEGER": element == "i8", "HALVES": config.halves, "BLOCK_K": k}
-    constants |= {"BLOCK_M": config.m, "BLOCK_N": config.n, "GROUP": 8, "PROGRAMS": 132}
+    constants |= {"BLOCK_M": config.m, "BLOCK_N": config.n, "GROUP": 8}
     signature |= dict.fromkeys("MNK", "i32") | dict.fromkeys(constants, "constexpr")
     options = {"num_warps": config.warps, "num_stages": config.stages}
     source = ASTSource(triton_tma.gemm, signature, constexprs=constants)

@@ -68,7 +68,7 @@ def store(d, m, n, sums, D_ROWS: tl.constexpr):
         d.store([n, m], sums.to(d.dtype).T)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "K"])  # so that a type is compiled once
 def gemm(
     a,
     b,
@@ -85,16 +85,15 @@ def gemm(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    PROGRAMS: tl.constexpr,
 ):
-    """D = A * B by PROGRAMS programs that take turns; a, b, d are descriptors of what is stored.
+    """D = A * B by programs that take turns; a, b, d are descriptors of what is stored.
 
     A_ROWS and so on: whether it is row-major. Descriptors read zeros beyond the edges, and write
     nothing there.
     """
     sums: tl.constexpr = tl.int32 if INTEGER else tl.float32
     tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):
         tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP)
         m, n = tile_m * BLOCK_M, tile_n * BLOCK_N
         total = tl.zeros((BLOCK_M, BLOCK_N), dtype=sums)
@@ -140,7 +139,7 @@ def launch(
     tiles = triton.cdiv(m, config.m) * triton.cdiv(n, config.n)
     programs = min(tiles, multiprocessors)
     k = operands[0].block_shape[rows[0]]
-    constants = (*rows, integer, config.halves, config.m, config.n, k, _GROUP, programs)
+    constants = (*rows, integer, config.halves, config.m, config.n, k, _GROUP)
     gemm[(programs,)](
         *operands, *shape, *constants, num_stages=config.stages, num_warps=config.warps
     )
