@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from gen.errors import counted
 from gen.kernels.tensor_cores.tiles import (
     WARP,
+    WGMMA_ROWS,
     SharedBytes,
     fragments,
     mma_shared,
@@ -31,9 +32,9 @@ MOST_SUMS = 128  # registers of a thread that hold sums; a thread has 255 for ev
 MMA_OTHERS, TMA_OTHERS = 24, 16
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
-WGMMA_ROWS, WGMMA_COLUMNS = 64, 256  # of A; of B at most
-MOST_WARPGROUPS = 3  # of wgmma that multiply
-WGMMA_OTHERS = 48  # registers of a thread for all but sums
+WGMMA_COLUMNS = 256  # of a wgmma's B at most
+MOST_ROWS = 256  # of wgmma's work tile
+WGMMA_OTHERS = 32  # registers of a thread for all but sums
 # Blocks along M and N of wgmma's clusters, of which 8 blocks are always possible.
 CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
 MOST_BOX = 256  # lines of a tensor map's box: the driver's limit
@@ -96,10 +97,9 @@ def _wgmma_size_rule(block: Tile) -> None:
             f"threadblock.n={block.n} is more than the {WGMMA_COLUMNS} columns of a wgmma",
             "threadblock",
         )
-    count = block.m // WGMMA_ROWS
-    if count > MOST_WARPGROUPS:
+    if block.m > MOST_ROWS:
         raise Conflict(
-            f"threadblock.m={block.m} takes {count} warpgroups, more than {MOST_WARPGROUPS}",
+            f"threadblock.m={block.m} is more than the {MOST_ROWS} rows that two warpgroups share",
             "threadblock",
         )
 

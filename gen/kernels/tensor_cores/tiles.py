@@ -18,7 +18,8 @@ from gen.spec.kernel import Tile
 
 WARP = 32
 WARPGROUP = 4  # warps
-WGMMA_BYTES = 32  # along K, of both operands of a wgmma
+WGMMA_ROWS, WGMMA_BYTES = 64, 32  # of a wgmma's A; along K, of both of its operands
+MANY_WGMMAS = 4  # of a work tile, one below another, from which on two warpgroups share them
 
 REGISTERS, MOST_REGISTERS = 65_536, 255  # of a multiprocessor; of a thread at most
 
@@ -102,13 +103,16 @@ def wgmma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 def with_warps(t: Mapping[str, Any], d: DTypes) -> Mapping[str, Any]:
     """The tunables of `wgmma` as those of `mma_tma`.
 
-    A warp holds the sums of 16 rows of the 64 of its warpgroup, and of all columns.
+    A warp holds the sums of 16 rows of the 64 of each wgmma of its warpgroup, and of all columns.
+    Many rows are those of two warpgroups, whose threads have the most registers.
     """
     block = Tile._make(sizes(t["threadblock"]))
     k = WGMMA_BYTES // d.input.size
+    wgmmas = block.m // WGMMA_ROWS
+    each = 1 if wgmmas < MANY_WGMMAS else wgmmas // 2
     return {
         **t,
-        "warp": f"16x{block.n}",
+        "warp": f"{16 * each}x{block.n}",
         "instruction": f"m64n{block.n}k{k}",
         "sliced_k": 1,
     }
