@@ -88,9 +88,10 @@ def _gemm(
     a = a_ptr + m[:, None] * stride_am + k[None, :] * stride_ak
     b = b_ptr + k[:, None] * stride_bk + n[None, :] * stride_bn
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32 if INTEGER else tl.float32)
+    zero: tl.constexpr = 0 if INTEGER else 0.0  # no integer becomes an fp8
     for start in range(0, K, BLOCK_K):
-        left = tl.load(a, mask=(m[:, None] < M) & (k[None, :] + start < K), other=0)
-        right = tl.load(b, mask=(k[:, None] + start < K) & (n[None, :] < N), other=0)
+        left = tl.load(a, mask=(m[:, None] < M) & (k[None, :] + start < K), other=zero)
+        right = tl.load(b, mask=(k[:, None] + start < K) & (n[None, :] < N), other=zero)
         total = tl.dot(left, right, total, input_precision=PRECISION, out_dtype=total.dtype)
         a += BLOCK_K * stride_ak
         b += BLOCK_K * stride_bk
