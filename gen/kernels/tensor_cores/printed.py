@@ -132,9 +132,7 @@ def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
         "moves_up": 0,
         "asynchronous_reads": True,
         "wgmmas": wgmmas,
-        "fragment_rows": "16 * warp"
-        if wgmmas == 1
-        else "(warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16",
+        "fragment_rows": "16 * warp" if wgmmas == 1 else "(warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16",
         "cluster": None if spec.cluster == (1, 1) else spec.cluster,
         # The first blocks of a cluster that have the same rows, and the same columns.
         "a_bits": sum(1 << below * j for j in range(beside)),
