@@ -8,6 +8,7 @@ from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import (
+    CLUSTERS,
     DTYPES_SINCE,
     INSTRUCTIONS,
     mma_rules,
@@ -15,7 +16,7 @@ from gen.kernels.tensor_cores.rules import (
     wgmma_rules,
 )
 from gen.kernels.tensor_cores.tiles import mma, mma_tma, wgmma
-from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
+from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
 from gen.kernels.variant import EPILOGUE, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 
@@ -33,8 +34,14 @@ def _tma_threadblock(chosen: Choice) -> str:
 
 
 def _wgmma_threadblock(chosen: Choice) -> str:
-    # Of D, 16 rows of each warp are on their way: of elements of 4 bytes there are fewer columns.
-    return f"128x{256 if chosen.dtypes.output.size == 2 else 192}x{_k(chosen, 128)}"
+    return f"128x256x{_k(chosen, 128)}"
+
+
+def _wgmma_group(chosen: Choice) -> int:
+    """About as many rows as columns of D are computed at the same time, which reads the least."""
+    rows, _, _ = sizes(chosen.values["threadblock"])
+    below, _ = sizes(chosen.values["cluster"])
+    return max(1, 2048 // (rows * below))
 
 
 def _tma_warp(chosen: Choice) -> str:
@@ -53,14 +60,17 @@ _THREADBLOCK = "rows and columns of D that a block computes, and its step along 
 _WARP = "rows and columns of that tile that each warp computes"
 _STAGES = "stages of the pipeline, each a tile of both operands in shared memory"
 
+_CLUSTER = "blocks along M and N that share operands: the TMA copies these to all of them"
+
 _INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
+# So many share operands in the L2 cache.
+_SWIZZLE = Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g")
 _REST: tuple[Tunable, ...] = (
     Integer(
         "split_k", "slices of K that different blocks multiply", 1, 0, 65_535, "auto", tag="sk"
     ),
     EPILOGUE,
-    # So many share operands in the L2 cache.
-    Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g"),
+    _SWIZZLE,
 )
 
 _MMA = Variant(
@@ -134,7 +144,9 @@ TENSOR_VARIANTS = (
         (
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
             Integer("stages", _STAGES, 3, 2, 16, tag="s"),
-            *_REST,
+            Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
+            *_REST[:-1],
+            replace(_SWIZZLE, default=_wgmma_group),
         ),
         wgmma,
         TENSOR_DTYPES,
