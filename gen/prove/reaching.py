@@ -74,8 +74,9 @@ def _sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[Trial | None]:
         yield from _along(spec, (n + more,) * 3)
     for n in numbers:
         yield _problem(spec, GemmShape(n, n, n))
-        # The number of a tile, or of a step, from 0.
-        yield from _along(spec, ((n + 1) * tile.m, (n + 1) * tile.n, (n + 1) * tile.k))
+        # As many tiles or steps, and one of that number, from 0.
+        for count in (n, n + 1):
+            yield from _along(spec, (count * tile.m, count * tile.n, count * tile.k))
     for one, other in itertools.permutations(numbers, 2):
         yield from _along(spec, (one + other,) * 3)
 
