@@ -102,4 +102,6 @@ def _sized(spec: KernelSpec, axis: int, size: int) -> Iterator[Call]:
     for shape in ([3, 5, 6], [size] * 3):
         shape[axis] = size
         if size > 0:
-            yield Call(GemmProblem.packed(GemmShape(*shape), spec.layouts, 2, -1))
+            for multiple in (1, 16):
+                problem = GemmProblem.packed(GemmShape(*shape), spec.layouts, 2, -1, 0, multiple)
+                yield Call(problem)

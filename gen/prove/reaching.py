@@ -28,7 +28,11 @@ def reach(stand: Stand) -> Iterator[tuple[Trial, Outcome]]:
         if not probed or not probed.missing(stand.outcomes.seen):
             return
         if stand.probe(one):
-            yield one, stand.run(one)
+            p = one.problem
+            whole = WHOLE.problem(p.shape, stand.spec.layouts, p.alpha, p.beta)
+            for problem in (p, whole):  # what starts in whole units may be computed apart
+                same = replace(one, problem=problem)
+                yield same, stand.run(same)
 
 
 def literal(text: str) -> float | None:
