@@ -151,6 +151,27 @@ FINISHED = [
 ]
 
 
+# Of wgmma: tiles of several wgmmas, pieces of a tile's columns in turn, and clusters.
+WIDE: list[tuple[str, str, dict[str, Any]]] = [
+    ("f16", "rrr", {"threadblock": "64x128x32", "cluster": "2x1"}),
+    ("bf16", "crc", {"threadblock": "128x64x32", "cluster": "1x2"}),
+    ("f16_f16", "rcr", {"threadblock": "256x16x32", "epilogue": "linear_bias"}),
+    ("f16_f32", "ccr", {"threadblock": "256x48x32", "split_k": 0}),
+    ("f16", "ccc", {"threadblock": "128x128x32", "cluster": "2x2"}),
+    ("i8", "rcr", {"threadblock": "64x64x64", "cluster": "4x1"}),
+    ("tf32", "rcc", {"threadblock": "64x112x16", "cluster": "1x4", "epilogue": "linear_bias_gelu"}),
+]
+
+
+@pytest.mark.parametrize(("dtype", "layout", "more"), sift(WIDE, WIDE[:3]), ids=str)
+def test_wgmmas_tiles_and_clusters(
+    dtype: str, layout: str, more: dict[str, Any], runner: EmulatorRunner
+) -> None:
+    spec = small("wgmma", dtype, layout, **{"split_k": 1, **more})
+    shapes = [GemmShape(1, 1, 1), GemmShape(65, 130, 100), GemmShape(300, 261, 40)]
+    assert [r.message for r in verify(spec, runner, shapes) if not r.ok] == []
+
+
 @pytest.mark.parametrize(
     ("variant", "epilogue", "dtype", "layout", "split_k"), sift(FINISHED, FINISHED[:4])
 )

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gen.kernels.tensor_cores import printed
-from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
+from gen.kernels.tensor_cores.candidates import (
+    mma_candidates,
+    tma_candidates,
+    wgmma_candidates,
+)
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import (
     CLUSTERS,
@@ -158,6 +162,8 @@ TENSOR_VARIANTS = (
         planner=plan,
         printed=printed.wgmma,
         most=MOST_SIZE,
+        rank=40,
+        candidates=wgmma_candidates,
         transposes=True,
         persistent=True,
     ),
