@@ -123,6 +123,7 @@ BROKEN = [
     (AUTO, "plan.b_length, B, ldb", "plan.b_length, A, ldb"),
     (AUTO, "size_t(D) % 16 == 0", "size_t(D) % 8 == 0"),
     (AUTO, "error = make_map(a_map", "make_map(a_map"),
+    (("mma_tma", {"dtype": "tf32"}), "DATA_TYPE_TFLOAT32", "DATA_TYPE_FLOAT32"),
 ]  # fmt: skip
 
 
