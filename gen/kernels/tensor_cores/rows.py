@@ -8,6 +8,7 @@ from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import (
+    CLUSTERS,
     DTYPES_SINCE,
     INSTRUCTIONS,
     mma_rules,
@@ -33,8 +34,7 @@ def _tma_threadblock(chosen: Choice) -> str:
 
 
 def _wgmma_threadblock(chosen: Choice) -> str:
-    # Of D, 16 rows of each warp are on their way: of elements of 4 bytes there are fewer columns.
-    return f"128x{256 if chosen.dtypes.output.size == 2 else 192}x{_k(chosen, 128)}"
+    return f"128x256x{_k(chosen, 128)}"
 
 
 def _tma_warp(chosen: Choice) -> str:
@@ -52,6 +52,8 @@ _ALL_INSTRUCTIONS = tuple(dict.fromkeys(name for known in INSTRUCTIONS.values() 
 _THREADBLOCK = "rows and columns of D that a block computes, and its step along K"
 _WARP = "rows and columns of that tile that each warp computes"
 _STAGES = "stages of the pipeline, each a tile of both operands in shared memory"
+
+_CLUSTER = "blocks along M and N that share operands: the TMA copies these to all of them"
 
 _INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
 _REST: tuple[Tunable, ...] = (
@@ -133,7 +135,8 @@ TENSOR_VARIANTS = (
         "kernels/wgmma.cu.j2",
         (
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
-            Integer("stages", _STAGES, 3, 2, 16, tag="s"),
+            Integer("stages", _STAGES, 4, 2, 16, tag="s"),
+            Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
             *_REST,
         ),
         wgmma,
