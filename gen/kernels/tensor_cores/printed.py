@@ -121,6 +121,10 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
     }
 
 
+# Where rows of fragment i of a warp begin in a work tile of several wgmmas, one below another.
+_FRAGMENT_ROWS = "(warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16"
+
+
 def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
     """Of `wgmma`."""
     assert spec.warp
@@ -132,7 +136,7 @@ def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
         "moves_up": 0,
         "asynchronous_reads": True,
         "wgmmas": wgmmas,
-        "fragment_rows": "16 * warp" if wgmmas == 1 else "(warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16",
+        "fragment_rows": "16 * warp" if wgmmas == 1 else _FRAGMENT_ROWS,
         "cluster": None if spec.cluster == (1, 1) else spec.cluster,
         # The first blocks of a cluster that have the same rows, and the same columns.
         "a_bits": sum(1 << below * j for j in range(beside)),

@@ -16,7 +16,7 @@ from gen.kernels.tensor_cores.rules import (
     wgmma_rules,
 )
 from gen.kernels.tensor_cores.tiles import mma, mma_tma, wgmma
-from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
+from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
 from gen.kernels.variant import EPILOGUE, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 
@@ -35,6 +35,13 @@ def _tma_threadblock(chosen: Choice) -> str:
 
 def _wgmma_threadblock(chosen: Choice) -> str:
     return f"128x256x{_k(chosen, 128)}"
+
+
+def _wgmma_group(chosen: Choice) -> int:
+    """About as many rows as columns of D are computed at the same time, which reads the least."""
+    rows, _, _ = sizes(chosen.values["threadblock"])
+    below, _ = sizes(chosen.values["cluster"])
+    return max(1, 2048 // (rows * below))
 
 
 def _tma_warp(chosen: Choice) -> str:
@@ -56,13 +63,14 @@ _STAGES = "stages of the pipeline, each a tile of both operands in shared memory
 _CLUSTER = "blocks along M and N that share operands: the TMA copies these to all of them"
 
 _INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
+# So many share operands in the L2 cache.
+_SWIZZLE = Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g")
 _REST: tuple[Tunable, ...] = (
     Integer(
         "split_k", "slices of K that different blocks multiply", 1, 0, 65_535, "auto", tag="sk"
     ),
     EPILOGUE,
-    # So many share operands in the L2 cache.
-    Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g"),
+    _SWIZZLE,
 )
 
 _MMA = Variant(
@@ -135,9 +143,10 @@ TENSOR_VARIANTS = (
         "kernels/wgmma.cu.j2",
         (
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
-            Integer("stages", _STAGES, 4, 2, 16, tag="s"),
+            Integer("stages", _STAGES, 3, 2, 16, tag="s"),
             Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
-            *_REST,
+            *_REST[:-1],
+            replace(_SWIZZLE, default=_wgmma_group),
         ),
         wgmma,
         TENSOR_DTYPES,

@@ -34,7 +34,9 @@ LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made 
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
 WGMMA_COLUMNS = 256  # of a wgmma's B at most
 MOST_ROWS = 256  # of wgmma's work tile
-WGMMA_OTHERS = 32  # registers of a thread for all but sums
+# Registers of a thread for all but sums; and of an equal share of all for all but those of one
+# wgmma: ptxas goes by that.
+WGMMA_OTHERS, SHARE_OTHERS = 48, 26
 # Blocks along M and N of wgmma's clusters, of which 8 blocks are always possible.
 CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
 MOST_BOX = 256  # lines of a tensor map's box: the driver's limit
@@ -88,6 +90,8 @@ def wgmma_rules(chosen: Choice) -> None:
     _, warp, _ = tiles(as_tma.values)
     roles = tma_roles(as_tma.values, chosen.dtypes)
     _sums_fit(block, warp, chosen.dtypes, roles.consumer_registers - WGMMA_OTHERS)
+    share = registers(WARP * (roles.consumers + roles.producers))
+    _sums_fit(block, warp._replace(m=16), chosen.dtypes, share - SHARE_OTHERS)
     _shared_rule(as_tma, tma_shared)
 
 
