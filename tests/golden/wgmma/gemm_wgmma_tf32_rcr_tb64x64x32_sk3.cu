@@ -628,7 +628,8 @@ gemm_wgmma_tf32_rcr_tb64x64x32_sk3_launch(  // D = alpha * A * B + beta * C
   const input_t* const b = plan.packs_b ? b_packed : B;
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
-  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  // The TMA rounds to nearest as it copies; from FLOAT32, tensor cores would cut off 13 bits.
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   tensor_map_t a_map, b_map;
   error = make_map(a_map, kInput, 4, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {
