@@ -93,7 +93,7 @@ def from_name(name: str) -> KernelSpec:
 
     def pattern(tunable: Tunable) -> str:
         if isinstance(tunable, Word):
-            return "|".join(tunable.words)
+            return f"{tunable.tag}(?:{'|'.join(tunable.words)})"
         return rf"{tunable.tag or tunable.name}(?:[0-9x]+|auto)"
 
     for row in VARIANTS.values():
@@ -102,8 +102,9 @@ def from_name(name: str) -> KernelSpec:
         if found := re.fullmatch(rf"{own}{tags}(?:_(?P<arch>sm\d+a?))?", name):
             fields = {k: v for k, v in found.groupdict().items() if v}
             for t in row.tunables:
-                if t.name in fields and not isinstance(t, Word):
-                    fields[t.name] = fields[t.name].removeprefix(t.tag or t.name)
+                if t.name in fields:
+                    tag = t.tag if isinstance(t, Word) else t.tag or t.name
+                    fields[t.name] = fields[t.name].removeprefix(tag)
             if "arch" in fields:
                 fields["arch"] = fields["arch"].replace("sm", "sm_")
             return make_spec(row.name, **fields)

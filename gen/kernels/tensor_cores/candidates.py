@@ -2,7 +2,7 @@
 
 On Hopper, more of K is on its way where tiles are small, and of `mma_tma` two teams share those too
 small for one; its times are of f16 on an H200 (docs/tensor-cores.md): of `mma_tma` at 1536 to 8192
-a side, of `wgmma` where all multiprocessors have work, of 29 shapes from 256 a side to 1024 x 28672.
+a side, of `wgmma` on 29 shapes from 256 a side to 1024 x 28672, that occupy most of it.
 """
 
 from __future__ import annotations

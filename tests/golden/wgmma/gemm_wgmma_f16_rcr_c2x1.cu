@@ -1,10 +1,10 @@
-// gemm_wgmma_f16_rcr_tb64x64x32_1x2: D = alpha * A * B + beta * C
+// gemm_wgmma_f16_rcr_c2x1: D = alpha * A * B + beta * C
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles of D are
 // done. One thread of a block is the producer: it asks the TMA for the tiles of A and B of each step
-// along K, up to 3 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
-// the consumer: it computes 64 rows of the work tile. wgmma reads both operands in shared memory,
+// along K, up to 3 steps ahead, also into the next work tile. Two warpgroups of four warps are
+// consumers: each computes 64 rows of the work tile. wgmma reads both operands in shared memory,
 // and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
 // arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
 //
@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout rcr --arch sm_90a --threadblock 64x64x32 --stages 3 --cluster 1x2 --split-k 1 --epilogue linear --swizzle 32
-// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_rcr_tb64x64x32_1x2.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 3, "cluster": "1x2", "split_k": 1, "epilogue": "linear", "swizzle": 32}
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout rcr --arch sm_90a --threadblock 128x256x64 --stages 3 --cluster 2x1 --split-k 1 --epilogue linear --swizzle 8
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_rcr_c2x1.cu, or by NVRTC as it is
+// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "rcr", "arch": "sm_90a", "threadblock": "128x256x64", "stages": 3, "cluster": "2x1", "split_k": 1, "epilogue": "linear", "swizzle": 8}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -34,30 +34,31 @@
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace gemm_wgmma_f16_rcr_tb64x64x32_1x2_ns {  // several emitted files may be in one program
+namespace gemm_wgmma_f16_rcr_c2x1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
-constexpr int kTileM = 64, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
-constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
+constexpr int kTileM = 128, kTileN = 256, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
 constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
-constexpr int kClusterM = 1, kClusterN = 2;  // blocks that share operands
-constexpr int kSpanM = kClusterM * kTileM, kSpanN = kClusterN * kTileN;  // 64, 128
+constexpr int kClusterM = 2, kClusterN = 1;  // blocks that share operands
+constexpr int kSpanM = kClusterM * kTileM, kSpanN = kClusterN * kTileN;  // 256, 256
 
-constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kWarpM = 16, kWarpN = 256;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
-constexpr int kGroup = 32;  // work tiles along M that are computed close in time: see tile_at
-constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 16 = 4
-constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (64 / 64) = 4
-constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 4
-constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 32 / 16
+constexpr int kGroup = 8;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 16 = 8
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 8 * (256 / 256) = 8
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 16
+constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
+constexpr int kSlots = 4;  // pieces of each warp's columns that are on their way to D at once
 
-constexpr int kBytesA = kTileM * 64;  // (kTileM, kTileK): 64 lines of 64 bytes along K
-constexpr int kBytesB = kTileN * 64;  // (kTileN, kTileK): 64 lines of 64 bytes along K
-constexpr int kStageBytes = kBytesA + kBytesB;  // 8192
+constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 128 lines of 128 bytes along K
+constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 256 lines of 128 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 49152
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -157,8 +158,10 @@ __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, 
       "r"(inner), "r"(outer), "r"(shared)
       : "memory");
 }
+// Until all but the newest `kGroups` groups of stores have been read from shared memory.
+template <int kGroups>
 __device__ inline void wait_for_stores() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 
 // ------------------------------------------------------------------------ what a warpgroup computes
@@ -167,29 +170,60 @@ __device__ inline void wait_for_stores() {
 // exchanges 16 bytes by their address: a matrix may begin inside of a line. Bits of the address from the
 // 18th on are the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
-  const uint64_t swizzle = 2;  // of 64 bytes
+  const uint64_t swizzle = 1;  // of 128 bytes
   const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;
   return begin | beside << 16 | below << 32 | swizzle << 62;
 }
 
-// acc += a * b: 64 rows of A by 64 columns of B, over 32 bytes along K. Of the 64 rows, warp w
+// acc += a * b: 64 rows of A by 256 columns of B, over 32 bytes along K. Of the 64 rows, warp w
 // has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
 // 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
-__device__ inline void wgmma(float (&acc)[8][4], uint64_t a, uint64_t b) {
+__device__ inline void wgmma(float (&acc)[32][4], uint64_t a, uint64_t b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, "
       "%8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, 1, 1, 1, 0, 0;"
+      "%24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, "
+      "%40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, "
+      "%56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, "
+      "%72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, "
+      "%88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, "
+      "%104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, "
+      "%120, %121, %122, %123, %124, %125, %126, %127}, "
+      "%128, %129, 1, 1, 1, 0, 0;"
       : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
         "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
         "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
         "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
         "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
         "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
-        "+f"(acc[7][2]), "+f"(acc[7][3])
+        "+f"(acc[7][2]), "+f"(acc[7][3]), "+f"(acc[8][0]), "+f"(acc[8][1]), "+f"(acc[8][2]),
+        "+f"(acc[8][3]), "+f"(acc[9][0]), "+f"(acc[9][1]), "+f"(acc[9][2]), "+f"(acc[9][3]),
+        "+f"(acc[10][0]), "+f"(acc[10][1]), "+f"(acc[10][2]), "+f"(acc[10][3]), "+f"(acc[11][0]),
+        "+f"(acc[11][1]), "+f"(acc[11][2]), "+f"(acc[11][3]), "+f"(acc[12][0]), "+f"(acc[12][1]),
+        "+f"(acc[12][2]), "+f"(acc[12][3]), "+f"(acc[13][0]), "+f"(acc[13][1]), "+f"(acc[13][2]),
+        "+f"(acc[13][3]), "+f"(acc[14][0]), "+f"(acc[14][1]), "+f"(acc[14][2]), "+f"(acc[14][3]),
+        "+f"(acc[15][0]), "+f"(acc[15][1]), "+f"(acc[15][2]), "+f"(acc[15][3]), "+f"(acc[16][0]),
+        "+f"(acc[16][1]), "+f"(acc[16][2]), "+f"(acc[16][3]), "+f"(acc[17][0]), "+f"(acc[17][1]),
+        "+f"(acc[17][2]), "+f"(acc[17][3]), "+f"(acc[18][0]), "+f"(acc[18][1]), "+f"(acc[18][2]),
+        "+f"(acc[18][3]), "+f"(acc[19][0]), "+f"(acc[19][1]), "+f"(acc[19][2]), "+f"(acc[19][3]),
+        "+f"(acc[20][0]), "+f"(acc[20][1]), "+f"(acc[20][2]), "+f"(acc[20][3]), "+f"(acc[21][0]),
+        "+f"(acc[21][1]), "+f"(acc[21][2]), "+f"(acc[21][3]), "+f"(acc[22][0]), "+f"(acc[22][1]),
+        "+f"(acc[22][2]), "+f"(acc[22][3]), "+f"(acc[23][0]), "+f"(acc[23][1]), "+f"(acc[23][2]),
+        "+f"(acc[23][3]), "+f"(acc[24][0]), "+f"(acc[24][1]), "+f"(acc[24][2]), "+f"(acc[24][3]),
+        "+f"(acc[25][0]), "+f"(acc[25][1]), "+f"(acc[25][2]), "+f"(acc[25][3]), "+f"(acc[26][0]),
+        "+f"(acc[26][1]), "+f"(acc[26][2]), "+f"(acc[26][3]), "+f"(acc[27][0]), "+f"(acc[27][1]),
+        "+f"(acc[27][2]), "+f"(acc[27][3]), "+f"(acc[28][0]), "+f"(acc[28][1]), "+f"(acc[28][2]),
+        "+f"(acc[28][3]), "+f"(acc[29][0]), "+f"(acc[29][1]), "+f"(acc[29][2]), "+f"(acc[29][3]),
+        "+f"(acc[30][0]), "+f"(acc[30][1]), "+f"(acc[30][2]), "+f"(acc[30][3]), "+f"(acc[31][0]),
+        "+f"(acc[31][1]), "+f"(acc[31][2]), "+f"(acc[31][3])
       : "l"(a), "l"(b));
 }
 
@@ -225,11 +259,11 @@ struct WarpTile {
   }
   // Starts to multiply the stage at this address in shared memory.
   __device__ void multiply(uint32_t stage, int group) {
-    const uint32_t a = stage + group * 64 * 64, b = stage + kBytesA;
+    const uint32_t a = stage + group * 64 * 128, b = stage + kBytesA;
 #pragma unroll
     for (int kb = 0; kb < kKBlocks; ++kb) {
-      const uint64_t b_block = matrix_at(b + 32 * kb, 64, 0);
-      const uint64_t a_block = matrix_at(a + 32 * kb, 64, 0);
+      const uint64_t b_block = matrix_at(b + 32 * kb, 128, 0);
+      const uint64_t a_block = matrix_at(a + 32 * kb, 128, 0);
       wgmma(acc[0], a_block, b_block);
     }
   }
@@ -247,8 +281,8 @@ __device__ inline void tile_at(
   const uint32_t group = most * tiles_n, first = t / group * most;
   const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
   const int block = rank_in_cluster();
-  row0 = (first + t % group % height) * kSpanM;
-  col0 = t % group / height * kSpanN + block * kTileN;
+  row0 = (first + t % group % height) * kSpanM + block * kTileM;
+  col0 = t % group / height * kSpanN;
 }
 
 // ------------------------------------------------------------------------ D
@@ -348,15 +382,16 @@ __device__ inline void write_rows(
 // Writes 16 rows of D of a warp, whose first element is at (row0, col0), piece by piece: while the TMA
 // stores one, the warp makes the next.
 __device__ inline void store(
-    const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
+    const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0,
     int col0, int lane) {
   const bool aligned = is_aligned(out.D, out.ldd);
 #pragma unroll
   for (int p = 0; p < kWarpN / kPieceN; ++p, col0 += kPieceN) {
+    Staging& staging = slots[p % kSlots];
     // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
     const bool whole = out.cols % kElements == 0 || col0 + kPieceN <= out.cols;
     const bool by_tma = aligned && whole;
-    if (lane == 0) wait_for_stores();  // what was in `staging` has been read
+    if (lane == 0) wait_for_stores<kSlots - 1>();  // what was in `staging` has been read
     __syncwarp();
     const int first = p * kPieceN / 16;
     if (out.beta != 0) {
@@ -423,7 +458,7 @@ __device__ inline void pack_lines(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    gemm_wgmma_f16_rcr_tb64x64x32_1x2_pack(  // copies of both operands
+    gemm_wgmma_f16_rcr_c2x1_pack(  // copies of both operands
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
@@ -436,15 +471,15 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 8192
+constexpr int kStagingBytes = kWarps * kSlots * sizeof(Staging);  // 65536
 // Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
-constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 33840
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 214064
 
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
 extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
     __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
-    gemm_wgmma_f16_rcr_tb64x64x32_1x2(  // D = alpha * A * B + beta * C
+    gemm_wgmma_f16_rcr_c2x1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
@@ -460,10 +495,10 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
   const int rows = int(M), cols = int(N);
   // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
   // more, they are cleared here, once.
-  const int b_bytes = (cols < kTileN ? cols : kTileN) * 64;
-  if (kBytesA + b_bytes < kStageBytes) {
+  const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
+  if (a_bytes + kBytesB < kStageBytes) {
     for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < kBytesA : at < kBytesA + b_bytes) continue;
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + kBytesB) continue;
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
@@ -480,21 +515,20 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   const int block = rank_in_cluster();
-  // Blocks beside each other have the same rows of A: each copies a part to all of them.
-  const int a_part = block, a_sharers = 0x3;
+  // Blocks below each other have the same columns of B: each copies a part to all of them.
+  const int b_part = block, b_sharers = 0x3;
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 2);  // a thread of each warpgroup of the cluster
+      barrier_init(empty(stage), 4);  // a thread of each warpgroup of the cluster
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
-    for (int n = 0; early && n < steps && n < 2; ++n) {
-      const int k = n * kTileK;
-      prefetch_box(a_map, k, row0 + a_part * (kTileM / 2));
-      prefetch_box(b_map, k, col0);
+    if (early && steps > 0) {
+      prefetch_box(a_map, 0, row0);
+      prefetch_box(b_map, 0, col0 + b_part * (kTileN / 2));
     }
   }
   meet_cluster();
@@ -512,23 +546,32 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
   };
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
+    // Accumulators need registers, copies few: producers leave most of theirs to the consumers.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+#else  // nvcc -arch=sm_90a makes PTX for sm_90, too, of which there is to be no machine code
+    compile_for_sm_90a();
+#endif
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x / (kClusterM * kClusterN); w < work; next(w)) {
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), kBytesA + b_bytes);
+        barrier_expect(full(stage), a_bytes + kBytesB);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+        copy_box(a, a_map, k, row0, full(stage));
         share_box(
-            a + a_part * (kBytesA / 2), a_map, k, row0 + a_part * (kTileM / 2), full(stage),
-            a_sharers);
-        copy_box(b, b_map, k, col0, full(stage));
+            b + b_part * (kBytesB / 2), b_map, k, col0 + b_part * (kTileN / 2), full(stage),
+            b_sharers);
         advance();
       }
     }
     return;
   }
 
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+#endif
   for (int w = blockIdx.x / (kClusterM * kClusterN); w < work; next(w)) {
     WarpTile tile;
     tile.clear();
@@ -560,9 +603,9 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
     const int warp = thread / 32, lane = thread % 32;
     const int row = row0 + 16 * warp;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
-    store(tile, out, d_map, staging[warp], row, col0, lane);
+    store(tile, out, d_map, staging + warp * kSlots, row, col0, lane);
   }
-  if (threadIdx.x % 32 == 0) wait_for_stores();  // shared memory lasts as long as the block
+  if (threadIdx.x % 32 == 0) wait_for_stores<0>();  // shared memory lasts as long as the block
   meet_cluster();  // others may still arrive at this block's barriers
 }
 
@@ -613,8 +656,8 @@ struct Plan {
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = (tiles < multiprocessors / 2 ? tiles : multiprocessors / 2) * 2;
   bool early = tiles * 2 == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t a_box = kTileM / 2;  // lines of it, which a block copies
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t b_box = kTileN / 2;  // lines of it, which a block copies
   index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
   index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
@@ -656,10 +699,7 @@ inline cudaError_t make_map(
   const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
   const cuuint64_t stride = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
-  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
-  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
   const CUresult result = encode(
       reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
       every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
@@ -670,7 +710,7 @@ inline cudaError_t make_map(
 // Sets *bytes to the size of the workspace that the launcher needs.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-gemm_wgmma_f16_rcr_tb64x64x32_1x2_workspace(  // for a launch with these arguments
+gemm_wgmma_f16_rcr_c2x1_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -696,7 +736,7 @@ gemm_wgmma_f16_rcr_tb64x64x32_1x2_workspace(  // for a launch with these argumen
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-gemm_wgmma_f16_rcr_tb64x64x32_1x2_launch(  // D = alpha * A * B + beta * C
+gemm_wgmma_f16_rcr_c2x1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
@@ -733,16 +773,15 @@ gemm_wgmma_f16_rcr_tb64x64x32_1x2_launch(  // D = alpha * A * B + beta * C
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel = gemm_wgmma_f16_rcr_tb64x64x32_1x2;
+  const auto kernel = gemm_wgmma_f16_rcr_c2x1;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        gemm_wgmma_f16_rcr_tb64x64x32_1x2_pack,
-        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
-        plan.b_ld);
+        gemm_wgmma_f16_rcr_c2x1_pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0,
+        stream, plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines,
+        plan.b_length, B, ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
   }
   return launch(
@@ -751,4 +790,4 @@ gemm_wgmma_f16_rcr_tb64x64x32_1x2_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace gemm_wgmma_f16_rcr_tb64x64x32_1x2_ns
+}  // namespace gemm_wgmma_f16_rcr_c2x1_ns

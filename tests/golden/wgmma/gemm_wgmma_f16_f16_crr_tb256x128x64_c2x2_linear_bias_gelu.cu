@@ -1,4 +1,4 @@
-// gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu: D = alpha * A * B + beta * C + bias, GELU
+// gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu: D = alpha * A * B + beta * C + bias, GELU
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles of D are
@@ -18,7 +18,7 @@
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout crr --arch sm_90a --threadblock 256x128x64 --stages 3 --cluster 2x2 --split-k 1 --epilogue linear_bias_gelu --swizzle 4
-// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu.cu, or by NVRTC as it is
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu.cu, or by NVRTC as it is
 // gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "crr", "arch": "sm_90a", "threadblock": "256x128x64", "stages": 3, "cluster": "2x2", "split_k": 1, "epilogue": "linear_bias_gelu", "swizzle": 4}
 // SPDX-License-Identifier: 0BSD
 
@@ -35,7 +35,7 @@
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_ns {  // several emitted files may be in one program
+namespace gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
@@ -468,7 +468,7 @@ __device__ inline void pack_lines(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_pack(  // copies of both operands
+    gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_pack(  // copies of both operands
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
@@ -489,7 +489,7 @@ extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
 extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
     __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
-    gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu(  // D = alpha * A * B + beta * C
+    gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
@@ -715,7 +715,7 @@ inline cudaError_t make_map(
 // Sets *bytes to the size of the workspace that the launcher needs.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_workspace(  // for a launch with these arguments
+gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -741,7 +741,7 @@ gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_workspace(  // for a la
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_launch(  // D = alpha * A * B + beta * C
+gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, const output_t* bias, void* workspace, size_t workspace_bytes,
@@ -778,13 +778,13 @@ gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_launch(  // D = alpha *
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel = gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu;
+  const auto kernel = gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_pack,
+        gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_pack,
         dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream, plan.a_lines,
         plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
         plan.b_ld);
@@ -796,4 +796,4 @@ gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_launch(  // D = alpha *
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace gemm_wgmma_f16_f16_crr_tb256x128x64_2x2_linear_bias_gelu_ns
+}  // namespace gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_ns
