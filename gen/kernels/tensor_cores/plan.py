@@ -213,8 +213,7 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     blocks = f"{work} < multiprocessors ? {work} : multiprocessors"
     first = work
     if cluster > 1:
-        most = f"multiprocessors / {cluster}"
-        blocks = f"({work} < {most} ? {work} : {most}) * {cluster}"
+        blocks = f"({work} < clusters ? {work} : clusters) * {cluster}"
         first = f"{work} * {cluster}"
     alone = f"{first} == blocks && !packs_a && !packs_b"
     early = Fact("early", alone, "the next kernel may start", "bool")
@@ -228,10 +227,16 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     ]
     return [
         *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
+        *([_clusters(cluster)] if cluster > 1 else []),
         Fact("blocks", blocks),
         *([early] if may_be_early(spec) else []),
         *boxes,
     ]
+
+
+def _clusters(size: int) -> Fact:
+    text = f"multiprocessors < {2 * size} ? 1 : multiprocessors / {size}"
+    return Fact("clusters", text, "that run at the same time")
 
 
 def _packing(a: Operand, b: Operand) -> list[Fact]:
