@@ -198,7 +198,7 @@ class Kernel:
             arch = target.target("sm_80")
             product = Product(call.problem.shape, call.dtypes, call.layouts)
             variant, tunables = choose(product, arch, target.multiprocessors, tunables)
-        arch = target.target(get_variant(variant).default_arch)
+        arch = target.target(get_variant(variant).usual_arch(call.dtypes.name))
         names = {"dtype": call.dtypes.name, "layout": str(call.layouts)}
         return make_spec(variant, arch=arch, **names, **tunables), arch
 

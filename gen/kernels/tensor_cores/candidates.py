@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gen.kernels.tensor_cores.rules import along_k
+from gen.kernels.tensor_cores.rules import along_k, widens
 from gen.kernels.tunables import Choice
 from gen.kernels.variant import Candidate
 from gen.spec.kernel import Tile
@@ -42,13 +42,17 @@ _TMA_LARGER: tuple[_Row, ...] = (
 
 
 def mma_candidates(chosen: Choice) -> Sequence[Candidate]:
-    """Those of `mma`."""
+    """Those of `mma`: none but its default where registers are short."""
+    if widens(chosen):
+        return ()
     # On Turing, larger ones take too many registers beside their loads.
     return _candidates(chosen, _MMA if chosen.cc >= 80 else _MMA[1:], 64)
 
 
 def tma_candidates(chosen: Choice) -> Sequence[Candidate]:
-    """Those of `mma_tma`."""
+    """Those of `mma_tma`, as of `mma`."""
+    if widens(chosen):
+        return ()
     larger = _TMA_LARGER if chosen.dtypes.accumulator.size == 2 else ()
     return _candidates(chosen, larger + _TMA, 128)
 

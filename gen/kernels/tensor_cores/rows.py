@@ -13,6 +13,7 @@ from gen.kernels.tensor_cores.rules import (
     mma_rules,
     mma_tma_rules,
     wgmma_rules,
+    widens,
 )
 from gen.kernels.tensor_cores.tiles import mma, mma_tma, wgmma
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
@@ -25,27 +26,42 @@ def _k(chosen: Choice, line: int) -> int:
 
 
 def _mma_threadblock(chosen: Choice) -> str:
+    if widens(chosen):
+        return "128x128x64"
     return f"128x{256 if chosen.cc >= 80 else 128}x{_k(chosen, 64)}"
 
 
+def _mma_warp(chosen: Choice) -> str:
+    return "64x32" if widens(chosen) else "64x64"
+
+
 def _tma_threadblock(chosen: Choice) -> str:
+    if widens(chosen):
+        return "96x128x128"
     return f"{256 if chosen.dtypes.accumulator.size == 2 else 128}x256x{_k(chosen, 128)}"
 
 
 def _wgmma_threadblock(chosen: Choice) -> str:
+    if chosen.dtypes.input.is_fp8:  # whose sums, promoted to others, take registers twice
+        return "128x128x128"
     # Of D, 16 rows of each warp are on their way: of elements of 4 bytes there are fewer columns.
     return f"128x{256 if chosen.dtypes.output.size == 2 else 192}x{_k(chosen, 128)}"
 
 
+def _wgmma_stages(chosen: Choice) -> int:
+    return 4 if chosen.dtypes.input.is_fp8 else 3
+
+
 def _tma_warp(chosen: Choice) -> str:
+    if widens(chosen):
+        return "48x32"
     return "128x64" if chosen.dtypes.accumulator.size == 2 else "64x64"
 
 
 def _instruction(chosen: Choice) -> str:
     known = INSTRUCTIONS[chosen.dtypes.input.name]
-    return [name for name, since in known.items() if since <= max(chosen.cc, 80)][
-        -1 if chosen.cc >= 80 else 0
-    ]
+    names = [name for name, since in known.items() if since <= max(chosen.cc, 80)] or [*known]
+    return names[-1 if chosen.cc >= 80 else 0]
 
 
 _ALL_INSTRUCTIONS = tuple(dict.fromkeys(name for known in INSTRUCTIONS.values() for name in known))
@@ -63,13 +79,22 @@ _REST: tuple[Tunable, ...] = (
     Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g"),
 )
 
+_PROMOTE = Integer(
+    "promote",
+    "elements of K after which sums of fp8, of 14 bits, are promoted to f32; 0: never",
+    lambda chosen: 128 if chosen.dtypes.input.is_fp8 else 0,
+    0,
+    65_536,
+    tag="p",
+)
+
 _MMA = Variant(
     "mma",
     "tensor cores, fed by a pipeline of cp.async copies",
     "kernels/mma.cu.j2",
     (
         Size("threadblock", _THREADBLOCK, _mma_threadblock, "MxNxK", tag="tb"),
-        Size("warp", _WARP, "64x64", "MxN", tag="w"),
+        Size("warp", _WARP, _mma_warp, "MxN", tag="w"),
         _INSTRUCTION,
         Integer("stages", _STAGES, lambda chosen: 4 if chosen.cc >= 80 else 2, 1, 16, tag="s"),
         *_REST,
@@ -133,7 +158,8 @@ TENSOR_VARIANTS = (
         "kernels/wgmma.cu.j2",
         (
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
-            Integer("stages", _STAGES, 3, 2, 16, tag="s"),
+            Integer("stages", _STAGES, _wgmma_stages, 2, 16, tag="s"),
+            _PROMOTE,
             *_REST,
         ),
         wgmma,

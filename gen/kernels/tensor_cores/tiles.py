@@ -19,6 +19,7 @@ from gen.spec.kernel import Tile
 WARP = 32
 WARPGROUP = 4  # warps
 WGMMA_BYTES = 32  # along K, of both operands of a wgmma
+WGMMA_ROWS = 64  # of A
 
 REGISTERS, MOST_REGISTERS = 65_536, 255  # of a multiprocessor; of a thread at most
 
@@ -45,6 +46,11 @@ def warps(block: Tile, warp: Tile) -> int:
 def sums(warp: Tile, d: DTypes) -> int:
     """Registers of a thread that hold its share of a warp's sums."""
     return warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
+
+
+def held_sums(t: Mapping[str, Any], warp: Tile, d: DTypes) -> int:
+    """Registers of a thread for all of its sums: twice as many where some are promoted."""
+    return sums(warp, d) * (2 if t.get("promote") else 1)
 
 
 def fragments(warp: Tile) -> int:
@@ -128,7 +134,7 @@ def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     consumers = t["sliced_k"] * warps(block, warp)
     if consumers in _SHARES:
         enough, most, least = _SHARES[consumers]
-        if sums(warp, d) > enough:
+        if held_sums(t, warp, d) > enough or d.input.is_fp8:  # widened
             return Roles(consumers, 4, most, least)
     each = registers(WARP * (consumers + 1))
     return Roles(consumers, 1, each, each)
