@@ -91,6 +91,9 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wgmma", {"dtype": "f16_f16", "threadblock": "64x64x32", "stages": 2}),
     ("wgmma", {"dtype": "tf32", "layout": "rcr", "threadblock": "64x64x32", "split_k": 3}),
     ("wgmma", {"dtype": "i8", "layout": "rcr", "threadblock": "64x64x64"}),
+    ("wgmma", {"dtype": "e4m3"}),
+    ("wgmma", {"dtype": "e5m2_f32", "layout": "rcr", "threadblock": "64x64x64", "promote": 256,
+               "split_k": 3}),
 )  # fmt: skip
 
 # Bundles, whose kernels leave out what only a file of their own says.

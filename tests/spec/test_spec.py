@@ -515,9 +515,13 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
         ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
         ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
-        ("wgmma", "bf16", "sm_90a", "128x256x64 3"),
-        ("wgmma", "tf32", "sm_90a", "128x192x32 3"),
-        ("wgmma", "i8", "sm_90a", "128x192x128 3"),
+        ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
+        ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
+        ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),
+        ("wgmma", "bf16", "sm_90a", "128x256x64 3 0"),
+        ("wgmma", "tf32", "sm_90a", "128x192x32 3 0"),
+        ("wgmma", "i8", "sm_90a", "128x192x128 3 0"),
+        ("wgmma", "e4m3_f32", "sm_90a", "128x128x128 4 128"),
     ],
 )
 def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: str) -> None:
@@ -606,7 +610,10 @@ def test_dtypes_accumulate_as_documented() -> None:
     assert accumulators == {
         "f32": "f32", "f64": "f64", "i32": "i32", "f16": "f32", "f16_f16": "f16", "f16_f32": "f32",
         "bf16": "f32", "bf16_f32": "f32", "tf32": "f32", "i8": "i32",
+        "e4m3": "f32", "e4m3_f16": "f32", "e4m3_f32": "f32",
+        "e5m2": "f32", "e5m2_f16": "f32", "e5m2_f32": "f32",
     }  # fmt: skip
+    assert [DTYPES[name].output.name for name in ("e4m3", "e5m2_f16")] == ["bf16", "f16"]
     assert {name for name, d in DTYPES.items() if d.scalar != d.accumulator} == {"f16_f16"}
 
 

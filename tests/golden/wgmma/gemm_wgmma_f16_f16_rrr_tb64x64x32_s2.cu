@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are __half,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout rrr --arch sm_90a --threadblock 64x64x32 --stages 2 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout rrr --arch sm_90a --threadblock 64x64x32 --stages 2 --promote 0 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_f16_rrr_tb64x64x32_s2.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 2, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 2, "promote": 0, "split_k": 1, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -170,6 +170,7 @@ template <int kGroups>
 __device__ inline void wait_for_groups() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
+
 
 // Where a chunk of 16 bytes of D is in lines of shared memory. Without the XOR, chunks below each other,
 // which lanes write together, would be in the same banks. The TMA reads in this order, too.
