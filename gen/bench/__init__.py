@@ -2,6 +2,7 @@
 
 - `results`: the format in which measurements are kept; free of CUDA, so that reports can be made
   on any machine.
+- `ratios`: our best kernels against the best peers.
 - `suites`: named lists of shapes.
 - `device`: the GPU as measuring needs it: buffers, launches, graphs, clocks.
 - `contenders`: what is measured; `peers/`: what our kernels are measured beside.

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gen.bench.check import Expected, check, expected
-from gen.bench.contenders import Contender, Prepared, Recipe, Unsupported, compile_all
+from gen.bench.contenders import Contender, NotInstalled, Prepared, Recipe, Unsupported, compile_all
 from gen.bench.device import GpuLost
-from gen.bench.results import FAILED, NO_MEMORY, OURS, SKIPPED, WRONG, Row
+from gen.bench.results import ABSENT, FAILED, NO_MEMORY, OURS, SKIPPED, WRONG, Row
 from gen.bench.work import Outline, Work
 from gen.device.driver import OutOfMemory
 from gen.errors import CheckError, GenError
 
 if TYPE_CHECKING:
-    from gen.bench.device import MeasuredGpu
     from gen.bench.problem import Problem
 
 # A problem of more operations is first tried with a short sum, to see whether it takes too long.
@@ -25,23 +24,25 @@ _PROBE_K = 128
 
 
 def compile_ahead(
-    gpu: MeasuredGpu, problems: Sequence[Problem], say: Callable[[str], object]
-) -> None:
-    """Compiles what all problems need, at once: while something is measured, nothing compiles."""
+    arch: str, problems: Sequence[Problem], say: Callable[[str], object]
+) -> Mapping[Recipe, str]:
+    """Compiles what all problems need, at once: while something is measured, nothing compiles.
+
+    What it took, each with the reason why it cannot be compiled, if so.
+    """
     recipes: dict[Recipe, None] = {}
     for problem in problems:
-        outline = Outline(gpu, problem.dtypes, problem.layouts, problem.shape)
+        outline = Outline(arch, problem.dtypes, problem.layouts, problem.shape)
         for contender in problem.contenders:
             with suppress(Unsupported):  # `prepare` says so again, in its row
-                if recipe := contender.recipe(outline):
-                    recipes[recipe] = None
+                recipes |= dict.fromkeys(contender.recipes(outline))
 
     def progress(done: int) -> None:
         say(f"compiling, {done} of {len(recipes)} ready")
 
     if recipes:
         progress(0)
-        compile_all(recipes, progress)
+    return compile_all(recipes, progress)
 
 
 def admit_all(
@@ -80,6 +81,8 @@ def admit(
         if too_slow:
             return replace(row, check=SKIPPED, note=too_slow), None
         prepared = contender.prepare(work)
+    except NotInstalled as error:
+        return replace(row, check=ABSENT, note=str(error)), None
     except Unsupported as error:
         return replace(row, check=SKIPPED, note=str(error)), None
     except OutOfMemory as error:

@@ -6,9 +6,8 @@ A new peer is one class, derived from `Peer`, with `name` and `prepare`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -31,6 +30,17 @@ if TYPE_CHECKING:
     from cuda.core import Stream
 
     from gen.bench.work import Outline, Work
+
+
+# Tensor cores add products of FP8 with fewer bits than f32 has. Libraries move their sums to other
+# registers from time to time, unless they are told to be fast.
+FP8 = ("e4m3", "e5m2")
+FAST = "fast accumulation"
+
+
+def accumulations(dtypes: DTypes) -> tuple[bool, ...]:
+    """Whether to be fast, for each of the ways in which libraries sum these types."""
+    return (False, True) if dtypes.input.name in FP8 else (False,)
 
 
 class Unsupported(GenError):
@@ -97,8 +107,8 @@ class Contender(Protocol):
         """
         ...
 
-    def recipe(self, outline: Outline) -> Recipe | None:
-        """What `prepare` compiles for a problem, if anything. Raises Unsupported."""
+    def recipes(self, outline: Outline) -> Sequence[Recipe]:
+        """What `prepare` compiles for a problem. Raises Unsupported."""
         ...
 
     def prepare(self, work: Work) -> Prepared:
@@ -116,9 +126,9 @@ class Peer:
         """See Contender. A library chooses its instruction: it may take the fastest."""
         return fastest(dtypes, known)
 
-    def recipe(self, outline: Outline) -> Recipe | None:
+    def recipes(self, outline: Outline) -> Sequence[Recipe]:
         """See Contender."""
-        return None
+        return ()
 
 
 class Lacking(Peer):
@@ -134,22 +144,58 @@ class Lacking(Peer):
         raise Unsupported(f"{self.name} {self._reason}")
 
 
-def compile_all(recipes: Collection[Recipe], say: Callable[[int], object] = lambda _: None) -> None:
-    """Compiles as many at once as there are cores; `say` is told how many are done."""
+TMA_ALIGNMENT = 16  # bytes
 
-    def compile_one(recipe: Recipe) -> None:
-        with suppress(Unsupported, CompileError):  # `prepare` says so again, in its row
+
+def check_tma(outline: Outline) -> None:
+    """Raises Unsupported where TMA, which a peer uses, cannot copy the operands or D."""
+    p, dtypes = outline.problem, outline.dtypes
+    inputs, outputs = TMA_ALIGNMENT // dtypes.input.size, TMA_ALIGNMENT // dtypes.output.size
+    if p.lda % inputs or p.ldb % inputs or p.ldd % outputs:
+        raise Unsupported(f"TMA takes rows that are multiples of {TMA_ALIGNMENT} bytes apart")
+
+
+class NotInstalled(Unsupported):
+    """A contender is not on this machine."""
+
+
+class Absent(Peer):
+    """Stands for peers that are not installed, so that what was asked for is never left out."""
+
+    def __init__(self, name: str, get: str) -> None:
+        self.name = name
+        self._get = get
+
+    def prepare(self, work: Work) -> Prepared:
+        """See Contender."""
+        raise NotInstalled(f"it is not installed; {self._get}")
+
+
+def compile_all(
+    recipes: Collection[Recipe], say: Callable[[int], object] = lambda _: None
+) -> dict[Recipe, str]:
+    """Compiles as many at once as there are cores; `say` is told how many are done.
+
+    Why each recipe cannot be compiled, or nothing; `prepare` says so again, in its row.
+    """
+
+    def compile_one(recipe: Recipe) -> str:
+        try:
             recipe()
+        except (Unsupported, CompileError) as error:
+            return str(error)
+        return ""
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        jobs = [pool.submit(compile_one, recipe) for recipe in recipes]
+        jobs = {recipe: pool.submit(compile_one, recipe) for recipe in recipes}
         try:
-            for done, job in enumerate(as_completed(jobs), 1):
+            for done, job in enumerate(as_completed(jobs.values()), 1):
                 job.result()
                 say(done)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return {recipe: job.result() for recipe, job in jobs.items()}
 
 
 @cache
@@ -174,15 +220,15 @@ class Ours:
     def _text(self) -> str:
         return render(self.spec).text
 
-    def recipe(self, outline: Outline) -> Recipe:
+    def recipes(self, outline: Outline) -> Sequence[Recipe]:
         """See Contender."""
         if self.spec.epilogue not in ("linear", "linear_bias"):
             raise Unsupported(f"computes {self.spec.epilogue}, which is not compared with others")
-        return Recipe(_module, (self._text, f"{self.name}.cu", outline.gpu.arch))
+        return (Recipe(_module, (self._text, f"{self.name}.cu", outline.arch)),)
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender."""
-        spec, gpu, recipe = self.spec, work.gpu, self.recipe(work)
+        spec, gpu, (recipe,) = self.spec, work.gpu, self.recipes(work)
         try:
             steps = spec.plan(work.problem, multiprocessors=gpu.multiprocessors)
         except SpecError as error:

@@ -28,7 +28,8 @@ OURS, PEER = "ours", "peer"
 
 # What became of a row's check. Only a right result has times.
 OK, WRONG, FAILED, NO_MEMORY, SKIPPED = "ok", "wrong", "failed", "out of memory", "skipped"
-CHECKS = (OK, WRONG, FAILED, NO_MEMORY, SKIPPED)
+ABSENT = "not installed"
+CHECKS = (OK, WRONG, FAILED, NO_MEMORY, SKIPPED, ABSENT)
 
 
 @dataclass(frozen=True)

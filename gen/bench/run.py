@@ -13,7 +13,7 @@ from gen.bench.contenders import Contender, Ours, Prepared, launcher
 from gen.bench.device import ClockWatch, MeasuredGpu, versions
 from gen.bench.peers import table
 from gen.bench.problem import Problem
-from gen.bench.results import NO_MEMORY, Header, Results, Row
+from gen.bench.results import ABSENT, NO_MEMORY, Header, Results, Row
 from gen.bench.work import Work
 from gen.device.driver import OutOfMemory
 from gen.errors import UsageError
@@ -37,12 +37,12 @@ class Options:
     nvbench: bool = True
 
 
-def problems(options: Options, done: Results) -> list[Problem]:
+def problems(options: Options, done: Sequence[Row] = ()) -> list[Problem]:
     """What is left to measure, in order: each group of types and layouts, each shape."""
     groups: dict[tuple[str, str], list[KernelSpec]] = {}
     for spec in options.specs:
         groups.setdefault((spec.dtypes.name, str(spec.layouts)), []).append(spec)
-    measured = {row.key for row in done.rows}
+    measured = {row.key for row in done}
     found = []
     for specs in groups.values():
         dtypes, layouts = specs[0].dtypes, specs[0].layouts
@@ -72,7 +72,10 @@ def header(gpu: MeasuredGpu, command: str, ceilings: Mapping[str, float]) -> Hea
 
 
 def resumable(done: Results, now: Header, where: str) -> Results:
-    """The results to go on from. Raises UsageError where they are of another GPU or driver."""
+    """The results to go on from, without rows of peers that have been installed since.
+
+    Raises UsageError where they are of another GPU or driver.
+    """
     for name in ("gpu", "driver"):
         theirs, ours = getattr(done.header, name), getattr(now, name)
         if theirs != ours:
@@ -80,7 +83,10 @@ def resumable(done: Results, now: Header, where: str) -> Results:
                 f"{where} was measured with the {name} {theirs}, this is {ours}; "
                 "leave out --resume and write to another file"
             )
-    return done
+    absent = [row.contender for row in done.rows if row.check == ABSENT]
+    found = set(absent) - set(table.missing(absent))
+    kept = (row for row in done.rows if row.check != ABSENT or row.contender not in found)
+    return replace(done, rows=tuple(kept))
 
 
 def bench(
@@ -96,8 +102,8 @@ def bench(
     is being measured.
     """
     watch = ClockWatch()
-    left = problems(options, results)
-    compile_ahead(gpu, left, say)
+    left = problems(options, results.rows)
+    compile_ahead(gpu.arch, left, say)
     for problem in left:
         try:
             for row in measure(gpu, problem, options, watch, say):

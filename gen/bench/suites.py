@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gen.errors import unknown
+from gen.errors import UsageError, unknown
 from gen.spec.problem import GemmShape
 
 
@@ -14,7 +14,8 @@ def _cubes(*sizes: int) -> tuple[GemmShape, ...]:
 
 # Rows and sums of the projections in two open models, 4096 and 8192 wide: queries, keys and values
 # (grouped), the output, up and gate, down.
-_LLAMA_TOKENS = (1, 16, 128, 2048, 8192)
+_LLAMA_TOKENS = (1, 2, 3, 4, 7, 8, 16, 17, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+LLAMA = "llama"
 _LLAMA_N_K = (
     (4096, 4096),
     (6144, 4096),
@@ -61,7 +62,7 @@ SUITES: Mapping[str, tuple[GemmShape, ...]] = {
         for m, n in ((16, 256), (64, 64), (128, 128), (256, 256))
         for k in (16384, 65536, 262144)
     ),
-    "llama": tuple(GemmShape(m, n, k) for m in _LLAMA_TOKENS for n, k in _LLAMA_N_K),
+    LLAMA: tuple(GemmShape(m, n, k) for m in _LLAMA_TOKENS for n, k in _LLAMA_N_K),
     "mnist": _mnist(),
 }
 
@@ -71,3 +72,23 @@ def suite(name: str) -> tuple[GemmShape, ...]:
     if name not in SUITES:
         raise unknown("suite", name, SUITES)
     return SUITES[name]
+
+
+def of_tokens(text: str) -> tuple[GemmShape, ...]:
+    """Of the suite `llama`, the shapes with so many tokens: numbers and ranges, such as 1-8,64.
+
+    Raises UsageError where there are none.
+    """
+    ranges = [_range(part) for part in text.split(",")]
+    found = tuple(s for s in SUITES[LLAMA] if any(s.m in one for one in ranges))
+    if not found:
+        known = ", ".join(map(str, _LLAMA_TOKENS))
+        raise UsageError(f"no shape of the suite {LLAMA} has {text} tokens; it has {known}")
+    return found
+
+
+def _range(text: str) -> range:
+    least, dash, most = text.strip().partition("-")
+    if not least.isdecimal() or (dash and not most.isdecimal()):
+        raise UsageError(f"tokens {text!r} are no number or range; use such as 8 or 64-512")
+    return range(int(least), int(most or least) + 1)

@@ -5,6 +5,7 @@ Nothing here knows of GEMMs, and all but `launch_sampler` nothing of GPUs.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,26 +13,25 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from gen.bench.device import GpuLost
+from gen.errors import CheckError
+
 if TYPE_CHECKING:
     from gen.bench.device import MeasuredGpu
 
 EVENTS, GRAPH = "events", "graph"
 
-# A launch from Python costs some microseconds; shorter kernels would wait for it.
-GRAPH_BELOW_MS = 0.05
+# A launch from Python costs microseconds, through Triton a tenth of a millisecond; shorter kernels
+# would wait for it.
+GRAPH_BELOW_MS = 0.5
 # Above, the gap before a launch does not count, and an untimed launch ahead would cost more.
 ALONE_ABOVE_MS = 20.0
-
-# Below, what looks like a kernel's time may be that of its launches from Python: a kernel of many
-# parameters, or of several launches, is asked for again as a graph.
-_MAY_WAIT_MS = 0.5
 
 # Above, a first launch says how long the next ones take; nothing that happens once takes so long.
 _CERTAIN_MS = 200.0
 
 _SAMPLE_MS = 5.0
-_GRAPH_SAMPLE_MS = 1.0
-_GRAPH_MOST = 2048
+_GRAPH_MOST = 500  # launches, but for a graph that has to go through more sets of operands
 
 _TRIALS, _TRIAL_SECONDS = 3, 1.0
 
@@ -52,10 +52,9 @@ def plan(ms: float, sets: int, rounds: int, limit_s: float) -> Sampling:
 
     A graph goes through all sets of operands, as the caches demand.
     """
+    launches = max(1, round(_SAMPLE_MS / max(ms, 1e-4)))
     if ms < GRAPH_BELOW_MS:
-        wanted = max(sets, round(_GRAPH_SAMPLE_MS / max(ms, 1e-4)))
-        return Sampling(GRAPH, max(1, min(wanted, _GRAPH_MOST)), rounds, ahead=True)
-    launches = max(1, round(_SAMPLE_MS / ms))
+        return Sampling(GRAPH, max(sets, min(launches, _GRAPH_MOST)), rounds, ahead=True)
     ahead = ms < ALONE_ABOVE_MS
     fitting = int(limit_s * 1000 // (ms * (launches + ahead)))
     if fitting >= rounds:
@@ -133,7 +132,7 @@ def estimate(gpu: MeasuredGpu, launch: Callable[[int], None]) -> float:
         best = min(best, gpu.elapsed(lambda i=i: launch(i), before=lambda i=i: launch(i + 1)))  # type: ignore[misc]
         if time.perf_counter() > stop:
             break
-    if best < _MAY_WAIT_MS:
+    if best < GRAPH_BELOW_MS:  # else it may be the time of the launches from Python
         graph = gpu.graph(lambda: launch(0))
         best = min(best, *(gpu.elapsed(lambda: graph.launch(gpu.stream)) for _ in range(3)))
     return best
@@ -169,8 +168,35 @@ def launch_sampler(gpu: MeasuredGpu, launch: Callable[[int], None], chosen: Samp
     return Sampler(sample, chosen.rounds)
 
 
-def quick(gpu: MeasuredGpu, launch: Callable[[int], None]) -> float:
-    """Milliseconds of one candidate among several, by the method of the later measurement."""
-    chosen = plan(estimate(gpu, launch), 1, _TRIALS, _TRIAL_SECONDS)
-    sampler = launch_sampler(gpu, launch, chosen)
-    return min(sampler.sample() for _ in range(chosen.rounds))
+def ranked(
+    gpu: MeasuredGpu, launches: Sequence[Callable[[int], None]], seconds: float = math.inf
+) -> tuple[list[int], int]:
+    """Which of several candidates are fastest, tried briefly; how many were tried in `seconds`.
+
+    One that cannot be launched is left out. Raises GpuLost.
+    """
+    times: dict[int, float] = {}
+    stop = time.perf_counter() + seconds
+    tried = 0
+    for tried, launch in enumerate(launches, 1):
+        try:
+            times[tried - 1] = estimate(gpu, launch)
+        except GpuLost:
+            raise
+        except CheckError:
+            continue
+        if time.perf_counter() > stop:
+            break
+    return sorted(times, key=lambda i: times[i]), tried
+
+
+def fastest(gpu: MeasuredGpu, launches: Sequence[Callable[[int], None]]) -> int:
+    """Which of a few candidates is fastest, by the method of the later measurement."""
+
+    def measured(launch: Callable[[int], None]) -> float:
+        chosen = plan(estimate(gpu, launch), 1, _TRIALS, _TRIAL_SECONDS)
+        sampler = launch_sampler(gpu, launch, chosen)
+        return min(sampler.sample() for _ in range(chosen.rounds))
+
+    times = [measured(launch) for launch in launches]
+    return times.index(min(times))

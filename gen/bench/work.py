@@ -47,10 +47,8 @@ def sets_needed(set_bytes: int, l2_bytes: int) -> int:
 class Outline:
     """D = A * B for one shape, without operands: what compiling needs to know."""
 
-    def __init__(
-        self, gpu: MeasuredGpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape
-    ) -> None:
-        self.gpu, self.dtypes, self.layouts = gpu, dtypes, layouts
+    def __init__(self, arch: str, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
+        self.arch, self.dtypes, self.layouts = arch, dtypes, layouts
         self.problem = GemmProblem.packed(shape, layouts)
 
 
@@ -64,7 +62,8 @@ class Work(Outline):
     def __init__(
         self, gpu: MeasuredGpu, dtypes: DTypes, layouts: Layouts, shape: GemmShape
     ) -> None:
-        super().__init__(gpu, dtypes, layouts, shape)
+        super().__init__(gpu.arch, dtypes, layouts, shape)
+        self.gpu = gpu
         self.accumulator = numerics.storage_dtype(dtypes.accumulator.name)
         sizes = operand_bytes(shape, dtypes)
         self.bytes = sum(sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gen.cli import bench_table
 from gen.cli.options import (
     ALL,
     ARCH,
@@ -27,17 +29,17 @@ from gen.errors import UsageError
 from gen.files import write
 from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.spec.dtypes import DTYPES
-from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
     from gen.bench.device import MeasuredGpu
-    from gen.bench.results import Results, Row
+    from gen.bench.results import Results
     from gen.bench.run import Options
 
 _QUICK_ROUNDS, _ROUNDS = 5, 11
 _DEFAULT_PEERS = "cublas,torch"
 _DEFAULT_DTYPE = "f32"
+_DEFAULT_ARCH = "sm_90a"  # of what is compiled without a GPU: what the peers are best on
 
 
 def bench(
@@ -72,6 +74,14 @@ def bench(
     ] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
     arch: Annotated[str | None, ARCH] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--tokens",
+            metavar="RANGES",
+            help="Of the suite llama, only these numbers of tokens, such as 1-8,64.",
+        ),
+    ] = None,
     peers: Annotated[
         str,
         typer.Option(
@@ -104,6 +114,13 @@ def bench(
             "--rest", metavar="MS", min=0, help="Let the GPU rest so long before each sample."
         ),
     ] = 0.0,
+    compile_only: Annotated[
+        bool,
+        typer.Option(
+            "--compile-only",
+            help="Compile what measuring needs, and end; no GPU is needed.",
+        ),
+    ] = False,
     **tunables: int | None,
 ) -> None:
     """Measure kernels and their peers on the GPU."""
@@ -123,13 +140,16 @@ def bench(
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
         specs=[*map(spec_from_json, spec or []), *selected],
-        shapes=_shapes(suite or [], shape or [], largest),
+        shapes=_shapes(suite or [], shape or [], largest, tokens),
         peers=parse_peers(peers),
         rounds=_QUICK_ROUNDS if quick else _ROUNDS,
         limit_s=limit,
         rest_s=rest / 1000,
         nvbench=not quick and nvbench.installed(),
     )
+    if compile_only:
+        _compile(options, arch)
+        return
     gpu = MeasuredGpu()
     _say_what_is_missing(options, quick)
     so_far: list[Results] = []
@@ -138,7 +158,7 @@ def bench(
             _measure(gpu, options, json, csv, resume, say, so_far)
     finally:  # also what was measured before an interruption
         if so_far and so_far[-1].rows:
-            _print(so_far[-1], options)
+            bench_table.show(so_far[-1], options)
     results = so_far[-1]
     if any(row.check in (WRONG, FAILED) for row in results.rows):
         raise typer.Exit(1)
@@ -149,16 +169,37 @@ def _with_dtype(dtype: str) -> list[str]:
 
 
 def _shapes(
-    suites: Sequence[str], texts: Sequence[str], largest: int | None
+    suites: Sequence[str], texts: Sequence[str], largest: int | None, tokens: str | None
 ) -> Sequence[GemmShape]:
-    from gen.bench.suites import suite
+    from gen.bench.suites import LLAMA, of_tokens, suite
 
     names = suites or ([] if texts else ["seeds"])
-    shapes = [*(s for name in names for s in suite(name)), *map(parse_shape, texts)]
+    if tokens and LLAMA not in names:
+        raise UsageError(f"--tokens {tokens} is for the suite {LLAMA}; add --suite {LLAMA}")
+    found = [of_tokens(tokens) if tokens and name == LLAMA else suite(name) for name in names]
+    shapes = [*(s for group in found for s in group), *map(parse_shape, texts)]
     kept = [s for s in dict.fromkeys(shapes) if not largest or max(s.m, s.n, s.k) <= largest]
     if not kept:
         raise UsageError(f"no shape has sides of at most {largest}; use a larger --largest")
     return measurable(kept)
+
+
+def _compile(options: Options, arch: str | None) -> None:
+    """Compiles into the cache, for the GPU at hand or else for `arch`, and says how it went."""
+    from gen.bench.admission import compile_ahead
+    from gen.bench.device import MeasuredGpu
+    from gen.bench.run import problems
+    from gen.device.driver import why_no_gpu
+
+    target = MeasuredGpu().arch if why_no_gpu() is None else arch or _DEFAULT_ARCH
+    with _status() as say:
+        found = compile_ahead(target, problems(options), say)
+    wrong = Counter(why for why in found.values() if why)
+    for why, times in wrong.items():
+        print(f"{times} of {len(found)}: {why}", file=sys.stderr)
+    print(f"compiled {len(found) - wrong.total()} of {len(found)} kernels for {target}")
+    if wrong:
+        raise typer.Exit(1)
 
 
 def _say_what_is_missing(options: Options, quick: bool) -> None:
@@ -186,7 +227,8 @@ def _measure(
     """Measures; `kept` has everything so far."""
     from gen.bench import run
     from gen.bench.ceiling import ceilings
-    from gen.bench.results import Results, load, save
+    from gen.bench.ratios import save
+    from gen.bench.results import Results, load
 
     found = ceilings(gpu, step=lambda name: say(f"ceiling of {name}"))
     now = run.header(gpu, shlex.join(["gen", *sys.argv[1:]]), found)
@@ -215,84 +257,6 @@ def _status() -> Iterator[Callable[[str], object]]:
 
     with Console(stderr=True).status("starting") as status:
         yield status.update
-
-
-_HEADERS = (
-    "shape", "dtype", "layout", "contender", "time", "+-", "by", "TFLOP/s", "of ceiling", "GB/s",
-    "of copy", "workspace", "cold", "check",
-)  # fmt: skip
-_RIGHT = ("time", "+-", "TFLOP/s", "of ceiling", "GB/s", "of copy", "workspace", "cold")
-
-
-def _print(results: Results, options: Options) -> None:
-    from gen.cli import tables
-
-    asked = {str(shape) for shape in options.shapes}
-    rows = [row for row in results.rows if row.shape in asked]
-    order = {problem: i for i, problem in enumerate(dict.fromkeys(row.problem for row in rows))}
-    rows.sort(key=lambda row: (order[row.problem], _milliseconds(row)))
-    tables.table(_HEADERS, [_cells(row, options.specs) for row in rows], right=_RIGHT)
-    for (contender, check, note), where in _notes(rows).items():
-        shapes = where[0] if len(where) == 1 else f"{len(where)} shapes"
-        print(f"{contender} on {shapes}: {check}: {note}")
-    header = results.header
-    clocks = ", ".join(f"{name} {_mhz(value)} MHz" for name, value in header.clocks.items())
-    print(f"{header.gpu}, driver {header.driver}; clocks seen: {clocks or 'unknown'}")
-
-
-def _notes(rows: Sequence[Row]) -> dict[tuple[str, str, str], list[str]]:
-    """What is to be said of rows beside the table, with the shapes that it is said of."""
-    from gen.bench.results import OK
-
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for row in rows:
-        if row.note and (row.check != OK or "slow" in row.note):
-            found.setdefault((row.contender, row.check, row.note), []).append(row.shape)
-    return found
-
-
-def _milliseconds(row: Row) -> float:
-    return float("inf") if row.ms_median is None else row.ms_median
-
-
-def _mhz(value: object) -> str:
-    return " to ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _cells(row: Row, specs: Sequence[KernelSpec]) -> list[str]:
-    from gen.cli import tables
-
-    def percent(value: float | None) -> str:
-        return "" if value is None else f"{100 * value:.1f} %"
-
-    def figure(value: float | None) -> str:
-        return "" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
-
-    alike = sum(spec.variant == row.variant for spec in specs)
-    time = "" if row.ms_median is None else tables.seconds(row.ms_median / 1e3)
-    return [
-        row.shape,
-        row.dtype,
-        row.layout,
-        row.variant if row.variant and alike == 1 else row.contender,
-        time,
-        percent(row.noise),
-        row.method,
-        figure(row.tflops),
-        percent(row.share_of_ceiling),
-        figure(row.gbps),
-        percent(row.share_of_bandwidth),
-        _bytes(row.workspace) if row.workspace else "",
-        "" if row.cold_ms is None else tables.seconds(row.cold_ms / 1e3),
-        row.check,
-    ]
-
-
-def _bytes(count: int) -> str:
-    for factor, unit in ((2**20, "MiB"), (2**10, "KiB")):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} B"
 
 
 def ceiling(

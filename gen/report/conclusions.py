@@ -20,7 +20,10 @@ _BAD = {
     bench.FAILED: "failed",
     bench.NO_MEMORY: "ran out of memory",
     bench.SKIPPED: "was skipped",
+    bench.ABSENT: "was not measured",
 }
+
+_LEFT_OUT = (bench.SKIPPED, bench.ABSENT)
 
 
 def conclusions(report: Report) -> list[str]:
@@ -28,14 +31,14 @@ def conclusions(report: Report) -> list[str]:
     swept = [e.row for f in report.sweeps if f.sweep for e in f.sweep.entries]
     bad = [row for row in (*report.rows, *swept) if row.check != bench.OK]
     return [
-        *_bad([row for row in bad if row.check != bench.SKIPPED]),
+        *_bad([row for row in bad if row.check not in _LEFT_OUT]),
         *_benchmarks(report.rows),
         *_pairs(report.pairs),
         *(text for pair in report.sweep_pairs for text in _sweep_pair(pair)),
         *(text for file in report.sweeps for text in _best_of_sweep(file)),
         *(text for file in report.sweeps for text in _sweep(file)),
         *report.comparison,
-        *_bad([row for row in bad if row.check == bench.SKIPPED]),
+        *_bad([row for row in bad if row.check in _LEFT_OUT]),
     ]
 
 

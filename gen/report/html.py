@@ -114,7 +114,7 @@ def _given(*tables: Table | None) -> list[Table]:
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    best = _given(sections.peers(report), sections.winners(report))
+    best = _given(sections.peers(report), sections.classes(report), sections.winners(report))
     pictured = _figures("b", pictures.of_benchmarks(report))
     shown = [f for f in pictured if f.name.startswith("squares")][:2] or pictured[:1]
     rest = [f for f in pictured if f not in shown]

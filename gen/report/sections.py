@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gen.bench import ratios
 from gen.bench import results as bench
 from gen.bench.results import Header, Row
 from gen.profile.compare import TIME
@@ -55,6 +56,24 @@ def peers(report: Report) -> Table | None:
     columns = ["peer", "type", "geometric mean", "least", "most", "faster on"]
     note = "How our best kernel for a problem compares with the peer's for the same problem."
     return Table("Our best kernels against each peer", columns, rows, note)
+
+
+def classes(report: Report) -> Table | None:
+    """How our best kernels compare with the best peer, over problems with about as many rows."""
+    found = ratios.classes(ratios.ratios(report.rows))
+    rows = [
+        [
+            *_text(c.dtype, c.layout, c.rows),
+            Cell(str(len(c.ratios)), len(c.ratios)),
+            TIME.cell(c.mean),
+            TIME.cell(c.least.value),
+            _shape(c.least.shape),
+        ]
+        for c in found
+    ]
+    columns = ["type", "layout", "rows of D", "problems", "geometric mean", "least", "at"]
+    note = "The best of all peers for each problem, beside our best kernel for it."
+    return Table("Our best kernels against the best peer", columns, rows, note) if rows else None
 
 
 def winners(report: Report) -> Table | None:

@@ -101,6 +101,12 @@ class KernelSpec:
         return int(self.tunables.get("sliced_k", 1))
 
     @property
+    def cluster(self) -> tuple[int, int]:
+        """Blocks of a cluster along M and N, which share operands."""
+        rows, columns = str(self.tunables.get("cluster", "1x1")).split("x")
+        return int(rows), int(columns)
+
+    @property
     def split_k(self) -> int:
         """Slices of K that are summed apart, at most; 0: as many as suit problem and GPU."""
         return int(self.tunables.get("split_k", 1))

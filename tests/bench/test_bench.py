@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.bench import admission, check, contenders, nvbench, run, timing
+from gen.bench import admission, check, contenders, nvbench, run, suites, timing
 from gen.bench.contenders import Prepared, Recipe, Unsupported
 from gen.bench.device import ClockWatch, GpuLost, MeasuredGpu
 from gen.bench.peers import table
@@ -113,8 +113,8 @@ class Fake:
     def ceiling(self, *_: Any) -> str:
         return "fma_f32"
 
-    def recipe(self, _: Outline) -> Recipe | None:
-        return None
+    def recipes(self, _: Outline) -> tuple[Recipe, ...]:
+        return ()
 
     def prepare(self, work: Work) -> Prepared:
         if self.refuse:
@@ -386,8 +386,8 @@ def test_statistics() -> None:
     ("ms", "wanted"),
     [
         (0.002, (GRAPH, 500, 9, True)),
-        (0.0005, (GRAPH, 2000, 9, True)),
-        (0.06, (EVENTS, 83, 9, True)),
+        (0.0005, (GRAPH, 500, 9, True)),
+        (0.06, (GRAPH, 83, 9, True)),
         (2.0, (EVENTS, 2, 9, True)),
         (50.0, (EVENTS, 1, 9, False)),
     ],
@@ -469,11 +469,11 @@ def test_everything_is_compiled_once_and_before_anything_is_measured(peers_are: 
             raise CompileError("no good", "")
 
     class Compiling(Fake):
-        def recipe(self, outline: Outline) -> Recipe | None:
+        def recipes(self, outline: Outline) -> tuple[Recipe, ...]:
             assert outline.problem.shape in OPTIONS.shapes
             if self.name == "refusing":
                 raise Unsupported("no")
-            return Recipe(build, (self.name.split()[0],))
+            return (Recipe(build, (self.name.split()[0],)),)
 
         def prepare(self, work: Work) -> Prepared:
             log.append("prepared")
@@ -489,13 +489,12 @@ def test_everything_is_compiled_once_and_before_anything_is_measured(peers_are: 
 
 
 def test_our_kernels_are_compiled_ahead() -> None:
-    gpu: Any = FakeGpu()
-    outline = Outline(gpu, parse_dtype("f32"), parse_layout("rrr"), GemmShape(8, 8, 8))
-    recipes = [contenders.Ours(make_spec("naive")).recipe(outline) for _ in range(2)]
-    assert recipes[0] == recipes[1]
-    assert recipes[0]() is recipes[1]()
+    outline = Outline("sm_90a", parse_dtype("f32"), parse_layout("rrr"), GemmShape(8, 8, 8))
+    (first,), (second,) = (contenders.Ours(make_spec("naive")).recipes(outline) for _ in range(2))
+    assert first == second
+    assert first() is second()
     with pytest.raises(Unsupported, match="computes linear_bias_gelu, which is not"):
-        contenders.Ours(make_spec("mma", epilogue="linear_bias_gelu")).recipe(outline)
+        contenders.Ours(make_spec("mma", epilogue="linear_bias_gelu")).recipes(outline)
 
 
 def test_a_run_that_was_killed_goes_on(peers_are: Any, tmp_path: Path) -> None:
@@ -514,20 +513,20 @@ def test_a_run_that_was_killed_goes_on(peers_are: Any, tmp_path: Path) -> None:
     first = load(path)
     assert {row.shape for row in first.rows} == {"8x8x64"}
 
-    left = run.problems(OPTIONS, first)
+    left = run.problems(OPTIONS, first.rows)
     assert [str(p.shape) for p in left] == ["16x8x64"]
     done = _bench(run.resumable(first, _header(date="tomorrow"), "it"))
     assert done.rows[:3] == first.rows
     assert {row.shape for row in done.rows[3:]} == {"16x8x64"}
     assert done.header.date == "today"
-    assert run.problems(OPTIONS, done) == []
+    assert run.problems(OPTIONS, done.rows) == []
 
 
 def test_only_who_is_missing_is_measured_again(peers_are: Any) -> None:
     peers_are(Fake("cublas"))
     done = _bench(Results(_header()))
     fewer = replace(done, rows=tuple(r for r in done.rows if r.contender != "cublas"))
-    left = run.problems(OPTIONS, fewer)
+    left = run.problems(OPTIONS, fewer.rows)
     assert [[c.name for c in p.contenders] for p in left] == [["cublas"], ["cublas"]]
 
 
@@ -545,9 +544,36 @@ def test_a_kernel_that_breaks_the_gpu_ends_the_run_and_keeps_its_row(peers_are: 
         _bench(Results(_header()), written.append)
     (row,) = written[-1].rows
     assert (row.contender, row.check) == ("broken", "failed")
-    left = run.problems(OPTIONS, written[-1])
+    left = run.problems(OPTIONS, written[-1].rows)
     assert "later" in [c.name for c in left[0].contenders]
     assert "broken" not in [c.name for c in left[0].contenders]
+
+
+def test_a_peer_that_is_not_installed_is_a_row_and_is_measured_once_it_is(
+    peers_are: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers_are(contenders.Absent("cublas", "pip install it"))
+    monkeypatch.setattr(table, "missing", lambda names: dict.fromkeys(names, "pip install it"))
+    done = _bench(Results(_header()))
+    absent = [row for row in done.rows if row.contender == "cublas"]
+    assert [(row.check, row.note) for row in absent] == [
+        ("not installed", "it is not installed; pip install it")
+    ] * 2
+    assert run.resumable(done, _header(), "it") == done
+    assert run.problems(OPTIONS, done.rows) == []
+    monkeypatch.setattr(table, "missing", lambda names: {})
+    peers_are(Fake("cublas"))
+    again = run.resumable(done, _header(), "it")
+    assert [p.contenders[0].name for p in run.problems(OPTIONS, again.rows)] == ["cublas"] * 2
+
+
+def test_peers_that_are_not_installed_stand_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "missing", lambda names: {"torch": "pip install torch"})
+    found = table.peers(["torch", "cutlass"], parse_dtype("f32"))
+    assert [c.name for c in found[:1]] == ["torch"]
+    assert all(c.name.startswith("cutlass ") for c in found[1:])
+    with pytest.raises(contenders.NotInstalled, match="it is not installed; pip install torch"):
+        found[0].prepare(SimpleNamespace())  # type: ignore[arg-type]
 
 
 def test_results_of_another_gpu_are_not_mixed() -> None:
@@ -653,6 +679,8 @@ def test_without_a_gpu_the_commands_say_so(gen: Gen, command: tuple[str, ...]) -
         ("--shape 3x4", "shape '3x4' is not MxNxK"),
         ("--shape 0x4x4", "shape 0x4x4 has nothing to measure"),
         ("--suite seeds --largest 3", "no shape has sides of at most 3"),
+        ("--tokens 8", "--tokens 8 is for the suite llama; add --suite llama"),
+        ("--suite llama --tokens 5", "no shape of the suite llama has 5 tokens"),
         ("--peers blas", "unknown peer 'blas'"),
         ("--resume", "--resume needs --json FILE"),
         ("--dtype f8", "unknown dtype 'f8'"),
@@ -690,7 +718,10 @@ def test_bench_prints_a_table_and_writes_files(gen: Gen, pretend: Any) -> None:
     assert lines[-1] == "pretended, driver 580; clocks seen: sm 1900 to 1900 MHz, sm_max 1980 MHz"
     assert "note: torch is not installed and not measured; pip install torch" in err
     assert "note: NVBench is not installed: no cold and batched times; pip install" in err
+    assert "dtype  layout  rows    problems  geometric mean   least  at" in lines
+    assert any(line.startswith("f32    rrr     1 to 8         1          0.500x") for line in lines)
     assert len(load(Path("r.json")).rows) == 8
+    assert json.loads(Path("r.json").read_text())["against_best_peer"]["classes"]
     assert len(Path("r.csv").read_text().splitlines()) == 9
 
 
@@ -727,6 +758,50 @@ def test_resume_measures_what_is_left(gen: Gen, pretend: Any) -> None:
     after = load(Path("r.json")).rows
     assert after[: len(before)] == before
     assert [row.shape for row in after] == ["8x8x64", "4x4x64"]
+
+
+def test_what_is_not_installed_is_said_beside_the_table(gen: Gen, pretend: Any) -> None:
+    pretend(contenders.Absent("torch", "pip install torch"))
+    _, out, _ = gen("bench", "--shape", "8x8x64", "--shape", "4x4x64", "--variant", "naive")
+    (line,) = [line for line in out.splitlines() if "torch" in line]
+    said = "it is not installed; pip install torch"
+    assert line == f"torch on 2 shapes: not installed: {said}"
+
+
+def test_tokens_choose_shapes(gen: Gen, pretend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suites, "SUITES", {"llama": (GemmShape(4, 8, 64), GemmShape(8, 8, 64))})
+    pretend()
+    first = ("bench", "--suite", "llama", "--variant", "naive", "--json", "r.json")
+    assert gen(*first, "--tokens", "5-9").code == 0
+    assert {row.shape for row in load(Path("r.json")).rows} == {"8x8x64"}
+
+
+@no_gpu
+def test_compiling_alone_takes_no_gpu(
+    gen: Gen, peers_are: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+
+    class Compiling(Fake):
+        def recipes(self, outline: Outline) -> tuple[Recipe, ...]:
+            return tuple(Recipe(build, (f"{self.name} {outline.arch}", i)) for i in range(2))
+
+    def build(name: str, index: int) -> None:
+        built.append(name)
+        if name.startswith("bad"):
+            raise Unsupported("it cannot be built")
+
+    command = ("bench", "--variant", "naive", "--compile-only", "--shape", "8x8x64", "--shape", "9")
+    peers_are(Compiling("good"))
+    code, out, err = gen(*command)
+    assert (code, out) == (0, "compiled 2 of 2 kernels for sm_90a\n")
+    assert err.splitlines()[-1] == "compiling, 2 of 2 ready"
+    assert built == ["good sm_90a"] * 2
+    peers_are(Compiling("bad"))
+    code, out, err = gen(*command, "--arch", "sm_80")
+    assert (code, out) == (1, "compiled 0 of 2 kernels for sm_80\n")
+    assert err.splitlines()[-1] == "2 of 2: it cannot be built"
+    assert built[2:] == ["bad sm_80"] * 2
 
 
 def test_a_place_that_cannot_be_written_shows_at_once(gen: Gen, pretend: Any) -> None:

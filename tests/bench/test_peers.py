@@ -14,16 +14,30 @@ from gen.bench import contenders, instructions
 from gen.bench.contenders import Lacking, Prepared, Recipe, Unsupported
 from gen.bench.instructions import INSTRUCTIONS, WARPGROUP, fastest, instruction_of, wgmma_name
 from gen.bench.peers import cublas, cutlass2, cutlass3, table, torch_triton
-from gen.bench.peers.cutlass3 import ARCH, CONFIGS, Cutlass3, source
+from gen.bench.peers.cutlass3 import (
+    ARCH,
+    CONFIGS,
+    COOPERATIVE,
+    PERSISTENT,
+    PINGPONG,
+    STREAM_K,
+    Config,
+    Cutlass3,
+    source,
+)
 from gen.bench.work import Work
 from gen.compile import nvcc
 from gen.compile.nvrtc import compile_cuda
 from gen.errors import CompileError, MissingError
 from gen.kernels.registry import VARIANTS, make_spec
-from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
+from gen.spec.dtypes import DTYPES, ELEMENT_TYPES, DTypes, ElementType, parse_dtype
 from gen.spec.problem import GemmShape, parse_layout
 from tests.bench.test_bench import FakeGpu
 from tests.support.slow import sift
+
+E4M3 = DTypes(
+    "e4m3", ElementType("e4m3", "__nv_fp8_e4m3", 1), ELEMENT_TYPES["f32"], ELEMENT_TYPES["bf16"]
+)
 
 
 def a_work(
@@ -69,11 +83,12 @@ def test_what_is_lacking_is_known() -> None:
 
     for dtype in ("f16", "bf16", "f16_f32", "bf16_f32"):
         assert lacking(dtype) == set()
-    assert lacking("f32") == lacking("i8") == {"cutlass3"}
+    assert lacking("f32") == {"cutlass3"}
+    assert lacking("i8") == set()
     assert lacking("f64") == {"cutlass3", "triton"}
     assert lacking("i32") == {"cublas", "cutlass3", "torch", "triton"}
     assert lacking("f16_f16") == {"torch", "triton"}
-    assert lacking("tf32") == {"cutlass3", "torch"}
+    assert lacking("tf32") == {"torch"}
 
 
 def test_what_is_not_installed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +156,9 @@ def test_cutlass_compiles(dtype: str, layout: str, index: int, align: int, opcod
 
 def test_the_source_of_cutlass_3() -> None:
     assert len({config.name for config in CONFIGS}) == len(CONFIGS)
-    assert CONFIGS[-1].name == "cutlass3 128x128x64 1x1 cooperative stream-k"
-    text = source(CONFIGS[4], parse_dtype("bf16"), parse_layout("rcr"))
+    assert CONFIGS[-1].name == "128x256 2x1 cooperative stream-k"
+    wide = Config(128, 256, (2, 1), COOPERATIVE)
+    text = source(wide, parse_dtype("bf16"), parse_layout("rcr"))
     for wanted in (
         "using input_t = cutlass::bfloat16_t;",
         "using accumulator_t = float;",
@@ -160,6 +176,31 @@ def test_the_source_of_cutlass_3() -> None:
     for wanted in ("get<1>(all.mainloop.dA)", "get<1>(all.mainloop.dB)", "get<1>(all.epilogue.dD)"):
         assert wanted in other
     assert all("StreamK" in source(c, *_any()) for c in CONFIGS if c.scheduler)
+    narrow = source(wide, E4M3, parse_layout("rcr"), fast=True)
+    for wanted in (
+        "using input_t = cutlass::float_e4m3_t;",
+        "Shape<Int<128>, Int<256>, Int<128>>",
+        "KernelTmaWarpSpecializedCooperativeFP8FastAccum>",
+    ):
+        assert wanted in narrow
+
+
+def test_cutlass_3_has_many_configurations() -> None:
+    assert len(CONFIGS) >= 16
+    assert {c.cluster for c in CONFIGS} == {(1, 1), (2, 1), (1, 2)}
+    assert {(c.schedule, c.scheduler) for c in CONFIGS} == {
+        *((PINGPONG, PERSISTENT), (COOPERATIVE, PERSISTENT), (COOPERATIVE, STREAM_K)),
+    }
+    assert all(c.m >= 128 for c in CONFIGS if c.schedule == COOPERATIVE)
+
+
+@pytest.mark.parametrize("dtype", ["tf32", "i8"])
+def test_cutlass_3_multiplies_other_widths_along_k_alone(dtype: str) -> None:
+    shape = (16, 48, 64)
+    assert len(Cutlass3().recipes(a_work(dtype, "rcc", shape))) == len(CONFIGS)
+    for layout in ("rrr", "ccr", "crr"):
+        with pytest.raises(Unsupported, match=f"wgmma takes {dtype} that lies along K alone"):
+            Cutlass3().recipes(a_work(dtype, layout, shape))
 
 
 def test_counters_of_stream_k_are_zero_before_each_launch() -> None:
@@ -225,6 +266,12 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     nvcc._version.cache_clear()
 
 
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUTLASS with fewer configurations."""
+    monkeypatch.setattr(cutlass3, "CONFIGS", CONFIGS[:2])
+
+
 def test_nvcc_builds_once(calls: Any, tmp_path: Path) -> None:
     path = nvcc.library("one", ARCH)
     assert path.parent == tmp_path / "cache" / "nvcc"
@@ -239,13 +286,13 @@ def test_nvcc_builds_once(calls: Any, tmp_path: Path) -> None:
     assert sorted(p.suffix for p in path.parent.iterdir()) == [".so", ".so"]  # nothing else
 
 
-def test_what_nvcc_refuses_is_one_line(calls: Any, tmp_path: Path) -> None:
+def test_what_nvcc_refuses_is_one_line(calls: Any, two: None, tmp_path: Path) -> None:
     (tmp_path / "library.c").write_text("#error no good\n")
     with pytest.raises(CompileError, match="no good") as caught:
         nvcc.library("text", ARCH)
     assert "\n" not in str(caught.value)
-    with pytest.raises(Unsupported, match=r"it cannot be built: .*no good"):
-        Cutlass3(CONFIGS[0]).prepare(a_work())
+    with pytest.raises(Unsupported, match=r"64x64 1x1 pingpong cannot be built: .*no good"):
+        Cutlass3().prepare(a_work())
 
 
 def test_without_nvcc_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,18 +300,18 @@ def test_without_nvcc_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingError, match="nvcc is not on the PATH; install NVIDIA's CUDA"):
         nvcc.library("text", ARCH)
     with pytest.raises(Unsupported, match="nvcc is not on the PATH"):
-        Cutlass3(CONFIGS[0]).recipe(a_work())()
+        Cutlass3().recipes(a_work())[0]()
 
 
-def test_cutlass_3_gets_the_problem(calls: Any) -> None:
+def test_cutlass_3_gets_the_problem(calls: Any, two: None) -> None:
     work = a_work(shape=(16, 24, 32))
     before = work.gpu.free_bytes
-    prepared: Prepared = Cutlass3(CONFIGS[0]).prepare(work)
+    prepared: Prepared = Cutlass3().prepare(work)
     assert prepared.workspace == 16 * 8  # of the largest swizzle
-    assert prepared.note.startswith("swizzle ")
-    library = ctypes.CDLL(str(Cutlass3(CONFIGS[0]).recipe(work)()))
-    alive = ctypes.c_int.in_dll(library, "alive")
-    assert alive.value == 4 * work.sets
+    assert prepared.note.endswith(", of 2 configurations")
+    libraries = [ctypes.CDLL(str(recipe())) for recipe in Cutlass3().recipes(work)]
+    alive = [ctypes.c_int.in_dll(library, "alive") for library in libraries]
+    assert [count.value for count in alive] == [4 * work.sets] * 2
     for i in range(work.sets):
         pointers = work.pointers(i)
         prepared.queue(work.gpu.stream, *pointers)
@@ -273,27 +320,77 @@ def test_cutlass_3_gets_the_problem(calls: Any) -> None:
         assert (got.lda, got.ldb, got.ldd) == (32, 24, 24)
         assert got.multiprocessors == work.gpu.multiprocessors
     prepared.close()
-    assert alive.value == 0
+    assert [count.value for count in alive] == [0, 0]
     assert work.gpu.free_bytes == before
 
 
-def test_cutlass_3_that_refuses_gives_everything_back(calls: Any) -> None:
+def test_cutlass_3_that_refuses_gives_everything_back(calls: Any, two: None) -> None:
     work = a_work(shape=(40, 24, 32))
     before = work.gpu.free_bytes
     with pytest.raises(Unsupported, match="CUTLASS refuses: M is 40"):
-        Cutlass3(CONFIGS[0]).prepare(work)
+        Cutlass3().prepare(work)
     assert work.gpu.free_bytes == before
-    with pytest.raises(cutlass3.CheckError, match="it cannot be launched: K is 40"):
-        Cutlass3(CONFIGS[0]).prepare(a_work(shape=(16, 24, 40)))
+    work = a_work(shape=(16, 24, 40))
+    before = work.gpu.free_bytes
+    with pytest.raises(Unsupported, match="none of 2 configurations can be launched"):
+        Cutlass3().prepare(work)
+    assert work.gpu.free_bytes == before
+
+
+class FakeLibrary:
+    """One configuration that takes `ms`, and twice that but with the swizzle 4."""
+
+    def __init__(self, gpu: FakeGpu, ms: float) -> None:
+        self.gpu, self.ms = gpu, ms
+        self.made: list[int] = []
+
+    def workspace_size(self, problem: Any) -> int:
+        return int(self.ms * 8)
+
+    def create(self, problem: Any, stream: int, made: Any) -> bytes | None:
+        self.made.append(problem.swizzle)
+        made.value = len(self.made)
+        return b"no" if self.ms == 1 else None
+
+    def launch(self, made: Any, stream: int) -> bytes | None:
+        self.gpu.now += self.ms if self.made[made.value - 1] == 4 else 2 * self.ms
+        return b"no" if self.ms == 2 else None
+
+    def destroy(self, made: Any) -> None:
+        pass
+
+
+def test_cutlass_3_takes_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = a_work()
+    times = {config.name: 3.0 + i for i, config in enumerate(CONFIGS)}
+    # One is refused, one fails, one is the fastest of the others.
+    times |= {CONFIGS[4].name: 1.0, CONFIGS[5].name: 2.0, CONFIGS[9].name: 2.5}
+    libraries = {name: FakeLibrary(work.gpu, ms) for name, ms in times.items()}
+
+    def built(config: Config, *_: Any) -> str:
+        if config == CONFIGS[0]:
+            raise Unsupported("no")
+        return config.name
+
+    monkeypatch.setattr(cutlass3, "_library", built)
+    monkeypatch.setattr(cutlass3, "_load", libraries.get)
+    prepared = Cutlass3().prepare(work)
+    assert prepared.note == f"{CONFIGS[9].name}, swizzle 4, of {len(CONFIGS) - 1} configurations"
+    assert prepared.workspace == 20
+    assert set(libraries[CONFIGS[9].name].made) == {1, 2, 4, 8}
+    assert set(libraries[CONFIGS[-1].name].made) == {1}  # too slow to be tried again
 
 
 def test_cutlass_3_is_for_hopper_and_even_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     work = a_work(shape=(16, 24, 33))
     with pytest.raises(Unsupported, match="TMA takes rows that are multiples of 16 bytes apart"):
-        Cutlass3(CONFIGS[0]).prepare(work)
-    monkeypatch.setattr(work.gpu, "arch", "sm_80")
+        Cutlass3().prepare(work)
+    monkeypatch.setattr(work, "arch", "sm_80")
     with pytest.raises(Unsupported, match="built for sm_90a, and this GPU is sm_80"):
-        Cutlass3(CONFIGS[0]).prepare(work)
+        Cutlass3().prepare(work)
+
+
+# --- compiling ---------------------------------------------------------------------------------
 
 
 def test_compiling_says_how_far_it_is() -> None:
@@ -317,12 +414,12 @@ def test_what_is_missing_ends_the_compiling() -> None:
 def test_equal_kernels_are_one_recipe() -> None:
     small, large = (a_work(shape=(side, 24, 32)) for side in (16, 48))
     odd = a_work(shape=(16, 24, 33))
-    for peer in (Cutlass3(CONFIGS[0]), cutlass2.contenders(parse_dtype("f16"))[0]):
-        assert peer.recipe(small) == peer.recipe(large)
+    for peer in (Cutlass3(), cutlass2.contenders(parse_dtype("f16"))[0]):
+        assert peer.recipes(small) == peer.recipes(large)
         with pytest.raises(Unsupported):
-            peer.recipe(odd)
-    assert Cutlass3(CONFIGS[0]).recipe(small) != Cutlass3(CONFIGS[1]).recipe(small)
-    assert cublas.Cublas(best=True).recipe(small) is None
+            peer.recipes(odd)
+    assert len(set(Cutlass3().recipes(small))) == len(CONFIGS)
+    assert cublas.Cublas(best=True).recipes(small) == ()
 
 
 # --- ceilings ----------------------------------------------------------------------------------

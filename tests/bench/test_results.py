@@ -11,7 +11,7 @@ import pytest
 
 from gen.bench import results
 from gen.bench.results import Header, Results, Row
-from gen.bench.suites import SUITES, suite
+from gen.bench.suites import SUITES, of_tokens, suite
 from gen.errors import UsageError
 
 HEADER = Header(
@@ -137,9 +137,35 @@ def test_suites() -> None:
     for shapes in SUITES.values():
         assert len(set(shapes)) == len(shapes)
         assert all(min(s.m, s.n, s.k) > 0 for s in shapes)
-    assert {s.m for s in suite("llama")} == {1, 16, 128, 2048, 8192}
+    assert {1, 2, 3, 4, 7, 8, 16, 17, 32, 64, 8192} <= {s.m for s in suite("llama")}
     assert all(s.k >= 16384 and max(s.m, s.n) <= 256 for s in suite("splitk"))
     assert any(s.n == 10 for s in suite("mnist"))
     assert all(any(x % 8 for x in (s.m, s.n, s.k)) for s in suite("odd"))
     with pytest.raises(UsageError, match="unknown suite 'square'; did you mean squares"):
         suite("square")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("8", {8}), ("1-4,17", {1, 2, 3, 4, 17}), ("64-300", {64, 128, 256}), ("0-1, 1", {1})],
+)
+def test_tokens_choose_parts_of_llama(text: str, tokens: set[int]) -> None:
+    found = of_tokens(text)
+    assert {s.m for s in found} == tokens
+    assert len(found) == len(set(found)) == 7 * len(tokens)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("5", "no shape of the suite llama has 5 tokens; it has 1, 2, 3, 4, 7"),
+        ("8-4", "has 8-4 tokens"),
+        ("a", "tokens 'a' are no number or range; use such as 8 or 64-512"),
+        ("-4", "no number or range"),
+        ("4-", "no number or range"),
+        ("4,", "no number or range"),
+    ],
+)
+def test_tokens_that_there_are_not(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        of_tokens(text)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gen.bench import timing
-from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Unsupported, launcher
+from gen.bench.contenders import (
+    FAST,
+    Contender,
+    Lacking,
+    Peer,
+    Prepared,
+    Unsupported,
+    accumulations,
+    launcher,
+)
 from gen.bench.instructions import multiplied
 from gen.errors import CheckError
 from gen.spec.dtypes import DTypes
@@ -20,8 +29,9 @@ if TYPE_CHECKING:
 
 # What cuBLAS itself takes on Hopper, and enough for every algorithm that it then offers.
 _WORKSPACE = 32 * 2**20
-_MOST_ALGORITHMS = 64
-_TUNING_SECONDS = 10.0
+_MOST_ALGORITHMS = 512  # more than the heuristic has
+_TUNING_SECONDS = 30.0
+_AGAIN = 6  # of the algorithms, those that were fastest in a short try
 
 # cudaDataType of matrices and of alpha, which has the type of the sums.
 _DATA = {
@@ -32,9 +42,11 @@ _DATA = {
     "tf32": "CUDA_R_32F",
     "i8": "CUDA_R_8I",
     "i32": "CUDA_R_32I",
+    "e4m3": "CUDA_R_8F_E4M3",
+    "e5m2": "CUDA_R_8F_E5M2",
 }
 
-# cublasComputeType_t by what is multiplied and summed.
+# cublasComputeType_t by what is multiplied and summed. (e5m2 it multiplies with e4m3 alone.)
 _COMPUTE = {
     ("f32", "f32"): "COMPUTE_32F",
     ("f64", "f64"): "COMPUTE_64F",
@@ -43,7 +55,11 @@ _COMPUTE = {
     ("bf16", "f32"): "COMPUTE_32F",
     ("tf32", "f32"): "COMPUTE_32F_FAST_TF32",
     ("i8", "i32"): "COMPUTE_32I",
+    ("e4m3", "f32"): "COMPUTE_32F",
 }
+
+
+_Queue = Callable[["Stream", int, int, int], None]
 
 
 class _Side(NamedTuple):
@@ -76,9 +92,12 @@ def sides(work: Work) -> tuple[_Side, _Side, _Side]:
 
 
 class _Problem:
-    """cuBLASLt's descriptions of one problem. Close it."""
+    """cuBLASLt's descriptions of one problem. Close it.
 
-    def __init__(self, lt: Any, work: Work) -> None:
+    The scales of FP8 are 1, as they are where none are given.
+    """
+
+    def __init__(self, lt: Any, work: Work, fast: bool) -> None:
         from nvmath import CudaDataType
         from nvmath.bindings.cublas import ComputeType
 
@@ -91,8 +110,11 @@ class _Problem:
         left, right, result = sides(work)
         self.handle = lt.create()
         self.matmul = lt.matmul_desc_create(int(ComputeType[_COMPUTE[multiplied(dtypes)]]), scalar)
-        for attribute, side in (("TRANSA", left), ("TRANSB", right)):
-            value = np.array([int(side.transposed)], np.int32)
+        for attribute, value in (
+            ("TRANSA", np.array([left.transposed], np.int32)),
+            ("TRANSB", np.array([right.transposed], np.int32)),
+            ("FAST_ACCUM", np.array([fast], np.int8)),
+        ):
             code = int(lt.MatmulDescAttribute[attribute])
             lt.matmul_desc_set_attribute(self.matmul, code, value.ctypes.data, value.nbytes)
         self.layouts = [
@@ -103,14 +125,21 @@ class _Problem:
         self.alpha = self.scalars.ctypes.data
         self.beta = self.alpha + self.scalars.itemsize
 
-    def algorithms(self, most: int) -> np.ndarray:
-        """The heuristic's results, best first; empty where cuBLAS has nothing."""
+    def algorithms(self, most: int, own_sums: bool) -> np.ndarray:
+        """The heuristic's results, best first; empty where cuBLAS has nothing.
+
+        own_sums: only those that add the parts of a sum in the type of sums, and not in D's.
+        """
         lt = self._lt
+        limits = {"MAX_WORKSPACE_BYTES": np.array([_WORKSPACE], np.uint64)}
+        if own_sums:
+            scheme = int(lt.ReductionScheme.COMPUTE_TYPE)
+            limits["REDUCTION_SCHEME_MASK"] = np.array([scheme], np.uint32)
         preference = lt.matmul_preference_create()
         try:
-            limit = np.array([_WORKSPACE], np.uint64)
-            code = int(lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES)
-            lt.matmul_preference_set_attribute(preference, code, limit.ctypes.data, limit.nbytes)
+            for name, limit in limits.items():
+                code, at = int(lt.MatmulPreferenceAttribute[name]), limit.ctypes.data
+                lt.matmul_preference_set_attribute(preference, code, at, limit.nbytes)
             found = np.zeros(most, lt.matmul_heuristic_result_dtype)
             count = np.zeros(1, np.int32)
             left, right, result = self.layouts
@@ -134,15 +163,15 @@ class _Problem:
 class Cublas(Peer):
     """`cublas` takes the heuristic's first choice, `cublas best` the fastest of its whole list."""
 
-    def __init__(self, best: bool) -> None:
-        self._best = best
-        self.name = "cublas best" if best else "cublas"
+    def __init__(self, best: bool, fast: bool = False) -> None:
+        self._best, self._fast = best, fast
+        self.name = " ".join(filter(None, ("cublas", "best" * best, FAST * fast)))
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. `cublas best` measures the candidates here."""
         from nvmath.bindings import cublasLt as lt
 
-        problem = _Problem(lt, work)
+        problem = _Problem(lt, work, self._fast)
         memory = work.gpu.allocate(_WORKSPACE)
 
         def close() -> None:
@@ -150,36 +179,37 @@ class Cublas(Peer):
             problem.close()
 
         try:
-            found = problem.algorithms(_MOST_ALGORITHMS if self._best else 1)
+            rounded = work.dtypes.output.size < work.dtypes.accumulator.size
+            found = problem.algorithms(
+                _MOST_ALGORITHMS if self._best else 1, own_sums=self._best and rounded
+            )
             if not len(found):
                 raise Unsupported("cuBLAS has no algorithm for these types and layouts")
-            times = self._tried(lt, problem, found, int(memory.handle), work)
-            chosen = int(np.argmin(times))
+            queues = [
+                _queue(lt, problem, found[i : i + 1], int(memory.handle), work)
+                for i in range(len(found))
+            ]
+            chosen, note = _fastest(work, queues) if self._best else (0, "")
         except BaseException:
             close()
             raise
-        note = f"number {chosen + 1} of {len(times)} algorithms" if self._best else ""
-        queue = _queue(lt, problem, found[chosen : chosen + 1], int(memory.handle), work)
-        return Prepared(queue, int(found[chosen]["workspace_size"]), close, note, keep=found)
-
-    def _tried(
-        self, lt: Any, problem: _Problem, found: np.ndarray, workspace: int, work: Work
-    ) -> list[float]:
-        """Milliseconds of the candidates, best first, until the time for trying is up."""
-        times: list[float] = []
-        stop = time.perf_counter() + _TUNING_SECONDS
-        for i in range(len(found)):
-            queue = _queue(lt, problem, found[i : i + 1], workspace, work)
-            try:
-                times.append(timing.quick(work.gpu, launcher(work, queue)))
-            except CheckError:
-                times.append(float("inf"))
-            if time.perf_counter() > stop:
-                break
-        return times
+        size = int(found[chosen]["workspace_size"])
+        return Prepared(queues[chosen], size, close, note, keep=found)
 
 
-def _queue(lt: Any, problem: _Problem, algorithm: np.ndarray, workspace: int, work: Work) -> Any:
+def _fastest(work: Work, queues: Sequence[_Queue]) -> tuple[int, str]:
+    """Which algorithm, and in words. Raises Unsupported where none runs."""
+    launches = [launcher(work, queue) for queue in queues]
+    order, tried = timing.ranked(work.gpu, launches, _TUNING_SECONDS)
+    if not order:
+        raise Unsupported("cuBLAS has no algorithm that can be launched")
+    best = order[:_AGAIN]
+    chosen = best[timing.fastest(work.gpu, [launches[i] for i in best])]
+    some = f"the first {tried} of " if tried < len(queues) else ""
+    return chosen, f"number {chosen + 1} of {some}{len(queues)} algorithms"
+
+
+def _queue(lt: Any, problem: _Problem, algorithm: np.ndarray, workspace: int, work: Work) -> _Queue:
     left, right, result = problem.layouts
     chosen = algorithm["algo"].ctypes.data
     swap = work.layouts.c
@@ -199,7 +229,7 @@ def _queue(lt: Any, problem: _Problem, algorithm: np.ndarray, workspace: int, wo
 
 
 def contenders(dtypes: DTypes) -> list[Contender]:
-    """Both, for the types that cuBLAS has."""
-    if multiplied(dtypes) in _COMPUTE:
-        return [Cublas(best=False), Cublas(best=True)]
-    return [Lacking("cublas", dtypes)]
+    """Both, for the types that cuBLAS has; of FP8 both also with fast accumulation."""
+    if multiplied(dtypes) not in _COMPUTE:
+        return [Lacking("cublas", dtypes)]
+    return [Cublas(best, fast) for fast in accumulations(dtypes) for best in (False, True)]

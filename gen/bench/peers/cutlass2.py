@@ -220,7 +220,7 @@ class Cutlass(Peer):
             return on_tensor_cores(self.config.unit, dtypes)
         return on_cuda_cores(dtypes)
 
-    def recipe(self, outline: Outline) -> Recipe:
+    def recipes(self, outline: Outline) -> Sequence[Recipe]:
         """See Contender."""
         p, dtypes, layouts = outline.problem, outline.dtypes, outline.layouts
         align = alignment(dtypes, (p.lda, p.ldb))
@@ -231,11 +231,12 @@ class Cutlass(Peer):
                 raise Unsupported("CUTLASS's asynchronous copies take 4 bytes, and a row is odd")
         out = 16 // dtypes.output.size
         align_d = 1 if align == 1 else next(x for x in (8, 4, 2, 1) if x <= out and p.ldd % x == 0)
-        return Recipe(_compile, (self.config, dtypes, layouts, align, align_d, outline.gpu.arch))
+        return (Recipe(_compile, (self.config, dtypes, layouts, align, align_d, outline.arch)),)
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. The parameters for every set of operands are computed here."""
-        gpu, module = work.gpu, self.recipe(work)()
+        gpu, (recipe,) = work.gpu, self.recipes(work)
+        module = recipe()
         one = (1, 1, 1)
         setup = gpu.load(module, Launch("prepare", one, one, 0, {}))
         size = gpu.load(module, Launch("gemm", one, one, 0, {})).parameter_bytes(0)

@@ -1,15 +1,28 @@
-"""CUTLASS 3.x as a peer on Hopper: TMA and wgmma in several configurations, built by nvcc."""
+"""CUTLASS 3.x as a peer on Hopper: the best of many configurations of TMA and wgmma, by nvcc."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gen.bench import timing
-from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Recipe, Unsupported, launcher
+from gen.bench.contenders import (
+    FAST,
+    FP8,
+    TMA_ALIGNMENT,
+    Contender,
+    Lacking,
+    Peer,
+    Prepared,
+    Recipe,
+    Unsupported,
+    accumulations,
+    check_tma,
+    launcher,
+)
 from gen.bench.instructions import multiplied, wgmma_name
 from gen.compile import nvcc
 from gen.errors import CheckError, CompileError, MissingError
@@ -17,7 +30,6 @@ from gen.kernels.formulas import ceil_div
 from gen.prove.cutlass import CUTLASS_TYPES
 from gen.source.render import render_template
 from gen.spec.dtypes import DTypes
-from gen.spec.kernel import Tile
 from gen.spec.problem import Layouts
 
 if TYPE_CHECKING:
@@ -36,18 +48,20 @@ _SCHEDULES = {
 }
 _SCHEDULERS = {PERSISTENT: "PersistentScheduler", STREAM_K: "StreamKScheduler"}
 
-# TMA copies rows whose distance is a multiple of so many bytes.
-_ALIGNMENT = 16
+# Along K, a tile is as wide as a row of the widest swizzled layout.
+_TILE_K_BYTES = 128
 
 # Stripes of blocks to try; which is best depends on the problem's size. Where all blocks run at the
 # same time, their order does not matter.
 _SWIZZLES = (1, 2, 4, 8)
+_SWIZZLED = 4  # of the configurations, the best with the first swizzle
 
 
 class Config(NamedTuple):
-    """One instance of CUTLASS's collectives."""
+    """One instance of CUTLASS's collectives: rows and columns of a tile, blocks of a cluster."""
 
-    tile: Tile
+    m: int
+    n: int
     cluster: tuple[int, int]
     schedule: str
     scheduler: str = PERSISTENT
@@ -55,28 +69,51 @@ class Config(NamedTuple):
     @property
     def name(self) -> str:
         """What results call it."""
-        words = ("cutlass3", f"{self.tile}", "{}x{}".format(*self.cluster))
-        return " ".join(filter(None, (*words, self.schedule, self.scheduler)))
+        words = (f"{self.m}x{self.n}", "{}x{}".format(*self.cluster), self.schedule)
+        return " ".join(filter(None, (*words, self.scheduler)))
 
 
+# Two warpgroups share a cooperative tile, so that it has 128 rows at least; stream-K divides those.
 CONFIGS = (
-    Config(Tile(128, 128, 64), (1, 1), PINGPONG),
-    Config(Tile(128, 128, 64), (2, 1), PINGPONG),
-    Config(Tile(128, 128, 64), (2, 1), COOPERATIVE),
-    Config(Tile(128, 256, 64), (1, 1), COOPERATIVE),
-    Config(Tile(128, 256, 64), (2, 1), COOPERATIVE),
-    Config(Tile(256, 128, 64), (2, 1), COOPERATIVE),
-    Config(Tile(64, 128, 64), (1, 1), PINGPONG),
-    Config(Tile(128, 128, 64), (1, 1), COOPERATIVE, STREAM_K),
+    Config(64, 32, (1, 1), PINGPONG),
+    Config(64, 64, (1, 1), PINGPONG),
+    Config(64, 128, (1, 1), PINGPONG),
+    Config(64, 128, (2, 1), PINGPONG),
+    Config(64, 128, (1, 2), PINGPONG),
+    Config(64, 256, (1, 1), PINGPONG),
+    Config(64, 256, (2, 1), PINGPONG),
+    Config(128, 128, (1, 1), PINGPONG),
+    Config(128, 128, (2, 1), PINGPONG),
+    Config(128, 128, (1, 2), PINGPONG),
+    Config(128, 128, (2, 1), COOPERATIVE),
+    Config(128, 192, (2, 1), COOPERATIVE),
+    Config(128, 256, (1, 1), COOPERATIVE),
+    Config(128, 256, (2, 1), COOPERATIVE),
+    Config(128, 256, (1, 2), COOPERATIVE),
+    Config(256, 128, (1, 1), COOPERATIVE),
+    Config(256, 128, (2, 1), COOPERATIVE),
+    Config(256, 128, (1, 2), COOPERATIVE),
+    Config(128, 64, (1, 1), COOPERATIVE, STREAM_K),
+    Config(128, 128, (1, 1), COOPERATIVE, STREAM_K),
+    Config(128, 256, (2, 1), COOPERATIVE, STREAM_K),
 )
 
-# Inputs and sums, with which it is built. (Of the other types wgmma multiplies, TF32 and bytes, it
-# takes operands that lie along K alone.)
-_TYPES = (("f16", "f32"), ("bf16", "f32"), ("f16", "f16"))
+_Key = tuple[Config, int]  # and a swizzle
+_Queue = Callable[["Stream", int, int, int], None]
+
+# Inputs and sums, with which they are built.
+_TYPES = (
+    *(("f16", "f32"), ("bf16", "f32"), ("f16", "f16"), ("tf32", "f32"), ("i8", "i32")),
+    *(("e4m3", "f32"), ("e5m2", "f32")),
+)
+_CUTLASS_TYPES = {**CUTLASS_TYPES, "e4m3": "cutlass::float_e4m3_t", "e5m2": "cutlass::float_e5m2_t"}
+
+# Only elements of 16 bits may lie across K in shared memory, where wgmma takes them from.
+_ALONG_K = ("tf32", "i8", *FP8)
 
 
-def source(config: Config, dtypes: DTypes, layouts: Layouts) -> str:
-    """CUDA source of one configuration."""
+def source(config: Config, dtypes: DTypes, layouts: Layouts, fast: bool = False) -> str:
+    """CUDA source of one configuration; `fast` sums FP8 as wgmma does, without other registers."""
 
     def order(row_major: bool) -> str:
         return "Row" if row_major else "Column"
@@ -86,18 +123,19 @@ def source(config: Config, dtypes: DTypes, layouts: Layouts) -> str:
         "bench/cutlass3.cu.j2",
         name=config.name,
         config=config,
-        input=CUTLASS_TYPES[dtypes.input.name],
-        accumulator=CUTLASS_TYPES[dtypes.accumulator.name],
-        output=CUTLASS_TYPES[dtypes.output.name],
+        tile_k=_TILE_K_BYTES // dtypes.input.size,
+        input=_CUTLASS_TYPES[dtypes.input.name],
+        accumulator=_CUTLASS_TYPES[dtypes.accumulator.name],
+        output=_CUTLASS_TYPES[dtypes.output.name],
         layout_a=order(layouts.a),
         layout_b=order(layouts.b),
         layout_d=order(layouts.c),
         lead_a=0 if layouts.a else 1,
         lead_b=1 if layouts.b else 0,  # CUTLASS has B as N x K
         lead_d=0 if layouts.c else 1,
-        alignment=_ALIGNMENT // dtypes.input.size,
-        alignment_d=_ALIGNMENT // dtypes.output.size,
-        schedule=schedule,
+        alignment=TMA_ALIGNMENT // dtypes.input.size,
+        alignment_d=TMA_ALIGNMENT // dtypes.output.size,
+        schedule=f"{schedule}FP8FastAccum" if fast else schedule,
         epilogue=epilogue,
         scheduler=_SCHEDULERS[config.scheduler],
     )
@@ -121,11 +159,11 @@ def _problem(work: Work, swizzle: int) -> _Problem:
     return _Problem(*some, lda=p.lda, ldb=p.ldb, ldd=p.ldd)
 
 
-def _library(config: Config, dtypes: DTypes, layouts: Layouts) -> Path:
+def _library(config: Config, dtypes: DTypes, layouts: Layouts, fast: bool) -> Path:
     try:
-        return nvcc.library(source(config, dtypes, layouts), ARCH)
+        return nvcc.library(source(config, dtypes, layouts, fast), ARCH)
     except (CompileError, MissingError) as error:
-        raise Unsupported(f"it cannot be built: {error}") from None
+        raise Unsupported(f"{config.name} cannot be built: {error}") from None
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -140,9 +178,7 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _queue(
-    library: ctypes.CDLL, work: Work, problem: _Problem, stack: ExitStack
-) -> Callable[[Stream, int, int, int], None]:
+def _queue(library: ctypes.CDLL, work: Work, problem: _Problem, stack: ExitStack) -> _Queue:
     """Launches, with an object for each set of operands that `stack` destroys."""
     objects = {}
     for i in range(work.sets):
@@ -163,49 +199,98 @@ def _queue(
     return queue
 
 
-class Cutlass3(Peer):
-    """One configuration."""
+class _Candidates:
+    """Launches on one problem, by configuration and swizzle; what they hold is on the stack.
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.name = config.name
+    Raises Unsupported where there are none, OutOfMemory.
+    """
+
+    def __init__(
+        self, work: Work, libraries: Mapping[Config, ctypes.CDLL], stack: ExitStack
+    ) -> None:
+        self._work, self._libraries, self._stack = work, libraries, stack
+        self.workspace = {
+            config: max(int(library.workspace_size(_problem(work, s))) for s in _SWIZZLES)
+            for config, library in libraries.items()
+        }
+        self._memory = work.gpu.allocate(max(self.workspace.values()))
+        stack.callback(work.gpu.free, self._memory)
+        self.queues: dict[_Key, _Queue] = {}
+        why = [self._add(config, _SWIZZLES[0]) for config in libraries]
+        if not self.queues:
+            raise Unsupported(why[-1])
+
+    def _add(self, config: Config, swizzle: int) -> str:
+        """Why CUTLASS refuses it, if it does."""
+        problem = _problem(self._work, swizzle)
+        problem.workspace = int(self._memory.handle)
+        try:
+            queue = _queue(self._libraries[config], self._work, problem, self._stack)
+        except Unsupported as error:
+            return str(error)
+        self.queues[config, swizzle] = queue
+        return ""
+
+    def fastest(self) -> _Key:
+        """First the configurations with one swizzle, then the best few of these with all."""
+        gpu, shape, keys = self._work.gpu, self._work.shape, list(self.queues)
+        order, _ = timing.ranked(gpu, self._launches(keys))
+        if not order:
+            raise Unsupported(f"none of {len(keys)} configurations can be launched")
+        best = [keys[i] for i in order[:_SWIZZLED]]
+        for config, _ in best:
+            tiles = ceil_div(shape.m, config.m) * ceil_div(shape.n, config.n)
+            for swizzle in _SWIZZLES[1:] if tiles > gpu.multiprocessors else ():
+                self._add(config, swizzle)
+        last = [*best, *(key for key in self.queues if key not in keys)]
+        return last[timing.fastest(gpu, self._launches(last))]
+
+    def _launches(self, keys: Sequence[_Key]) -> list[Callable[[int], None]]:
+        return [launcher(self._work, self.queues[key]) for key in keys]
+
+
+class Cutlass3(Peer):
+    """The fastest of `CONFIGS` for each problem; of FP8, `fast` ones or those that are not."""
+
+    def __init__(self, fast: bool = False) -> None:
+        self._fast = fast
+        self.name = f"cutlass3 {FAST}" if fast else "cutlass3"
 
     def ceiling(self, dtypes: DTypes, known: Mapping[str, float]) -> str:
         """See Contender."""
         return wgmma_name(*multiplied(dtypes))
 
-    def recipe(self, outline: Outline) -> Recipe:
-        """See Contender."""
-        p, dtypes, arch = outline.problem, outline.dtypes, outline.gpu.arch
-        if arch != ARCH:
-            raise Unsupported(f"CUTLASS 3.x is built for {ARCH}, and this GPU is {arch}")
-        inputs, outputs = _ALIGNMENT // dtypes.input.size, _ALIGNMENT // dtypes.output.size
-        if p.lda % inputs or p.ldb % inputs or p.ldd % outputs:
-            raise Unsupported(f"TMA takes rows that are multiples of {_ALIGNMENT} bytes apart")
-        return Recipe(_library, (self.config, dtypes, outline.layouts))
+    def recipes(self, outline: Outline) -> list[Recipe]:
+        """See Contender: one for each configuration."""
+        dtypes, layouts = outline.dtypes, outline.layouts
+        if outline.arch != ARCH:
+            raise Unsupported(f"CUTLASS 3.x is built for {ARCH}, and this GPU is {outline.arch}")
+        element = multiplied(dtypes)[0]
+        if element in _ALONG_K and (not layouts.a or layouts.b):
+            raise Unsupported(f"wgmma takes {element} that lies along K alone, in the layout rcX")
+        check_tma(outline)
+        return [Recipe(_library, (config, dtypes, layouts, self._fast)) for config in CONFIGS]
 
     def prepare(self, work: Work) -> Prepared:
-        """See Contender. The swizzle is chosen here."""
-        library, gpu = _load(self.recipe(work)()), work.gpu
-        tile, shape = self.config.tile, work.shape
-        tiles = ceil_div(shape.m, tile.m) * ceil_div(shape.n, tile.n)
-        swizzles = _SWIZZLES if tiles > gpu.multiprocessors else _SWIZZLES[:1]
-        problems = {swizzle: _problem(work, swizzle) for swizzle in swizzles}
-        size = max(int(library.workspace_size(problem)) for problem in problems.values())
+        """See Contender. Configuration and swizzle are chosen here."""
+        libraries, why = {}, ""
+        for config, recipe in zip(CONFIGS, self.recipes(work), strict=True):
+            try:
+                libraries[config] = _load(recipe())
+            except Unsupported as error:
+                why = str(error)
+        if not libraries:
+            raise Unsupported(why)
         with ExitStack() as stack:
-            memory = gpu.allocate(size)
-            stack.callback(gpu.free, memory)
-            queues, times = {}, {}
-            for swizzle, problem in problems.items():
-                problem.workspace = int(memory.handle)
-                queues[swizzle] = _queue(library, work, problem, stack)
-                times[swizzle] = timing.quick(gpu, launcher(work, queues[swizzle]))
-            best = min(times, key=lambda swizzle: times[swizzle])
-            return Prepared(queues[best], size, stack.pop_all().close, f"swizzle {best}")
+            candidates = _Candidates(work, libraries, stack)
+            config, swizzle = candidates.fastest()
+            queue, size = candidates.queues[config, swizzle], candidates.workspace[config]
+            note = f"{config.name}, swizzle {swizzle}, of {len(libraries)} configurations"
+            return Prepared(queue, size, stack.pop_all().close, note)
 
 
 def contenders(dtypes: DTypes) -> list[Contender]:
-    """A contender for each configuration, for the types that they are built for."""
-    if multiplied(dtypes) in _TYPES:
-        return [Cutlass3(config) for config in CONFIGS]
-    return [Lacking("cutlass3", dtypes)]
+    """The best that CUTLASS can do; with FP8 also the best with fast accumulation."""
+    if multiplied(dtypes) not in _TYPES:
+        return [Lacking("cutlass3", dtypes)]
+    return [Cutlass3(fast) for fast in accumulations(dtypes)]

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from gen.bench.contenders import Contender
+from gen.bench.contenders import Absent, Contender
 from gen.compile import nvcc
 from gen.errors import UsageError, unknown
 from gen.requirements import get, get_extra, named
@@ -68,11 +68,13 @@ def _installed(what: str) -> bool:
 
 
 def peers(names: Sequence[str], dtypes: DTypes) -> list[Contender]:
-    """The contenders of these groups for these types, of the groups that are installed."""
+    """The contenders of these groups for these types; `Absent` for a group not installed."""
     lacking = missing(names)
     found: list[Contender] = []
     for name in names:
-        if name not in lacking:
+        if name in lacking:
+            found.append(Absent(name, lacking[name]))
+        else:
             module, _, function = PEERS[name].made_by.partition(":")
             found += getattr(import_module(f"gen.bench.peers.{module}"), function)(dtypes)
     return found

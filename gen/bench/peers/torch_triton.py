@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Unsupported
+from gen.bench import timing
+from gen.bench.contenders import (
+    Contender,
+    Lacking,
+    Peer,
+    Prepared,
+    Unsupported,
+    check_tma,
+    launcher,
+)
+from gen.bench.device import GpuLost
 from gen.bench.instructions import multiplied
 from gen.spec.dtypes import DTypes
 
@@ -18,11 +30,17 @@ _TORCH = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat1
 _TORCH |= {"i8": "int8", "i32": "int32", "tf32": "float32"}
 _CODES = {"f32": "<f4", "f64": "<f8", "f16": "<f2", "bf16": "<i2", "i8": "|i1", "i32": "<i4"}
 _CODES |= {"tf32": "<f4"}
+_TORCH |= {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}  # nor have these
+_CODES |= {"e4m3": "|u1", "e5m2": "|u1"}
 
 # What they multiply and sum, as they come. Wider integers than bytes are not for tensor cores, and
 # sums in f16 would be a setting of the whole process.
 _BOTH = (("f32", "f32"), ("f16", "f32"), ("bf16", "f32"), ("i8", "i32"))
-_PRODUCTS = {"torch": (*_BOTH, ("f64", "f64")), "triton": (*_BOTH, ("tf32", "f32"))}
+_NARROW = (("tf32", "f32"), ("e4m3", "f32"), ("e5m2", "f32"))
+_PRODUCTS = {"torch": (*_BOTH, ("f64", "f64")), "triton": (*_BOTH, *_NARROW)}
+
+
+_AGAIN = 4  # of the configurations, those that were fastest in a short try
 
 
 class _Memory:
@@ -108,9 +126,70 @@ class Triton(Peer):
         try:
             queue(work.gpu.stream, *work.pointers(0))
             work.gpu.sync()
+        except GpuLost:
+            raise
         except Exception as error:  # the compiler's own classes are not public
             raise Unsupported(f"Triton refuses: {_first_line(error)}") from None
         return Prepared(queue, note=best_config(), keep=operands)
+
+
+class TritonTma(Peer):
+    """A persistent `tl.dot` kernel that loads and stores by TMA, the best of its configurations.
+
+    Its sums of FP8 have fast accumulation, as Triton has it on Hopper.
+    """
+
+    name = "triton tma"
+
+    def prepare(self, work: Work) -> Prepared:
+        """See Contender. The configurations are measured here, as everything is."""
+        check_tma(work)
+        from gen.bench.peers.triton_tma import CONFIGS
+
+        queues, why = {}, ""
+        for config in CONFIGS:
+            queue = _tma_queue(work, config)
+            try:
+                queue(work.gpu.stream, *work.pointers(0))  # compiles it
+                work.gpu.sync()
+            except GpuLost:
+                raise
+            except Exception as error:  # the compiler's own classes are not public
+                why = _first_line(error)
+            else:
+                queues[config] = queue
+        if not queues:
+            raise Unsupported(f"Triton refuses: {why}")
+        configs = list(queues)
+        launches = [launcher(work, queues[config]) for config in configs]
+        order, _ = timing.ranked(work.gpu, launches)
+        best = order[:_AGAIN]
+        chosen = configs[best[timing.fastest(work.gpu, [launches[i] for i in best])]]
+        return Prepared(queues[chosen], note=chosen.name, keep=queues)
+
+
+def _tma_queue(work: Work, config: Any) -> Callable[[Stream, int, int, int], None]:
+    import torch
+
+    from gen.bench.peers.triton_tma import descriptors, launch
+
+    s, layouts = work.shape, work.layouts
+    rows = (bool(layouts.a), bool(layouts.b), bool(layouts.c))
+    stream = torch.cuda.ExternalStream(int(work.gpu.stream.handle))
+
+    @cache
+    def described(d: int) -> tuple[Any, Any, Any]:
+        stored = (t if row else t.t() for t, row in zip(operands[d], rows, strict=True))
+        return descriptors(config, tuple(stored), rows)
+
+    operands = tensors(work)
+    integer = not work.dtypes.accumulator.is_float
+
+    def queue(_: Stream, a: int, b: int, d: int) -> None:
+        with torch.cuda.stream(stream):
+            launch(config, described(d), (s.m, s.n, s.k), rows, integer, work.gpu.multiprocessors)
+
+    return queue
 
 
 def _first_line(error: Exception) -> str:
@@ -123,5 +202,8 @@ def torch_contenders(dtypes: DTypes) -> list[Contender]:
 
 
 def triton_contenders(dtypes: DTypes) -> list[Contender]:
-    """Triton's contender for these types."""
-    return [Triton() if multiplied(dtypes) in _PRODUCTS["triton"] else Lacking("triton", dtypes)]
+    """Triton's contenders for these types; with TMA those that tensor cores multiply."""
+    types = multiplied(dtypes)
+    if types not in _PRODUCTS["triton"]:
+        return [Lacking("triton", dtypes)]
+    return [Triton()] if types == ("f32", "f32") else [Triton(), TritonTma()]

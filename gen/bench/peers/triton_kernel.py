@@ -6,6 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gen.bench.peers.triton_tma import place
+
 
 def _configs(*choices: tuple[int, int, int, int, int]) -> list[Any]:
     return [
@@ -77,13 +79,8 @@ def _gemm(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    # Blocks of D in groups of GROUP rows, so that neighbours in time share operands in the L2.
-    block = tl.program_id(0)
     blocks_m, blocks_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    group = block // (GROUP * blocks_n)
-    rows = min(blocks_m - group * GROUP, GROUP)
-    block_m = group * GROUP + (block % (GROUP * blocks_n)) % rows
-    block_n = (block % (GROUP * blocks_n)) // rows
+    block_m, block_n = place(tl.program_id(0), blocks_m, blocks_n, GROUP)
 
     m = block_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = block_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -91,9 +88,10 @@ def _gemm(
     a = a_ptr + m[:, None] * stride_am + k[None, :] * stride_ak
     b = b_ptr + k[:, None] * stride_bk + n[None, :] * stride_bn
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32 if INTEGER else tl.float32)
+    zero: tl.constexpr = 0 if INTEGER else 0.0  # no integer becomes an fp8
     for start in range(0, K, BLOCK_K):
-        left = tl.load(a, mask=(m[:, None] < M) & (k[None, :] + start < K), other=0)
-        right = tl.load(b, mask=(k[:, None] + start < K) & (n[None, :] < N), other=0)
+        left = tl.load(a, mask=(m[:, None] < M) & (k[None, :] + start < K), other=zero)
+        right = tl.load(b, mask=(k[:, None] + start < K) & (n[None, :] < N), other=zero)
         total = tl.dot(left, right, total, input_precision=PRECISION, out_dtype=total.dtype)
         a += BLOCK_K * stride_ak
         b += BLOCK_K * stride_bk

@@ -50,6 +50,7 @@ class Operand:
     given_along_k: whether it is contiguous along K where it is given. transposed: whether packing
     makes it so, since ldmatrix transposes elements of 2 bytes and no others. line: bytes of a line
     in shared memory. fragments: of it, 16 rows of A or columns of B each, that a warp multiplies.
+    sharers: blocks of a cluster that have the same tiles of it, and copy a part each.
     """
 
     letter: str
@@ -59,6 +60,7 @@ class Operand:
     given_along_k: bool
     line: int
     fragments: int
+    sharers: int = 1
 
     @property
     def transposed(self) -> bool:
@@ -108,11 +110,14 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
         given.reverse()
     assert spec.warp
 
-    def operand(letter: str, matrix: str, ld: str, along_k: bool, lines: int) -> Operand:
+    def operand(
+        letter: str, matrix: str, ld: str, along_k: bool, lines: int, sharers: int
+    ) -> Operand:
         line = spec.threadblock.k * size if along_k or size != 2 else KSTRIDED_LINE
-        return Operand(letter, matrix, ld, size, along_k, line, lines // 16)
+        return Operand(letter, matrix, ld, size, along_k, line, lines // 16, sharers)
 
-    return operand("a", *given[0], spec.warp.m), operand("b", *given[1], spec.warp.n)
+    rows, columns = spec.cluster
+    return operand("a", *given[0], spec.warp.m, columns), operand("b", *given[1], spec.warp.n, rows)
 
 
 def transposed(spec: KernelSpec) -> list[str]:
@@ -152,7 +157,7 @@ def facts(spec: KernelSpec) -> list[Fact]:
         *a.facts(),
         *b.facts(),
         Fact("b_offset", _rounded(_bytes("a_lines * a_ld", size), SECTION), "bytes"),
-        Fact("tiles", "(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN)", "of D"),
+        _tiles(spec),
     ]
     if spec.split_k == 1:
         lines.append(Fact("bytes", packed, "of the workspace"))
@@ -161,6 +166,14 @@ def facts(spec: KernelSpec) -> list[Fact]:
     if spec.row.persistent:
         lines += _persistent(spec, a, b)
     return [*lines, *_packing(a, b)]
+
+
+def _tiles(spec: KernelSpec) -> Fact:
+    """Work tiles; blocks of a cluster have one together."""
+    if spec.cluster == (1, 1):
+        return Fact("tiles", "(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN)", "of D")
+    text = "(M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN)"
+    return Fact("tiles", text, "of D, each for a cluster")
 
 
 def _slices(spec: KernelSpec) -> list[Fact]:
@@ -196,17 +209,26 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     work = "tiles" if spec.split_k == 1 else "work"
     # After packing, the next launch is likely to pack as well, which is slower among this kernel's
     # blocks.
-    alone = f"{work} == blocks && !packs_a && !packs_b"
+    cluster = spec.cluster[0] * spec.cluster[1]
+    blocks = f"{work} < multiprocessors ? {work} : multiprocessors"
+    first = work
+    if cluster > 1:
+        most = f"multiprocessors / {cluster}"
+        blocks = f"({work} < {most} ? {work} : {most}) * {cluster}"
+        first = f"{work} * {cluster}"
+    alone = f"{first} == blocks && !packs_a && !packs_b"
     early = Fact("early", alone, "the next kernel may start", "bool")
     # TMA takes long for lines that a matrix does not have.
     boxes = [
         Fact(f"{x.letter}_box", f"{rows} < {tile} ? {rows} : {tile}", "lines of it")
+        if x.sharers == 1
+        else Fact(f"{x.letter}_box", f"{tile} / {x.sharers}", "lines of it, which a block copies")
         for x, rows, tile in ((a, "M", "kTileM"), (b, "N", "kTileN"))
         if x.along_k
     ]
     return [
         *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
-        Fact("blocks", f"{work} < multiprocessors ? {work} : multiprocessors"),
+        Fact("blocks", blocks),
         *([early] if may_be_early(spec) else []),
         *boxes,
     ]
@@ -278,6 +300,7 @@ def _evaluate(
     given = {
         "M": m, "N": n, "K": s.k, "A": a, "lda": lda, "B": b, "ldb": ldb,
         "multiprocessors": multiprocessors, "kTileM": tile.m, "kTileN": tile.n, "kTileK": tile.k,
+        "kSpanM": spec.cluster[0] * tile.m, "kSpanN": spec.cluster[1] * tile.n,
     }  # fmt: skip
     return evaluate(facts(spec), given)
 

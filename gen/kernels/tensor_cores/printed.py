@@ -108,6 +108,8 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "together": together,
         "moves_up": together if writes and moves else 0,
         "asynchronous_reads": False,
+        "fragment_rows": "warp % kWarpsM * kWarpM + 16 * i",
+        "cluster": None,
         "tests_barriers": True,
         "includes_cuda": True,
         "has_maps": True,
@@ -119,12 +121,25 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
     }
 
 
+# Where rows of fragment i of a warp begin in a work tile of several wgmmas, one below another.
+_FRAGMENT_ROWS = "(warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16"
+
+
 def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
     """Of `wgmma`."""
+    assert spec.warp
+    below, beside = spec.cluster
+    wgmmas = spec.warp.m // 16
     return {
         **mma_tma(spec),
         "sliced_k": 1,
         "moves_up": 0,
         "asynchronous_reads": True,
+        "wgmmas": wgmmas,
+        "fragment_rows": "16 * warp" if wgmmas == 1 else _FRAGMENT_ROWS,
+        "cluster": None if spec.cluster == (1, 1) else spec.cluster,
+        # The first blocks of a cluster that have the same rows, and the same columns.
+        "a_bits": sum(1 << below * j for j in range(beside)),
+        "b_bits": (1 << below) - 1,
         "tests_barriers": False,
     }

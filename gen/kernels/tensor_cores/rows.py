@@ -8,6 +8,7 @@ from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import (
+    CLUSTERS,
     DTYPES_SINCE,
     INSTRUCTIONS,
     mma_rules,
@@ -16,7 +17,7 @@ from gen.kernels.tensor_cores.rules import (
     widens,
 )
 from gen.kernels.tensor_cores.tiles import mma, mma_tma, wgmma
-from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word
+from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
 from gen.kernels.variant import EPILOGUE, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 
@@ -44,8 +45,14 @@ def _tma_threadblock(chosen: Choice) -> str:
 def _wgmma_threadblock(chosen: Choice) -> str:
     if chosen.dtypes.input.is_fp8:  # whose sums, promoted to others, take registers twice
         return "128x128x128"
-    # Of D, 16 rows of each warp are on their way: of elements of 4 bytes there are fewer columns.
-    return f"128x{256 if chosen.dtypes.output.size == 2 else 192}x{_k(chosen, 128)}"
+    return f"128x256x{_k(chosen, 128)}"
+
+
+def _wgmma_group(chosen: Choice) -> int:
+    """About as many rows as columns of D are computed at the same time, which reads the least."""
+    rows, _, _ = sizes(chosen.values["threadblock"])
+    below, _ = sizes(chosen.values["cluster"])
+    return max(1, 2048 // (rows * below))
 
 
 def _wgmma_stages(chosen: Choice) -> int:
@@ -69,14 +76,17 @@ _THREADBLOCK = "rows and columns of D that a block computes, and its step along 
 _WARP = "rows and columns of that tile that each warp computes"
 _STAGES = "stages of the pipeline, each a tile of both operands in shared memory"
 
+_CLUSTER = "blocks along M and N that share operands: the TMA copies these to all of them"
+
 _INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
+# So many share operands in the L2 cache.
+_SWIZZLE = Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g")
 _REST: tuple[Tunable, ...] = (
     Integer(
         "split_k", "slices of K that different blocks multiply", 1, 0, 65_535, "auto", tag="sk"
     ),
     EPILOGUE,
-    # So many share operands in the L2 cache.
-    Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g"),
+    _SWIZZLE,
 )
 
 _PROMOTE = Integer(
@@ -159,8 +169,10 @@ TENSOR_VARIANTS = (
         (
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
             Integer("stages", _STAGES, _wgmma_stages, 2, 16, tag="s"),
+            Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
             _PROMOTE,
-            *_REST,
+            *_REST[:-1],
+            replace(_SWIZZLE, default=_wgmma_group),
         ),
         wgmma,
         TENSOR_DTYPES,

@@ -35,9 +35,13 @@ MMA_OTHERS, TMA_OTHERS = 24, 16
 MMA_WIDENED, TMA_WIDENED = 110, 130
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
-WGMMA_COLUMNS = 256  # of B at most
-MOST_WARPGROUPS = 3  # of wgmma that multiply
-WGMMA_OTHERS = 48  # registers of a thread for all but sums
+WGMMA_COLUMNS = 256  # of a wgmma's B at most
+MOST_ROWS = 256  # of wgmma's work tile
+# Registers of a thread for all but sums; and of an equal share of all for all but those of one
+# wgmma: ptxas goes by that.
+WGMMA_OTHERS, SHARE_OTHERS = 48, 26
+# Blocks along M and N of wgmma's clusters, of which 8 blocks are always possible.
+CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
 MOST_BOX = 256  # lines of a tensor map's box: the driver's limit
 
 # The instructions by the type of A and B, and from which compute capability on there are.
@@ -91,6 +95,7 @@ def wgmma_rules(chosen: Choice) -> None:
     for (axis, size), along in zip(sides, along_k(chosen.layouts), strict=True):
         _panel_rule(chosen, axis, size, along)
     _wgmma_size_rule(block)
+    _cluster_rule(chosen, block)
     _line_rule(block, chosen.dtypes)
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
     as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
@@ -99,6 +104,8 @@ def wgmma_rules(chosen: Choice) -> None:
     _promotion_rule(chosen, block)
     wanted = held_sums(chosen.values, warp, chosen.dtypes)
     _sums_fit(chosen, wanted, roles.consumer_registers - WGMMA_OTHERS)
+    share = registers(WARP * (roles.consumers + roles.producers))
+    _sums_fit(chosen, sums(warp._replace(m=16), chosen.dtypes), share - SHARE_OTHERS)
     _shared_rule(as_tma, tma_shared)
 
 
@@ -108,12 +115,34 @@ def _wgmma_size_rule(block: Tile) -> None:
             f"threadblock.n={block.n} is more than the {WGMMA_COLUMNS} columns of a wgmma",
             "threadblock",
         )
-    count = block.m // WGMMA_ROWS
-    if count > MOST_WARPGROUPS:
+    if block.m > MOST_ROWS:
         raise Conflict(
-            f"threadblock.m={block.m} takes {count} warpgroups, more than {MOST_WARPGROUPS}",
+            f"threadblock.m={block.m} is more than the {MOST_ROWS} rows that two warpgroups share",
             "threadblock",
         )
+
+
+def _cluster_rule(chosen: Choice, block: Tile) -> None:
+    """Blocks of a cluster copy equal parts of what they share: whole panels, or whole swizzles."""
+    cluster = sizes(chosen.values["cluster"])
+    if cluster != (1, 1) and chosen.values["split_k"] != 1:
+        raise Conflict(
+            f"cluster={chosen.values['cluster']} goes with split_k=1, since where work tiles are "
+            "few, none are left to share operands",
+            "cluster",
+            "split_k",
+        )
+    # Blocks below each other share columns of B.
+    sides = zip("mn", (block.m, block.n), reversed(cluster), along_k(chosen.layouts), strict=True)
+    for axis, size, sharers, along in sides:
+        unit = 8 if along or chosen.dtypes.input.size != 2 else 64
+        if size % (sharers * unit) != 0:
+            raise Conflict(
+                f"threadblock.{axis}={size} is no multiple of {sharers * unit}, so that "
+                f"{sharers} blocks of a cluster could copy equal parts",
+                "threadblock",
+                "cluster",
+            )
 
 
 def _promotion_rule(chosen: Choice, block: Tile) -> None:

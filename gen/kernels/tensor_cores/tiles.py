@@ -18,8 +18,8 @@ from gen.spec.kernel import Tile
 
 WARP = 32
 WARPGROUP = 4  # warps
-WGMMA_BYTES = 32  # along K, of both operands of a wgmma
-WGMMA_ROWS = 64  # of A
+WGMMA_ROWS, WGMMA_BYTES = 64, 32  # of a wgmma's A; along K, of both of its operands
+MANY_WGMMAS = 4  # of a work tile, one below another, from which on two warpgroups share them
 
 REGISTERS, MOST_REGISTERS = 65_536, 255  # of a multiprocessor; of a thread at most
 
@@ -91,6 +91,7 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     more = {
         **roles._asdict(),
         "staged_rows": staging.rows,
+        "staged_columns": staging.columns,
         "slots": staging.slots,
         "staging_line": staging.line,
     }
@@ -107,13 +108,16 @@ def wgmma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 def with_warps(t: Mapping[str, Any], d: DTypes) -> Mapping[str, Any]:
     """The tunables of `wgmma` as those of `mma_tma`.
 
-    A warp holds the sums of 16 rows of the 64 of its warpgroup, and of all columns.
+    A warp holds the sums of 16 rows of the 64 of each wgmma of its warpgroup, and of all columns.
+    Many rows are those of two warpgroups, whose threads have the most registers.
     """
     block = Tile._make(sizes(t["threadblock"]))
     k = WGMMA_BYTES // d.input.size
+    wgmmas = block.m // WGMMA_ROWS
+    each = 1 if wgmmas < MANY_WGMMAS else wgmmas // 2
     return {
         **t,
-        "warp": f"16x{block.n}",
+        "warp": f"{16 * each}x{block.n}",
         "instruction": f"m64n{block.n}k{k}",
         "sliced_k": 1,
     }
@@ -151,36 +155,52 @@ def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
 
 
 class Staging(NamedTuple):
-    """Where a warp of mma_tma leaves D to TMA: `slots` times `rows` rows, `line` bytes wide."""
+    """Where a warp leaves D to TMA: `slots` times `rows` x `columns`, in lines of `line` bytes."""
 
     rows: int
+    columns: int
     slots: int
     line: int
 
 
-_LEAST, _NONE = Staging(16, 1, 32), Staging(0, 0, 0)
+_NONE = Staging(0, 0, 0, 0)
 
 
 def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     """As much as there is room for: many rows at once first, then several of these in turn.
 
     Slots divide what a warp has, so that the slot after the last one is the first one. Lines are as
-    long as TMA can swizzle them.
+    long as TMA can swizzle them. A warp of wgmma has no more than 16 rows: its columns take turns,
+    a line of each row at a time.
     """
     _, warp, _ = tiles(t)
     if not writes_d(t):
         return _NONE
-    line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
+    least = _least_staging(t, d)
     limit = SHARED_KIB[90] * 1024
+    if least.columns < warp.n:
+        pieces = warp.n // least.columns
+        for slots in range(pieces, 1, -1):
+            staging = least._replace(slots=slots)
+            if pieces % slots == 0 and tma_shared(t, d, t["stages"], staging) <= limit:
+                return staging
+        return least
     most, each = _finished(warp.m, t["sliced_k"])
     for rows in (64, 32, 16):
         for slots in range(most // rows, 0, -1):
-            staging = Staging(rows, slots, line)
+            staging = least._replace(rows=rows, slots=slots)
             fits = tma_shared(t, d, t["stages"], staging) <= limit
             in_turn = most // rows % slots == 0 or t["sliced_k"] > 1
             if fits and each % rows == 0 and in_turn:
                 return staging
-    return _LEAST._replace(line=line)
+    return least
+
+
+def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
+    _, warp, instruction = tiles(t)
+    line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
+    by_columns = instruction.m > warp.m  # a wgmma is of four warps
+    return Staging(16, line // d.output.size if by_columns else warp.n, 1, line)
 
 
 def _finished(rows: int, teams: int) -> tuple[int, int]:
@@ -203,10 +223,11 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     """
     block, warp, _ = tiles(t)
     teams: int = t["sliced_k"]
-    staging = staging or (_LEAST if writes_d(t) else _NONE)
-    rows = teams * warps(block, warp) * staging.slots * staging.rows
+    staging = staging or (_least_staging(t, d) if writes_d(t) else _NONE)
+    elements = staging.slots * staging.rows * staging.columns
     more = 1024 + (16 if teams > 1 else 0)  # the barrier behind the exchange of sums
-    return stages * (_stage_bytes(t, d) + 16) + rows * warp.n * d.output.size + more
+    staged = teams * warps(block, warp) * elements * d.output.size
+    return stages * (_stage_bytes(t, d) + 16) + staged + more
 
 
 def writes_d(t: Mapping[str, Any]) -> bool:
