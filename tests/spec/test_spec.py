@@ -532,6 +532,12 @@ def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: s
     assert (spec.split_k, spec.epilogue, spec.has_bias) == (1, "linear", False)
 
 
+@pytest.mark.parametrize("threadblock", ["64x64x64", "128x256x64", "256x64x64", "256x128x64"])
+def test_a_warp_of_wgmma_stages_16_rows(threadblock: str) -> None:
+    values = make_spec("wgmma", dtype="f16", threadblock=threadblock).geometry.values
+    assert (values["staged_rows"], values["staged_columns"]) == (16, 64)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

@@ -178,7 +178,7 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
         return _NONE
     least = _least_staging(t, d)
     limit = SHARED_KIB[90] * 1024
-    if least.columns < warp.n:
+    if _by_columns(t):
         pieces = warp.n // least.columns
         for slots in range(pieces, 1, -1):
             staging = least._replace(slots=slots)
@@ -197,10 +197,14 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 
 
 def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
-    _, warp, instruction = tiles(t)
+    _, warp, _ = tiles(t)
     line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
-    by_columns = instruction.m > warp.m  # a wgmma is of four warps
-    return Staging(16, line // d.output.size if by_columns else warp.n, 1, line)
+    return Staging(16, line // d.output.size if _by_columns(t) else warp.n, 1, line)
+
+
+def _by_columns(t: Mapping[str, Any]) -> bool:
+    _, warp, instruction = tiles(t)
+    return instruction.m > warp.m  # a wgmma is of four warps
 
 
 def _finished(rows: int, teams: int) -> tuple[int, int]:
