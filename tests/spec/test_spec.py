@@ -27,6 +27,8 @@ from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape, parse_layout, 
 
 def values(tunable: Tunable, dtypes: DTypes) -> st.SearchStrategy[Any]:
     """Values of a tunable, most of which fit together."""
+    if tunable.name == "promote":  # whole steps along K
+        return st.sampled_from([0, 128, 256, None] if dtypes.input.is_fp8 else [0, None])
     if isinstance(tunable, Integer):
         most = 4 if tunable.name in ("stages", "split_k") else 4096
         return st.integers(tunable.low, min(tunable.high, most)) | st.none()
