@@ -212,7 +212,19 @@ def _random(rng: _Rng, size: tuple[int, ...], dtype: str, low: float) -> np.ndar
     if storage.kind == "i":
         info = np.iinfo(storage)
         return rng.integers(info.min, info.max, size, storage, endpoint=True)
-    return numerics.from_float64(rng.uniform(low, 1, size), dtype)
+    values = rng.uniform(low, 1, size)
+    return _unrounded(values) if dtype == "tf32" else numerics.from_float64(values, dtype)
+
+
+def _unrounded(values: np.ndarray) -> np.ndarray:
+    """Storage of tf32 with bits that tf32 lacks: f32, none halfway between two tf32 numbers.
+
+    There, cvt.rna and the TMA round to different ones, both to nearest.
+    """
+    stored = numerics.from_float64(values, "f32")
+    bits = stored.view(np.uint32)
+    bits |= (bits & 0x1FFF) == 0x1000
+    return stored
 
 
 def _stored(matrix: np.ndarray, dtype: str) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Element types as numpy sees them: storage, exact values, rounding, matrices in memory.
 
 numpy has no bfloat16 and no floats of 8 bits: bf16 arrays are uint16 bit patterns, e4m3 and e5m2
-uint8, and go through `to_float64` and `from_float64`. tf32 is stored as float32, and what is
-converted to it is rounded to the bits that a tensor core uses. Every other type's storage is its
-numpy type.
+uint8, and go through `to_float64` and `from_float64`. tf32 is stored as float32, and any float32
+counts as the tf32 number nearest to it, since kernels round operands on their way to tensor cores.
+Every other type's storage is its numpy type.
 """
 
 from __future__ import annotations
@@ -86,13 +86,19 @@ def largest_integer(name: str) -> int:
 
 
 def to_float64(array: np.ndarray, name: str) -> np.ndarray:
-    """The exact values of storage of type `name`, in the same shape."""
+    """The exact values of storage of type `name`, in the same shape.
+
+    Of tf32, those that tensor cores multiply. Between two of its numbers it takes the even one;
+    kernels may take the other.
+    """
     if name == "bf16":
         bits = np.asarray(array, np.uint16).astype(np.uint32) << np.uint32(16)
         array = bits.view(np.float32)
     if name in _FP8:
         return np.asarray(fp8_values(name)[array])
     with np.errstate(invalid="ignore"):  # signaling NaN
+        if name == "tf32":
+            array = _to_tf32(np.asarray(array))
         return np.asarray(array).astype(np.float64)
 
 

@@ -1,11 +1,12 @@
 """The same launches on a GPU and on the emulator: are the results the same bits?
 
-    python -m tests.hardware.compare_results [instructions] [kernels] [fragments]
+    python -m tests.hardware.compare_results [instructions] [kernels] [fragments] [roundings]
 
 - instructions: each tensor-core instruction that the emulator knows, on drawn registers, a million
   results and more of each type of floats. A minute.
 - kernels: those of gen and some of CUTLASS, on integer-valued and on random inputs.
 - fragments: which lanes hold which elements of wmma's matrices.
+- roundings: a million f32 that become tf32, by cvt.rna and by the TMA, with ties, NaN and the like.
 
 By default all. What is not of f64 must be equal bit for bit on an H200. Of random sums of f64 the
 tables say how many differ, and by how many units in the last place at most: a GPU's tensor cores
@@ -33,7 +34,7 @@ from gen.spec import numerics
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.emulator import cutlass_kernels
 from tests.emulator.warp.test_wmma import CASES, Case, fragment_kernel
-from tests.hardware import tensor_instructions
+from tests.hardware import roundings, tensor_instructions
 
 SHAPE = GemmShape(131, 67, 257)
 
@@ -196,6 +197,7 @@ PARTS = {
     "instructions": compare_instructions,
     "kernels": compare_kernels,
     "fragments": compare_fragments,
+    "roundings": roundings.compare,
 }
 
 

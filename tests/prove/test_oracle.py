@@ -377,6 +377,18 @@ def test_a_kernel_on_the_emulator_sums_like_that(dtype):
     assert (want != a @ b).mean() > 0.8
 
 
+def test_random_operands_of_tf32_have_more_bits_than_it_has():
+    """None is halfway between two of its numbers: kernels may round it to either."""
+    spec = make_spec("mma", dtype="tf32")
+    x = draw_operands(spec, GemmProblem.packed(GemmShape(90, 90, 90), spec.layouts), "random")
+    for matrix in (x.a, x.b):
+        lost = matrix.view(np.uint32) & 0x1FFF
+        assert len(np.unique(lost)) > 4000
+        assert 0x1000 not in lost
+        error = np.abs(to_float64(matrix, "tf32") / matrix.astype(np.float64) - 1)
+        assert 0.9 < error.max() * 2**11 <= 1
+
+
 def test_products_of_too_few_bits_are_out_of_bounds():
     """Where signs differ, and what holds for any kernel on any tensor core lets them pass."""
     spec = make_spec("mma", dtype="f16_f32")

@@ -109,6 +109,17 @@ def test_all_16_bit_numbers_survive(dtype):
     assert np.isnan(to_float64(from_float64(values, dtype), dtype)[~number]).all()
 
 
+@given(st.floats(width=32, allow_nan=False))
+def test_any_float32_counts_as_the_nearest_tf32(x):
+    got = to_float64(np.array([x], np.float32), "tf32")
+    assert (got == to_float64(from_float64(np.array([x]), "tf32"), "f32")).all()
+
+
+def test_what_tf32_makes_of_the_largest_float32():
+    odd = np.array([np.finfo(np.float32).max, np.inf, np.nan], np.float32)
+    assert np.array_equal(to_float64(odd, "tf32"), [np.inf, np.inf, np.nan], equal_nan=True)
+
+
 def test_limits_of_the_types():
     for dtype, info in (("f16", np.finfo(np.float16)), ("f32", np.finfo(np.float32))):
         assert unit_roundoff(dtype) == info.eps / 2

@@ -95,7 +95,7 @@ def from_name(name: str) -> KernelSpec:
 
     def pattern(tunable: Tunable) -> str:
         if isinstance(tunable, Word):
-            return "|".join(tunable.words)
+            return f"{tunable.tag}(?:{'|'.join(tunable.words)})"
         return rf"{tunable.tag or tunable.name}(?:[0-9x]+|auto)"
 
     for row in VARIANTS.values():
@@ -104,8 +104,9 @@ def from_name(name: str) -> KernelSpec:
         if found := re.fullmatch(rf"{own}{tags}(?:_(?P<arch>sm\d+a?))?", name):
             fields = {k: v for k, v in found.groupdict().items() if v}
             for t in row.tunables:
-                if t.name in fields and not isinstance(t, Word):
-                    fields[t.name] = fields[t.name].removeprefix(t.tag or t.name)
+                if t.name in fields:
+                    tag = t.tag if isinstance(t, Word) else t.tag or t.name
+                    fields[t.name] = fields[t.name].removeprefix(tag)
             if "arch" in fields:
                 fields["arch"] = fields["arch"].replace("sm", "sm_")
             return make_spec(row.name, **fields)
@@ -212,8 +213,29 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "threadblock.n=320 is more than the 256 columns of a wgmma; use threadblock=64x256x64",
         ),
         (
-            {"variant": "wgmma", "threadblock": "256x64x64"},
-            "threadblock.m=256 takes 4 warpgroups, more than 3; use threadblock=192x64x64",
+            {"variant": "wgmma", "threadblock": "320x64x64"},
+            "threadblock.m=320 is more than the 256 rows that two warpgroups share; "
+            "use threadblock=256x64x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "256x208x64", "layout": "rcr"},
+            "threadblock=256x208x64 wants 208 registers of each thread for sums, more than the 192 "
+            "that there are; use threadblock=256x192x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "192x208x64", "layout": "rcr"},
+            "threadblock=192x208x64 wants 104 registers of each thread for sums, more than the 102 "
+            "that there are; use threadblock=192x192x64",
+        ),
+        (
+            {"variant": "wgmma", "cluster": "2x1", "split_k": 2},
+            "cluster=2x1 goes with split_k=1, since where work tiles are few, none are left to "
+            "share operands; use cluster=1x1 or split_k=1",
+        ),
+        (
+            {"variant": "wgmma", "cluster": "4x1", "threadblock": "128x128x64"},
+            "threadblock.n=128 is no multiple of 256, so that 4 blocks of a cluster could copy "
+            "equal parts; use threadblock=128x256x64 or cluster=2x2",
         ),
         (
             {"variant": "wgmma", "threadblock": "64x64x16"},
@@ -226,8 +248,8 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ),
         (
             {"variant": "wgmma", "stages": 9},
-            "stages=9 of threadblock=128x256x64 want 509072 bytes of shared memory, more than the "
-            "232448 that a block may have on sm_90a; use stages=3 or threadblock=128x128x32",
+            "stages=9 of threadblock=128x256x64 want 459920 bytes of shared memory, more than the "
+            "232448 that a block may have on sm_90a; use stages=4 or threadblock=128x192x32",
         ),
         (
             {"variant": "mma", "dtype": "i8", "arch": "sm_75"},
@@ -464,7 +486,7 @@ def test_the_way_out_is_one(variants: tuple[str, ...], data: st.DataObject) -> N
         ("mma_tma --arch sm_80 --dtype f32", "the defaults with dtype=f16 and arch=sm_90a"),
         ("mma_tma --arch sm_90", "arch=sm_90a"),
         ("wgmma --layout ccc --threadblock 128x512x32", "threadblock=128x256x32"),
-        ("wgmma --dtype f16_f32 --threadblock 128x256x64", "stages=2 or threadblock=128x192x64"),
+        ("wgmma --threadblock 256x192x64 --stages 4", "stages=3 or threadblock=192x192x64"),
         ("tiles --tile 33 --threads 64", "tile=32"),
         ("tiles --threads 100", "threads=128 or tile=20"),
         ("shared_row --dtype f64 --chunk 8000", "chunk=6144"),

@@ -173,7 +173,7 @@ def _tiles(spec: KernelSpec) -> Fact:
     if spec.cluster == (1, 1):
         return Fact("tiles", "(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN)", "of D")
     text = "(M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN)"
-    return Fact("tiles", text, "of D, each for a cluster")
+    return Fact("tiles", text, "of D, a cluster's")
 
 
 def _slices(spec: KernelSpec) -> list[Fact]:

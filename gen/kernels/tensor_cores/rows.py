@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gen.kernels.tensor_cores import printed
-from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
+from gen.kernels.tensor_cores.candidates import (
+    mma_candidates,
+    tma_candidates,
+    wgmma_candidates,
+)
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import (
     CLUSTERS,
@@ -52,7 +56,7 @@ def _wgmma_group(chosen: Choice) -> int:
     """About as many rows as columns of D are computed at the same time, which reads the least."""
     rows, _, _ = sizes(chosen.values["threadblock"])
     below, _ = sizes(chosen.values["cluster"])
-    return max(1, 2048 // (rows * below))
+    return max(1, 2048 // max(rows * below, 1))
 
 
 def _wgmma_stages(chosen: Choice) -> int:
@@ -184,6 +188,8 @@ TENSOR_VARIANTS = (
         planner=plan,
         printed=printed.wgmma,
         most=MOST_SIZE,
+        rank=40,
+        candidates=wgmma_candidates,
         transposes=True,
         persistent=True,
     ),

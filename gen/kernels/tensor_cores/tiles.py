@@ -203,8 +203,9 @@ def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 
 
 def _by_columns(t: Mapping[str, Any]) -> bool:
+    """Whether D leaves by pieces of columns: where instructions are those of warpgroups."""
     _, warp, instruction = tiles(t)
-    return instruction.m > warp.m  # a wgmma is of four warps
+    return instruction.m > warp.m
 
 
 def _finished(rows: int, teams: int) -> tuple[int, int]:

@@ -110,12 +110,12 @@ __device__ inline void prefetch_box(const tensor_map_t& map, int inner, int oute
 // ------------------------------------------------------------------------ what a warpgroup computes
 // Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line. Of the address there are 18
-// bits: above, it has the block's rank in its cluster.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. Bits of the address from the
+// 18th on are the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 2;  // of 64 bytes
-  return uint64_t(address % (1 << 18) >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
-         swizzle << 62;
+  const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;
+  return begin | beside << 16 | below << 32 | swizzle << 62;
 }
 
 // acc = a * b, and if it `adds`,
