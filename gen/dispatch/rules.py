@@ -33,6 +33,12 @@ class Product(NamedTuple):
     layouts: Layouts
 
 
+def oldest_arch(dtypes: DTypes) -> str:
+    """The architecture that is chosen for where there is no GPU: the first to have the types."""
+    rows = [row for row in VARIANTS.values() if row.rank and dtypes.name in row.dtypes]
+    return min((row.usual_arch(dtypes.name) for row in rows), key=compute_capability)
+
+
 def choose(
     product: Product, arch: str, multiprocessors: int, tunables: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:

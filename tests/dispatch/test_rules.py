@@ -12,6 +12,7 @@ from gen.dispatch.rules import Product
 from gen.errors import SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.variant import Candidate
+from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.kernel import Tile
 from gen.spec.problem import GemmShape, parse_layout
@@ -81,14 +82,18 @@ def test_auto_says_where_no_kernel_has_the_types() -> None:
         chosen("f16_f32", "sm_80", 1, 1, 2**31)
 
 
-NOT_ON_TURING = ("bf16_f32", "tf32")
+SINCE = {"bf16_f32": 80, "tf32": 80, **dict.fromkeys((n for n in DTYPES if n[0] == "e"), 89)}
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120a"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_auto_chooses_can_be_made(arch: str, dtype: str) -> None:
-    if arch == "sm_75" and dtype in NOT_ON_TURING:
-        pytest.skip(f"no kernel of {arch} has {dtype}")
+    if compute_capability(arch) < SINCE.get(dtype, 0):
+        with pytest.raises(SpecError, match=f"no kernel for {arch} has {dtype} at 1x1x1; use f32"):
+            rules.choose(
+                Product(GemmShape(1, 1, 1), parse_dtype(dtype), parse_layout("rrr")), arch, 132, {}
+            )
+        return
     sides = (700, 900), (1023, 1025), (1536, 1536), (2560, 2560), (4096, 4104), (6144, 6144)
     for m, n in ((1, 1), (1, 70_000), *sides, (4096, 4096)):
         for layout in ("rrr", "rcr", "ccc", "crc"):

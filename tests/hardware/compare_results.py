@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -38,9 +39,18 @@ from tests.hardware import roundings, tensor_instructions
 SHAPE = GemmShape(131, 67, 257)
 
 
-def gemm_results(runner: Runner, variant: str, dtype: str, kind: str) -> np.ndarray:
+# Beside the defaults: sums of fp8 that are never promoted, or after several steps.
+PROMOTED: tuple[dict[str, Any], ...] = (
+    {"promote": 0},
+    {"promote": 128, "threadblock": "64x64x64"},
+)
+
+
+def gemm_results(
+    runner: Runner, variant: str, dtype: str, kind: str, **tunables: Any
+) -> np.ndarray:
     """D of a shipped kernel."""
-    spec = make_spec(variant, dtype=dtype)
+    spec = make_spec(variant, dtype=dtype, **tunables)
     module = nvrtc.compile_cuda(
         render(spec).text, arch=runner.target(spec.arch), format=runner.format
     )
@@ -149,6 +159,12 @@ def compare_kernels(gpu: Runner, cpu: Runner) -> int:
         for v in VARIANTS
         for d in VARIANTS[v].dtypes
     ]
+    jobs += [
+        (f"wgmma {d} {list(t.values())}", d, True,
+         lambda r, kind, d=d, t=t: gemm_results(r, "wgmma", d, kind, **t))
+        for d in ("e4m3_f32", "e5m2_f32")
+        for t in PROMOTED
+    ]  # fmt: skip
     jobs += [
         (f"CUTLASS {k}", k.output, k.accumulator != "f64" or k.arch < 80,
          lambda r, kind, k=k: cutlass_results(r, k, kind))

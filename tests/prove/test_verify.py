@@ -54,7 +54,8 @@ TENSOR = [name for name in VARIANTS if name not in SCALAR]
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "f32": ("rrr", "ccc"), "f64": ("rcr", "crc"), "i32": ("ccr", "rrc"), "f16": ("crr", "rcc"),
     "bf16": ("rrr", "ccc"), "i8": ("rcr", "crc"), "f16_f16": ("rcr",), "f16_f32": ("ccr",),
-    "bf16_f32": ("crc",), "tf32": ("rrr", "ccr"),
+    "bf16_f32": ("crc",), "tf32": ("rrr", "ccr"), "e4m3": ("rcr", "crc"), "e4m3_f16": ("rrc",),
+    "e4m3_f32": ("rrr",), "e5m2": ("ccr",), "e5m2_f16": ("rcc",), "e5m2_f32": ("crr",),
 }  # fmt: skip
 
 # Each kernel on CUDA cores with another type; on tensor cores, each branch of the templates.
@@ -63,7 +64,7 @@ QUICK = (
     *(("mma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16_f32", "tf32")),
     ("mma_m16n8k8", "f16"),
     *(("mma_tma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")),
-    *(("wgmma", dtype) for dtype in ("f16", "f16_f16", "bf16", "i8")),
+    *(("wgmma", dtype) for dtype in ("f16", "f16_f16", "bf16", "i8", "e4m3")),
 )
 
 

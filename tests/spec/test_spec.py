@@ -27,6 +27,8 @@ from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape, parse_layout, 
 
 def values(tunable: Tunable, dtypes: DTypes) -> st.SearchStrategy[Any]:
     """Values of a tunable, most of which fit together."""
+    if tunable.name == "promote":  # whole steps along K
+        return st.sampled_from([0, 128, 256, None] if dtypes.input.is_fp8 else [0, None])
     if isinstance(tunable, Integer):
         most = 4 if tunable.name in ("stages", "split_k") else 4096
         return st.integers(tunable.low, min(tunable.high, most)) | st.none()
@@ -537,9 +539,13 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
         ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
         ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
-        ("wgmma", "bf16", "sm_90a", "128x256x64 3 1x1"),
-        ("wgmma", "tf32", "sm_90a", "128x256x32 3 1x1"),
-        ("wgmma", "i8", "sm_90a", "128x256x128 3 1x1"),
+        ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
+        ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
+        ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),
+        ("wgmma", "bf16", "sm_90a", "128x256x64 3 1x1 0"),
+        ("wgmma", "tf32", "sm_90a", "128x256x32 3 1x1 0"),
+        ("wgmma", "i8", "sm_90a", "128x256x128 3 1x1 0"),
+        ("wgmma", "e4m3_f32", "sm_90a", "128x128x128 4 1x1 128"),
     ],
 )
 def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: str) -> None:
@@ -548,6 +554,12 @@ def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: s
     assert spec.warp
     assert spec.warp.k == spec.threadblock.k
     assert (spec.split_k, spec.epilogue, spec.has_bias) == (1, "linear", False)
+
+
+@pytest.mark.parametrize("threadblock", ["64x64x64", "128x256x64", "256x64x64", "256x128x64"])
+def test_a_warp_of_wgmma_stages_16_rows(threadblock: str) -> None:
+    values = make_spec("wgmma", dtype="f16", threadblock=threadblock).geometry.values
+    assert (values["staged_rows"], values["staged_columns"]) == (16, 64)
 
 
 @pytest.mark.parametrize(
@@ -628,7 +640,10 @@ def test_dtypes_accumulate_as_documented() -> None:
     assert accumulators == {
         "f32": "f32", "f64": "f64", "i32": "i32", "f16": "f32", "f16_f16": "f16", "f16_f32": "f32",
         "bf16": "f32", "bf16_f32": "f32", "tf32": "f32", "i8": "i32",
+        "e4m3": "f32", "e4m3_f16": "f32", "e4m3_f32": "f32",
+        "e5m2": "f32", "e5m2_f16": "f32", "e5m2_f32": "f32",
     }  # fmt: skip
+    assert [DTYPES[name].output.name for name in ("e4m3", "e5m2_f16")] == ["bf16", "f16"]
     assert {name for name, d in DTYPES.items() if d.scalar != d.accumulator} == {"f16_f16"}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gen.kernels.tensor_cores.rules import along_k
+from gen.kernels.tensor_cores.rules import along_k, widens
 from gen.kernels.tunables import Choice
 from gen.kernels.variant import Candidate
 from gen.spec.kernel import Tile
@@ -58,24 +58,32 @@ _WGMMA: tuple[_Row, ...] = (
     (128, 64, 1.35, {"stages": 8}),
     (64, 64, 1.95, {"stages": 8}),
 )
+# Promoted sums, those of fp8, take registers twice.
+_WGMMA_PROMOTED: tuple[_Row, ...] = tuple(row for row in _WGMMA if row[0] <= 128 and row[1] <= 192)
 # Sums in f16 leave room for larger tiles.
 _WGMMA_LARGER: tuple[_Row, ...] = ((256, 256, 0.98, {"stages": 3}),)
 
 
 def mma_candidates(chosen: Choice) -> Sequence[Candidate]:
-    """Those of `mma`."""
+    """Those of `mma`: none but its default where registers are short."""
+    if widens(chosen):
+        return ()
     # On Turing, larger ones take too many registers beside their loads.
     return _candidates(chosen, _MMA if chosen.cc >= 80 else _MMA[1:], 64)
 
 
 def tma_candidates(chosen: Choice) -> Sequence[Candidate]:
-    """Those of `mma_tma`."""
+    """Those of `mma_tma`, as of `mma`."""
+    if widens(chosen):
+        return ()
     larger = _TMA_LARGER if chosen.dtypes.accumulator.size == 2 else ()
     return _candidates(chosen, larger + _TMA, 128)
 
 
 def wgmma_candidates(chosen: Choice) -> Sequence[Candidate]:
     """Those of `wgmma`."""
+    if chosen.dtypes.input.is_fp8:
+        return _candidates(chosen, _WGMMA_PROMOTED, 128)
     larger = _WGMMA_LARGER if chosen.dtypes.accumulator.size == 2 else ()
     return _candidates(chosen, larger + _WGMMA, 128)
 

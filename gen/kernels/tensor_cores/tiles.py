@@ -48,6 +48,11 @@ def sums(warp: Tile, d: DTypes) -> int:
     return warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
 
 
+def held_sums(t: Mapping[str, Any], warp: Tile, d: DTypes) -> int:
+    """Registers of a thread for all of its sums: twice as many where some are promoted."""
+    return sums(warp, d) * (2 if t.get("promote") else 1)
+
+
 def fragments(warp: Tile) -> int:
     """Registers for its share of both operands: blocks of 16 lines x 32 bytes, for two steps."""
     return 2 * 4 * (warp.m // 16 + warp.n // 16)
@@ -133,7 +138,7 @@ def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     consumers = t["sliced_k"] * warps(block, warp)
     if consumers in _SHARES:
         enough, most, least = _SHARES[consumers]
-        if sums(warp, d) > enough:
+        if held_sums(t, warp, d) > enough or d.input.is_fp8:  # widened
             return Roles(consumers, 4, most, least)
     each = registers(WARP * (consumers + 1))
     return Roles(consumers, 1, each, each)
