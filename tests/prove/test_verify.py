@@ -23,7 +23,7 @@ from gen.prove.verify import default_shapes, verify
 from gen.source.render import Source, render
 from gen.spec.dtypes import DTYPES, SCALAR_DTYPES
 from gen.spec.kernel import EPILOGUES, KernelSpec
-from gen.spec.problem import ALL_LAYOUTS, Alignment, GemmProblem, GemmShape
+from gen.spec.problem import ALIGNED, ALL_LAYOUTS, Alignment, GemmProblem, GemmShape
 from tests.spec.test_spec import specs
 from tests.support.branches import traced
 from tests.support.slow import sift, slow
@@ -129,6 +129,13 @@ def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner
 def test_every_edge_of_the_default_tile(variant: str, runner: EmulatorRunner) -> None:
     spec = make_spec(variant)
     assert [r.message for r in verify(spec, runner) if not r.ok] == []
+
+
+def test_a_gpu_smaller_than_a_cluster_has_one() -> None:
+    spec = small("wgmma", "f16", "rcr", threadblock="64x64x32", cluster="2x2", split_k=1)
+    problem = GemmProblem.packed(GemmShape(300, 200, 64), spec.layouts)
+    grids = [spec.plan(problem, ALIGNED, n).launches[-1].grid[0] for n in (1, 3, 7, 8, 132)]
+    assert grids == [4, 4, 4, 8, 24]
 
 
 FINISHED = [
