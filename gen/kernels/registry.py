@@ -48,7 +48,7 @@ def make_spec(
     """
     row = get_variant(variant)
     dtype, layouts = parse_dtype(dtype or row.dtypes[0]).name, parse_layout(layout)
-    return _checked(row, dtype, layouts, arch or row.default_arch, tunables, name)
+    return _checked(row, dtype, layouts, arch or row.usual_arch(dtype), tunables, name)
 
 
 def spec_from_json(text: str) -> KernelSpec:

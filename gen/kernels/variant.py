@@ -10,6 +10,7 @@ from gen.errors import SpecError
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.launches import Dim3, Plan, one_launch
 from gen.kernels.tunables import Choice, Conflict, Tunable, Word
+from gen.spec.arch import compute_capability
 from gen.spec.dtypes import SCALAR_DTYPES, DTypes
 from gen.spec.kernel import EPILOGUES, KernelSpec, Tile
 from gen.spec.problem import Alignment, GemmProblem, Layouts
@@ -127,6 +128,12 @@ class Variant:
     def depends_on_alignment(self) -> bool:
         """Whether what is launched depends on where the operands lie."""
         return self.planner is not None
+
+    def usual_arch(self, dtype: str) -> str:
+        """The architecture that kernels for these element types are made for by default."""
+        since = self.since.get(dtype, 0)
+        newer = since > compute_capability(self.default_arch)
+        return f"sm_{since}" if newer else self.default_arch
 
     def runs_on(self, cc: int) -> bool:
         """Whether a GPU of this compute capability has what the kernel needs."""

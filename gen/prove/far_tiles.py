@@ -99,7 +99,8 @@ def _run(
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
     down = shape.m > shape.n  # along M
     lines = max(shape.m, shape.n)
-    size = tile.m if down == layouts.c or not spec.row.transposes else tile.n
+    below, beside = spec.cluster
+    size = tile.m * below if down == layouts.c or not spec.row.transposes else tile.n * beside
     tiles = ceil_div(lines, size)
     first = (tiles - 2) * size if spec.row.takes_workspace else lines - _LAST
     problem = GemmProblem.packed(shape, layouts, 2, -1, 16, 16)
@@ -108,7 +109,8 @@ def _run(
     )
     small = GemmProblem.packed(part, layouts, 2, -1)
     given = draw_operands(spec, small, "integer")
-    runner = EmulatorRunner(observers=observers, multiprocessors=2 * tiles)
+    at_once = 2 * tiles * below * beside
+    runner = EmulatorRunner(observers=observers, multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline
     input_, output = types.input.name, types.output.name
     sizes = {
@@ -188,9 +190,10 @@ def _windows(
     x, y, z = launch.grid
     starts: Sequence[int]
     if launch.kernel == spec.name:
-        # A persistent kernel's blocks have one tile of one slice each, slice by slice.
-        starts = range(tiles - 2, x, tiles)
-        blocks = 2
+        # A persistent kernel's clusters have one tile of one slice each, slice by slice.
+        cluster = math.prod(spec.cluster)
+        starts = range((tiles - 2) * cluster, x, tiles * cluster)
+        blocks = 2 * cluster
     elif "partials" in launch.args:
         blocks = 2 * x // tiles
         starts = range(x - blocks, x, blocks)

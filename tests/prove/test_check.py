@@ -57,7 +57,8 @@ def test_shipped_kernels_are_clean(variant: str, dtype: str) -> None:
     assert report.shapes == shapes
 
 
-@pytest.mark.parametrize("variant", sift(["tiles", "rec_tiles", "thread_1d"], ["thread_1d"]))
+@pytest.mark.slow  # the README checks the default kernel of tiles
+@pytest.mark.parametrize("variant", ["tiles", "rec_tiles", "thread_1d"])
 def test_the_default_kernel_on_corners(variant: str) -> None:
     assert check(render(make_spec(variant))).ok
 
@@ -193,7 +194,7 @@ _STARTS = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "dtype", "tunables"), sift(_STARTS, _STARTS[:13:4]))
+@pytest.mark.parametrize(("variant", "dtype", "tunables"), sift(_STARTS, _STARTS[:9:4]))
 def test_sums_that_start_as_nothing(
     variant: str, dtype: str | None, tunables: dict[str, Any]
 ) -> None:
@@ -208,16 +209,16 @@ def test_sums_that_start_as_nothing(
     }
 
 
-@pytest.mark.parametrize(
-    ("variant", "edit"),
-    [
-        ("tiles", ("tile_b[y][x] =", "tile_b[y + 1][x] =")),
-        ("rec_tiles", ("constexpr int kCoarsen = 3;", "constexpr int kCoarsen = 4;")),
-        ("mma", ("constexpr int kStages = 3;", "constexpr int kStages = 4;")),
-        ("mma_tma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
-        ("wgmma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
-    ],
-)
+_MORE = [
+    ("tiles", ("tile_b[y][x] =", "tile_b[y + 1][x] =")),
+    ("rec_tiles", ("constexpr int kCoarsen = 3;", "constexpr int kCoarsen = 4;")),
+    ("mma_tma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
+    ("mma", ("constexpr int kStages = 3;", "constexpr int kStages = 4;")),
+    ("wgmma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
+]
+
+
+@pytest.mark.parametrize(("variant", "edit"), sift(_MORE, _MORE[:3]))
 def test_more_shared_memory_than_the_launch_gives(variant: str, edit: tuple[str, str]) -> None:
     spec = small(variant)
     report = check(plant(spec, edit), [GemmShape(*(4 * size for size in spec.threadblock))])
@@ -356,9 +357,7 @@ def test_time_ends_a_kernel() -> None:
     assert check(render(spec), [GemmShape(8, 8, 8)], seconds=100).ok
 
 
-@pytest.mark.parametrize(
-    "variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma", "mma_m16n8k8", "wgmma"})
-)
+@pytest.mark.parametrize("variant", sift(VARIANTS, ["naive", "rec_tiles", "shared_row", "mma"]))
 def test_budgets_have_room(variant: str) -> None:
     spec = small(variant)
     for shape in corners(spec):
@@ -476,7 +475,7 @@ def test_a_kernel_that_never_ends_ends_the_command(gen: Gen) -> None:
 
 def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
     """Every emitted kernel passes what `check` expects of one."""
-    last = [pair for pair in PAIRS if pair[1] in ("f64", "f16_f16", "i8")]
+    last = [*(pair for pair in PAIRS if pair[1] == "i8"), ("naive", "f64")]
     specs = [make_spec(variant, dtype=dtype) for variant, dtype in last]
     specs += [
         make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma", "wgmma")

@@ -91,6 +91,16 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wgmma", {"dtype": "f16_f16", "threadblock": "64x64x32", "stages": 2}),
     ("wgmma", {"dtype": "tf32", "layout": "rcr", "threadblock": "64x64x32", "split_k": 3}),
     ("wgmma", {"dtype": "i8", "layout": "rcr", "threadblock": "64x64x64"}),
+    ("wgmma", {"dtype": "e4m3"}),
+    ("wgmma", {"dtype": "e5m2_f32", "layout": "rcr", "threadblock": "64x64x64", "promote": 256,
+               "split_k": 3}),
+    ("wgmma", {"dtype": "bf16_f32", "layout": "rrc", "threadblock": "256x128x32", "split_k": 0,
+               "epilogue": "linear_bias_relu"}),
+    ("wgmma", {"layout": "rcr", "cluster": "2x1"}),
+    ("wgmma", {"layout": "rcr", "threadblock": "64x64x32", "cluster": "1x2"}),
+    ("wgmma", {"dtype": "f16_f16", "threadblock": "256x64x32", "stages": 2}),
+    ("wgmma", {"dtype": "f16_f16", "layout": "crr", "threadblock": "256x128x64",
+               "cluster": "2x2", "epilogue": "linear_bias_gelu"}),
 )  # fmt: skip
 
 # Bundles, whose kernels leave out what only a file of their own says.
