@@ -75,6 +75,16 @@ def retarget(spec: KernelSpec, arch: str) -> KernelSpec:
     return _checked(spec.row, spec.dtypes.name, spec.layouts, arch, spec.tunables, spec.symbol)
 
 
+def with_defaults_of(spec: KernelSpec, arch: str) -> KernelSpec:
+    """The same kernel for another architecture, whose defaults it has where it had its own's.
+
+    Raises SpecError where that does not have it.
+    """
+    unusual = spec.row.unusual(Choice(spec.dtypes, spec.layouts, spec.arch, spec.tunables))
+    tunables = {t.name: spec.tunables[t.name] for t in unusual}
+    return _checked(spec.row, spec.dtypes.name, spec.layouts, arch, tunables, spec.symbol)
+
+
 def _checked(
     row: Variant,
     dtype: str,

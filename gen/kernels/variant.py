@@ -148,11 +148,11 @@ class Variant:
     ) -> list[str]:
         """The tunables' values that are not the defaults, as kernels' names have them."""
         chosen = Choice(dtypes, layouts, arch, values)
-        return [
-            tunable.in_name(values[tunable.name])
-            for tunable in self.tunables
-            if values[tunable.name] != tunable.usual(chosen)
-        ]
+        return [t.in_name(values[t.name]) for t in self.unusual(chosen)]
+
+    def unusual(self, chosen: Choice) -> list[Tunable]:
+        """The tunables whose values are not the defaults."""
+        return [t for t in self.tunables if chosen.values[t.name] != t.usual(chosen)]
 
     def resolve(self, given: Mapping[str, Any], chosen: Choice) -> dict[str, Any]:
         """Every tunable's value: the given one or the default, unchecked. Raises UsageError."""

@@ -173,9 +173,9 @@ def tf32(a: Value) -> Value:
 def tf32_by_copy(bits: Value) -> Value:
     """float32 bits (uint32) as a tensor map of TFLOAT32 has them copied to shared memory.
 
-    To nearest even, infinities and NaN as they are. No manual says so; Triton's interpreter does
-    the same, and it was compared with a GPU of compute capability 12.0 (triton-lang/triton, pull
-    request 11751). `tests.hardware.compare_results roundings` compares it bit for bit.
+    To nearest even, infinities as they are; of every NaN it makes the same one. No manual says so:
+    it is what an H200 does (`tests.hardware.compare_results roundings`, bit for bit).
     """
     half = np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
-    return np.where(np.isfinite(bits.view(np.float32)), bits + half & _TF32, bits)
+    rounded = np.where(np.isfinite(bits.view(np.float32)), bits + half & _TF32, bits)
+    return np.where(np.isnan(bits.view(np.float32)), np.uint32(0x7FFFE000), rounded)
