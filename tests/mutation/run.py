@@ -61,6 +61,8 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "wgmma": {"layout": "crr", "threadblock": "128x64x64", "stages": 2},
     # Two panels of B, lines of two lengths.
     "wgmma split-k": {"threadblock": "128x128x32", "stages": 2, "split_k": 3},
+    # Blocks below each other copy one of two panels of B each, for both.
+    "wgmma cluster": {"threadblock": "64x128x64", "stages": 2, "cluster": "2x1"},
 }  # fmt: skip
 
 

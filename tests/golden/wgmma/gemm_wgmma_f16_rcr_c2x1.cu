@@ -126,12 +126,12 @@ __device__ inline int rank_in_cluster() {  // of the block
 __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// Arrives at the same barrier of another block, or of this one. Nothing is released: what came before
-// were reads, which are over.
+// Arrives at the same barrier of another block, or of this one. Only reads came before, which are over:
+// a release for the whole cluster would fence all memory, and take long.
 __device__ inline void barrier_arrive(uint32_t barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 its;\nmapa.shared::cluster.u32 its, %0, %1;\n"
-      "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [its];\n}" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [its];\n}" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -654,7 +654,8 @@ struct Plan {
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN);  // of D, a cluster's
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
-  index_t blocks = (tiles < multiprocessors / 2 ? tiles : multiprocessors / 2) * 2;
+  index_t clusters = multiprocessors < 4 ? 1 : multiprocessors / 2;  // that run at the same time
+  index_t blocks = (tiles < clusters ? tiles : clusters) * 2;
   bool early = tiles * 2 == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t b_box = kTileN / 2;  // lines of it, which a block copies
