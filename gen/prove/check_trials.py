@@ -203,6 +203,8 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
         (2 * m, max(n - 1, 1), 2 * k),
         (max(m - 1, 1), 2 * n, max(k - 1, 1)),
         (1, 2, 3 * k + 1),
+        (1, k + n + 1, k + 1),  # longer than K, which takes several steps
+        (k + m + 1, 1, k + 1),
         *(slices if spec.split_k != 1 else ()),
         *([(m + 1, n + 8, k), groups, (1, 2, 1031)] if spec.row.depends_on_alignment else ()),
         *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),

@@ -54,15 +54,17 @@ def far_tiles(
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
-        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), 0, deadline, observers):
+        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), (0, 0), deadline, observers):
             yield result
         return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
     for shape in (GemmShape(_LINES, _SHORT, k), GemmShape(_SHORT, _LINES, k)):
-        for skip in (0, 1):
-            if result := _run(spec, module, shape, skip, deadline, observers):
+        for skips in ((0, 0), (1, 1), (0, 1)):
+            if result := _run(spec, module, shape, skips, deadline, observers):
                 yield result
+                if skips == (1, 1):
+                    break  # where packing takes too long, C and D alone are not aligned
 
 
 class _Sparse(NamedTuple):
@@ -91,11 +93,14 @@ def _run(
     spec: KernelSpec,
     module: Module,
     shape: GemmShape,
-    skip: int,
+    skips: tuple[int, int],
     deadline: float | None,
     observers: Sequence[Observer],
 ) -> FarResult | None:
-    """The last two tiles along the longer side; None where packing alone would take minutes."""
+    """The last two tiles along the longer side; None where packing alone would take minutes.
+
+    skips: how many elements behind an aligned address A and B start, and C and D.
+    """
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
     down = shape.m > shape.n  # along M
     lines = max(shape.m, shape.n)
@@ -114,10 +119,10 @@ def _run(
     runner.budget, runner.deadline = _BUDGET, deadline
     input_, output = types.input.name, types.output.name
     sizes = {
-        "A": (shape.m, shape.k, layouts.a, problem.lda, skip, input_),
-        "B": (shape.k, shape.n, layouts.b, problem.ldb, skip, input_),
-        "C": (shape.m, shape.n, layouts.c, problem.ldc, skip, output),
-        "D": (shape.m, shape.n, layouts.c, problem.ldd, skip, output),
+        "A": (shape.m, shape.k, layouts.a, problem.lda, skips[0], input_),
+        "B": (shape.k, shape.n, layouts.b, problem.ldb, skips[0], input_),
+        "C": (shape.m, shape.n, layouts.c, problem.ldc, skips[1], output),
+        "D": (shape.m, shape.n, layouts.c, problem.ldd, skips[1], output),
         BIAS: (1, shape.n, True, shape.n, 0, output),
     }
     matrices = {name: _matrix(runner, name, *size) for name, size in sizes.items()}
