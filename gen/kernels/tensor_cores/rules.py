@@ -84,6 +84,7 @@ def wgmma_rules(chosen: Choice) -> None:
         _panel_rule(chosen, axis, size, along)
     _wgmma_size_rule(block)
     _cluster_rule(chosen, block)
+    _stream_rule(chosen)
     _line_rule(block, chosen.dtypes)
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
     as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
@@ -128,6 +129,18 @@ def _cluster_rule(chosen: Choice, block: Tile) -> None:
                 f"{sharers} blocks of a cluster could copy equal parts",
                 "threadblock",
                 "cluster",
+            )
+
+
+def _stream_rule(chosen: Choice) -> None:
+    """Blocks share a work tile by themselves, each as a whole."""
+    for name, alone in (("split_k", 1), ("cluster", "1x1")):
+        if chosen.values["stream_k"] and chosen.values[name] != alone:
+            raise Conflict(
+                f"{name}={chosen.values[name]} goes with stream_k=0, since stream-K shares work "
+                "tiles among single blocks",
+                name,
+                "stream_k",
             )
 
 
