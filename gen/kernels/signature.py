@@ -35,7 +35,7 @@ BIAS = _parameters("const output_t* bias")
 ALPHA = _parameters("scalar_t alpha")
 WORKSPACE = _parameters("void* workspace", "size_t workspace_bytes")
 PARTIALS = _parameters("index_t slices", "scalar_t* partials")
-STREAM = _parameters("scalar_t* partials", "int* flags")
+STREAM = _parameters("void* partials", "int* flags")
 
 
 def matrices(has_bias: bool) -> tuple[Parameter, ...]:

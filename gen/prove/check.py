@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gen.compile import nvrtc
@@ -29,6 +29,7 @@ from gen.prove.launcher import LauncherReport, check_launcher
 from gen.prove.stand import Limits, Outcome, Seen, advice, outcomes
 from gen.prove.trials import Trial, emulated
 from gen.source.render import Source
+from gen.spec.arch import MULTIPROCESSORS
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem, GemmShape
 
@@ -235,14 +236,21 @@ def _buffer(finding: Finding) -> str:
     return re.split(r"[+-]", finding.address)[0]
 
 
-# Where each of a file's kernels takes part: operands that need packing, a long sum in slices.
+# Where each of a file's kernels takes part: operands that need packing, a long sum in slices, tiles
+# that blocks share.
 _UNALIGNED = Alignment(False, False, False)
 _LONG = GemmShape(1, 1, 2**20)
 
 
 def launches(spec: KernelSpec) -> tuple[Launch, ...]:
     """A launch of each kernel that the file of a specification has."""
-    return spec.plan(GemmProblem.packed(_LONG, spec.layouts), _UNALIGNED).launches
+    shape, multiprocessors = _LONG, MULTIPROCESSORS
+    if spec.stream_k:  # three tiles for two
+        rows = 2 * spec.threadblock.m + 1
+        shape = replace(_LONG, m=rows) if spec.layouts.c else replace(_LONG, n=rows)
+        multiprocessors = 2
+    problem = GemmProblem.packed(shape, spec.layouts)
+    return spec.plan(problem, _UNALIGNED, multiprocessors).launches
 
 
 def _check_kernels(spec: KernelSpec, ptx: PtxModule) -> None:

@@ -180,8 +180,9 @@ def _windows(
     x, y, z = launch.grid
     starts: Sequence[int]
     if launch.kernel == spec.name:
-        # A persistent kernel's blocks have one tile of one slice each, slice by slice.
-        starts = range(tiles - 2, x, tiles)
+        # A persistent kernel's blocks have one tile of one slice each, slice by slice; the first
+        # ones have the last tiles where they may share them.
+        starts = range(1) if spec.stream_k else range(tiles - 2, x, tiles)
         blocks = 2
     elif "partials" in launch.args:
         blocks = 2 * x // tiles

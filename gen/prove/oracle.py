@@ -177,13 +177,15 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
 
         t = (max P_j - min P_j) + max over the instructions of |A| |B|,   with P_0 = 0.
 
-    Teams of warps that take turns along K have partial sums of their own. With w = the number of
+    Teams of warps that take turns along K have partial sums of their own. Where blocks share work
+    tiles along K ("stream-K"), their steps may come last to first: then a sum in between is one of
+    two runs of consecutive products, the steps so far and the products of this one. With w = the number of
     steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs differ, that is
     far less than what the whole |A| |B| gives.
 
     A factor below the least normal number has that one's exponent. Sums over slices of K are added
-    in f32, those of teams in the type that they have: with an error of gamma times |A| |B|, or, if
-    that is less, t for each of them.
+    in f32, those of teams and of blocks that share a tile in the type that they have: with an error
+    of gamma times |A| |B|, or, if that is less, t for each of them.
     """
     dtypes = spec.dtypes
     instruction = spec.instruction
@@ -196,14 +198,16 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
 
     def errors(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         k, tiny = a.shape[1], numerics.smallest_normal(dtypes.input.name)
-        reach = _reach(a, b, tiny, instruction.k, spec.threadblock.k, spec.sliced_k)
+        runs = 2 if spec.stream_k else 1
+        reach = _reach(a, b, tiny, instruction.k, spec.threadblock.k, spec.sliced_k, runs)
         w = -(-k // instruction.k) * step
         error = w / (1 - w) * reach if w < 1 else np.full_like(reach, np.inf)
         slices = max(-(-k // spec.threadblock.k), 1)
         slices = min(spec.split_k or slices, slices)
-        parts = slices * spec.sliced_k
+        teams = 2 if spec.stream_k else spec.sliced_k  # of a tile
+        parts = slices * teams
         if parts > 1:
-            team = gamma(spec.sliced_k - 1, cut if half else cut / 2)
+            team = gamma(teams - 1, cut if half else cut / 2)
             added = gamma(slices - 1, numerics.unit_roundoff("f32")) + team
             total = np.abs(a) @ np.abs(b)
             error += added * (np.minimum(total, parts * reach) + error)
@@ -213,9 +217,12 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
 
 
 def _reach(
-    a: np.ndarray, b: np.ndarray, tiny: float, each: int, tile: int, teams: int
+    a: np.ndarray, b: np.ndarray, tiny: float, each: int, tile: int, teams: int, runs: int
 ) -> np.ndarray:
-    """No less than any term or sum of sums in steps of `each` products: see `sums_of`."""
+    """No less than any term or sum of sums in steps of `each` products: see `sums_of`.
+
+    runs: of consecutive products, that a sum in between has.
+    """
     shape = (a.shape[0], b.shape[1])
     team = np.zeros((teams, *shape))
     low, high = np.zeros_like(team), np.zeros_like(team)
@@ -228,7 +235,7 @@ def _reach(
         np.maximum(high[turn], team[turn], out=high[turn])
         sizes = (np.where(x, np.maximum(np.abs(x), tiny), 0) for x in (part, other))
         np.maximum(most, np.matmul(*sizes), out=most)
-    return np.asarray((high - low).max(axis=0) + most)
+    return np.asarray(runs * (high - low).max(axis=0) + most)
 
 
 def error_bound(

@@ -223,6 +223,16 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "that there are; use threadblock=192x192x64",
         ),
         (
+            {"variant": "wgmma", "stream_k": 1, "split_k": 3},
+            "split_k=3 goes with stream_k=0, since stream-K shares work tiles among single blocks; "
+            "use split_k=1 or stream_k=0",
+        ),
+        (
+            {"variant": "wgmma", "stream_k": 1, "cluster": "2x1"},
+            "cluster=2x1 goes with stream_k=0, since stream-K shares work tiles among single "
+            "blocks; use cluster=1x1 or stream_k=0",
+        ),
+        (
             {"variant": "wgmma", "stages": 9},
             "stages=9 of threadblock=128x256x64 want 509072 bytes of shared memory, more than the "
             "232448 that a block may have on sm_90a; use stages=3 or threadblock=128x128x32",
@@ -551,6 +561,7 @@ def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: s
             {"layout": "rcr", "threadblock": "64x64x64", "warp": "32x32", "stages": 8},
         ),
         ("wgmma_f16_rrr", {}),
+        ("wgmma_f16_rrr_stream1", {"stream_k": 1}),
         ("wgmma_f16_rcr_tb64x80x64_s5", {"layout": "rcr", "threadblock": "64x80x64", "stages": 5}),
         (
             "mma_tma_f16_rrr_tb128x128x64_s4_tk2",

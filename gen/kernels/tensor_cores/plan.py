@@ -209,7 +209,7 @@ def _partials(spec: KernelSpec, offset: str) -> list[Fact]:
 
 def _stream(spec: KernelSpec, offset: str) -> list[Fact]:
     """What blocks that share work tiles give each other: a tile of sums each, a flag for a warp."""
-    sums = f"kTileM * kTileN * {spec.dtypes.scalar.size}"
+    sums = f"kTileM * kTileN * {spec.dtypes.accumulator.size}"
     return [
         Fact("blocks", _BLOCKS),
         Fact("sharing", "K > 0 && tiles % blocks > 0 ? blocks : 0", "blocks that share tiles"),

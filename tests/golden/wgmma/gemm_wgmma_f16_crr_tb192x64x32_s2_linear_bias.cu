@@ -17,9 +17,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout crr --arch sm_90a --threadblock 192x64x32 --stages 2 --split-k 1 --epilogue linear_bias --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout crr --arch sm_90a --threadblock 192x64x32 --stages 2 --cluster 1x1 --stream-k 0 --split-k 1 --epilogue linear_bias --swizzle 10
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_crr_tb192x64x32_s2_linear_bias.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "crr", "arch": "sm_90a", "threadblock": "192x64x32", "stages": 2, "split_k": 1, "epilogue": "linear_bias", "swizzle": 12}
+// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "crr", "arch": "sm_90a", "threadblock": "192x64x32", "stages": 2, "cluster": "1x1", "stream_k": 0, "split_k": 1, "epilogue": "linear_bias", "swizzle": 10}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -48,7 +48,7 @@ constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
 
 constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 2;  // tiles of A and B in shared memory
-constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 10;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 192 / 16 = 12
 constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 12 * (64 / 64) = 12
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 4
@@ -137,10 +137,11 @@ __device__ inline void wait_for_stores() {
 // ------------------------------------------------------------------------ what a warpgroup computes
 // Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. Of the address there are 18
+// bits: above, it has the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 1;  // of 128 bytes
-  return uint64_t(address >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
+  return uint64_t(address % (1 << 18) >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
          swizzle << 62;
 }
 
@@ -200,8 +201,8 @@ struct WarpTile {
     const uint32_t a = stage + group * kPanelA, b = stage + kBytesA;
 #pragma unroll
     for (int kb = 0; kb < kKBlocks; ++kb) {
-      const uint64_t a_block = matrix_at(a + kb * 16 * 128, 128, kPanelA);
       const uint64_t b_block = matrix_at(b + kb * 16 * 128, 128, kPanelB);
+      const uint64_t a_block = matrix_at(a + kb * 16 * 128, 128, kPanelA);
       wgmma(acc[0], a_block, b_block);
     }
   }
@@ -238,8 +239,9 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
 }
 
 // Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA, which
-// stores them while the warp goes on.
+// stores them while the warp goes on. Columns take turns.
 struct Staging {
+  static constexpr int kCols = 64;
   static constexpr int kRows = 16;
   alignas(16) unsigned char bytes[kRows * 128];  // (16, 128)
 
@@ -253,12 +255,12 @@ struct Staging {
   }
 };
 
-constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = Staging::kCols / kElements;  // 16 bytes of a row
 // Reads rows of C, from (row0, col0) on, into `staging`.
 __device__ inline void read_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
-  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+  if (is_aligned(c, out.ldc) && col0 + Staging::kCols <= out.cols) {  // 16 bytes at once
 #pragma unroll 1
     for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
@@ -271,20 +273,20 @@ __device__ inline void read_rows(
 #pragma unroll 1
   for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
 #pragma unroll
-    for (int col = lane; col < kWarpN; col += 32) {
+    for (int col = lane; col < Staging::kCols; col += 32) {
       const bool exists = row0 + row < out.rows && col0 + col < out.cols;
       staging.at(row, col) = exists ? c[col] : output_t(0);
     }
   }
 }
 
-// The bias of the columns in which a lane has accumulators, read once; col0 is the warp's first one.
+// The bias of the columns in which a lane has accumulators, read once; col0 is the first one.
 struct Bias {
-  float2 of[2 * kFragmentsN];
+  float2 of[2 * (Staging::kCols / 16)];
 
   __device__ Bias(const Output& out, int col0, int lane) {
 #pragma unroll
-    for (int j = 0; j < 2 * kFragmentsN; ++j) {
+    for (int j = 0; j < 2 * (Staging::kCols / 16); ++j) {
       const int col = col0 + 8 * j + lane % 4 * 2;
       of[j].x = col < out.cols ? scalar_t(out.bias[col]) : 0;
       of[j].y = col + 1 < out.cols ? scalar_t(out.bias[col + 1]) : 0;
@@ -292,20 +294,20 @@ struct Bias {
   }
 };
 
-// Makes 16 rows of D of the accumulators of fragment i and, if C is read, of the rows of C in `staging`
-// from `row` on, whose place they take.
+// Makes D of the accumulators of the columns from fragment `first` on and, if C is read, of the piece of
+// C in `staging`, whose place it takes.
 __device__ inline void finish_rows(
-    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    Staging& staging, const WarpTile& tile, int first, const Output& out, bool reads_c,
     const Bias& bias, int lane) {
 #pragma unroll
-  for (int j = 0; j < kFragmentsN; ++j) {
+  for (int j = 0; j < Staging::kCols / 16; ++j) {
     __half2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
     auto& registers = reinterpret_cast<uint32_t (&)[4]>(d);
-    const uint32_t at = staging.chunk(row, 16 * j, lane);
+    const uint32_t at = staging.chunk(0, 16 * j, lane);
     if (reads_c) ldmatrix(registers, at);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const float2 acc = tile.pair(i, q % 2, 2 * j + q / 2);
+      const float2 acc = tile.pair(0, q % 2, 2 * (first + j) + q / 2);
       scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
       if (reads_c) {
         x += out.beta * scalar_t(d[q].x);
@@ -325,7 +327,7 @@ __device__ inline void write_rows(
   output_t* const d = out.D + row0 * out.ldd + col0;
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll 1
-  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+  for (int col = lane; col < Staging::kCols; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = d + col;
 #pragma unroll 4
@@ -333,38 +335,37 @@ __device__ inline void write_rows(
   }
 }
 
-// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
+// Writes 16 rows of D of a warp, whose first element is at (row0, col0), piece by piece: while the TMA
+// stores one, the warp makes the next.
 __device__ inline void store(
-    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
+    const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
     int col0, int lane) {
-  // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
-  const bool whole = out.cols % kElements == 0 || col0 + kWarpN <= out.cols;
-  const bool by_tma = whole && is_aligned(out.D, out.ldd);
-  const Bias bias(out, col0, lane);
-  if (lane == 0) wait_for_stores();  // what was in `staging` has been read
-  __syncwarp();
-  asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
-  if (out.beta != 0) {
-    read_rows(staging, out, row0, col0, lane);
+  const bool aligned = is_aligned(out.D, out.ldd);
+#pragma unroll
+  for (int p = 0; p < kWarpN / Staging::kCols; ++p, col0 += Staging::kCols) {
+    // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
+    const bool whole = out.cols % kElements == 0 || col0 + Staging::kCols <= out.cols;
+    const bool by_tma = aligned && whole;
+    const Bias bias(out, col0, lane);
+    if (lane == 0) wait_for_stores();  // what was in `staging` has been read
     __syncwarp();
-#pragma unroll
-    for (int i = 0; i < kFragmentsM; ++i) {
-      finish_rows(staging, 16 * i, tile, i, out, true, bias, lane);
+    const int first = p * Staging::kCols / 16;
+    if (out.beta != 0) {
+      read_rows(staging, out, row0, col0, lane);
+      __syncwarp();
+      finish_rows(staging, tile, first, out, true, bias, lane);
+    } else {
+      finish_rows(staging, tile, first, out, false, bias, lane);
     }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kFragmentsM; ++i) {
-      finish_rows(staging, 16 * i, tile, i, out, false, bias, lane);
+    if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (!by_tma) {
+      write_rows(staging, out, row0, col0, lane);
+    } else if (lane == 0) {
+      store_box(map, col0, row0, shared_address(staging.bytes));
     }
+    if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
   }
-  if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncwarp();
-  if (!by_tma) {
-    write_rows(staging, out, row0, col0, lane);
-  } else if (lane == 0) {
-    store_box(map, col0, row0, shared_address(staging.bytes));
-  }
-  if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 // ------------------------------------------------------------------------ packing
@@ -539,10 +540,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;
-    const int row = row0 + warp % kWarpsM * kWarpM;
-    const int col = col0 + warp / kWarpsM * kWarpN;
+    const int row = row0 + 16 * warp;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, bias};
-    store(tile, out, d_map, staging[warp], row, col, lane);
+    store(tile, out, d_map, staging[warp], row, col0, lane);
   }
   if (threadIdx.x % 32 == 0) wait_for_stores();  // shared memory lasts as long as the block
 }

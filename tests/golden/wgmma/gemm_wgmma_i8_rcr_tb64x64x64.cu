@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype i8 --layout rcr --arch sm_90a --threadblock 64x64x64 --stages 3 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype i8 --layout rcr --arch sm_90a --threadblock 64x64x64 --stages 3 --cluster 1x1 --stream-k 0 --split-k 1 --epilogue linear --swizzle 32
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_i8_rcr_tb64x64x64.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "i8", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x64", "stages": 3, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "wgmma", "dtype": "i8", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x64", "stages": 3, "cluster": "1x1", "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -46,11 +46,12 @@ constexpr int kChunk = 16;  // elements in 16 bytes: the unit of all copies
 
 constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
-constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 32;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 16 = 4
 constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (64 / 64) = 4
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 4
 constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 64 / 32
+constexpr int kSlots = 2;  // pieces of each warp's columns that are on their way to D at once
 
 constexpr int kBytesA = kTileM * 64;  // (kTileM, kTileK): 64 lines of 64 bytes along K
 constexpr int kBytesB = kTileN * 64;  // (kTileN, kTileK): 64 lines of 64 bytes along K
@@ -116,17 +117,20 @@ __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, 
       "r"(inner), "r"(outer), "r"(shared)
       : "memory");
 }
+// Until all but the newest `kGroups` groups of stores have been read from shared memory.
+template <int kGroups>
 __device__ inline void wait_for_stores() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 
 // ------------------------------------------------------------------------ what a warpgroup computes
 // Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. Of the address there are 18
+// bits: above, it has the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 2;  // of 64 bytes
-  return uint64_t(address >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
+  return uint64_t(address % (1 << 18) >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
          swizzle << 62;
 }
 
@@ -186,8 +190,8 @@ struct WarpTile {
     const uint32_t a = stage + group * 64 * 64, b = stage + kBytesA;
 #pragma unroll
     for (int kb = 0; kb < kKBlocks; ++kb) {
-      const uint64_t a_block = matrix_at(a + 32 * kb, 64, 0);
       const uint64_t b_block = matrix_at(b + 32 * kb, 64, 0);
+      const uint64_t a_block = matrix_at(a + 32 * kb, 64, 0);
       wgmma(acc[0], a_block, b_block);
     }
   }
@@ -223,18 +227,15 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
 }
 
 // Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA, which
-// stores them while the warp goes on.
+// stores them while the warp goes on. Columns take turns.
 struct Staging {
+  static constexpr int kCols = 32;
   static constexpr int kRows = 16;
-  // A row is in pieces, as wide as the TMA can swizzle them without bank conflicts.
-  static constexpr int kLine = 128, kPieces = 2, kPieceBytes = kRows * kLine;
-
-  alignas(16) unsigned char bytes[kPieces * kPieceBytes];  // (2, 16, 128)
+  alignas(16) unsigned char bytes[kRows * 128];  // (16, 128)
 
   __device__ output_t& at(int row, int col) {
     const unsigned byte = col * sizeof(output_t);
-    const unsigned place = byte / kLine * kPieceBytes + swizzle_128b(row, byte % kLine / 16);
-    return reinterpret_cast<output_t&>(bytes[place + byte % 16]);
+    return reinterpret_cast<output_t&>(bytes[swizzle_128b(row, byte / 16) + byte % 16]);
   }
   // Pairs of an even row and of the next one are in the same banks: the lanes that hold them begin
   // with different elements.
@@ -258,12 +259,12 @@ struct Staging {
   }
 };
 
-constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = Staging::kCols / kElements;  // 16 bytes of a row
 // Reads rows of C, from (row0, col0) on, into `staging`.
 __device__ inline void read_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
-  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+  if (is_aligned(c, out.ldc) && col0 + Staging::kCols <= out.cols) {  // 16 bytes at once
 #pragma unroll 1
     for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
@@ -276,25 +277,24 @@ __device__ inline void read_rows(
 #pragma unroll 1
   for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
 #pragma unroll
-    for (int col = lane; col < kWarpN; col += 32) {
+    for (int col = lane; col < Staging::kCols; col += 32) {
       const bool exists = row0 + row < out.rows && col0 + col < out.cols;
       staging.at(row, col) = exists ? c[col] : output_t(0);
     }
   }
 }
 
-// Makes 16 rows of D of the accumulators of fragment i and, if C is read, of the rows of C in `staging`
-// from `row` on, whose place they take.
+// Makes D of the accumulators of the columns from fragment `first` on and, if C is read, of the piece of
+// C in `staging`, whose place it takes.
 __device__ inline void finish_rows(
-    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
-    int lane) {
+    Staging& staging, const WarpTile& tile, int first, const Output& out, bool reads_c, int lane) {
 #pragma unroll
-  for (int j = 0; j < kFragmentsN; ++j) {
+  for (int j = 0; j < Staging::kCols / 16; ++j) {
     int2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
-    if (reads_c) staging.get(d, row, 16 * j, lane);
+    if (reads_c) staging.get(d, 0, 16 * j, lane);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const int2 acc = tile.pair(i, q % 2, 2 * j + q / 2);
+      const int2 acc = tile.pair(0, q % 2, 2 * (first + j) + q / 2);
       scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
       if (reads_c) {
         x += out.beta * scalar_t(d[q].x);
@@ -302,7 +302,7 @@ __device__ inline void finish_rows(
       }
       d[q] = {output_t(x), output_t(y)};
     }
-    staging.put(d, row, 16 * j, lane);
+    staging.put(d, 0, 16 * j, lane);
   }
 }
 
@@ -312,7 +312,7 @@ __device__ inline void write_rows(
   output_t* const d = out.D + row0 * out.ldd + col0;
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll 1
-  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+  for (int col = lane; col < Staging::kCols; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = d + col;
 #pragma unroll 4
@@ -320,36 +320,37 @@ __device__ inline void write_rows(
   }
 }
 
-// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
+// Writes 16 rows of D of a warp, whose first element is at (row0, col0), piece by piece: while the TMA
+// stores one, the warp makes the next.
 __device__ inline void store(
-    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
+    const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0,
     int col0, int lane) {
-  // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
-  const bool whole = out.cols % kElements == 0 || col0 + kWarpN <= out.cols;
-  const bool by_tma = whole && is_aligned(out.D, out.ldd);
-  if (lane == 0) wait_for_stores();  // what was in `staging` has been read
-  __syncwarp();
-  if (out.beta != 0) {
-    read_rows(staging, out, row0, col0, lane);
-    __syncwarp();
-  }
-#pragma unroll 1
-  for (int row = 0; row < Staging::kRows; row += 16) {
-    asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
-    finish_rows(staging, row, tile, 0, out, out.beta != 0, lane);
-  }
-  if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncwarp();
-  if (!by_tma) {
-    write_rows(staging, out, row0, col0, lane);
-  } else if (lane == 0) {
+  const bool aligned = is_aligned(out.D, out.ldd);
 #pragma unroll
-    for (int p = 0; p < Staging::kPieces; ++p) {
-      const int col = col0 + p * Staging::kLine / int(sizeof(output_t));
-      store_box(map, col, row0, shared_address(staging.bytes) + p * Staging::kPieceBytes);
+  for (int p = 0; p < kWarpN / Staging::kCols; ++p, col0 += Staging::kCols) {
+    Staging& staging = slots[p % kSlots];
+    // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
+    const bool whole = out.cols % kElements == 0 || col0 + Staging::kCols <= out.cols;
+    const bool by_tma = aligned && whole;
+    if (lane == 0) wait_for_stores<kSlots - 1>();  // what was in `staging` has been read
+    __syncwarp();
+    const int first = p * Staging::kCols / 16;
+    if (out.beta != 0) {
+      read_rows(staging, out, row0, col0, lane);
+      __syncwarp();
+      finish_rows(staging, tile, first, out, true, lane);
+    } else {
+      finish_rows(staging, tile, first, out, false, lane);
     }
+    if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (!by_tma) {
+      write_rows(staging, out, row0, col0, lane);
+    } else if (lane == 0) {
+      store_box(map, col0, row0, shared_address(staging.bytes));
+    }
+    if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
   }
-  if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 // ------------------------------------------------------------------------ packing
@@ -411,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 16384
+constexpr int kStagingBytes = kWarps * kSlots * sizeof(Staging);  // 16384
 // Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
 constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 42032
 
@@ -526,12 +527,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;
-    const int row = row0 + warp % kWarpsM * kWarpM;
-    const int col = col0 + warp / kWarpsM * kWarpN;
+    const int row = row0 + 16 * warp;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
-    store(tile, out, d_map, staging[warp], row, col, lane);
+    store(tile, out, d_map, staging + warp * kSlots, row, col0, lane);
   }
-  if (threadIdx.x % 32 == 0) wait_for_stores();  // shared memory lasts as long as the block
+  if (threadIdx.x % 32 == 0) wait_for_stores<0>();  // shared memory lasts as long as the block
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc

@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype tf32 --layout rcr --arch sm_90a --threadblock 64x64x32 --stages 3 --split-k 3 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype tf32 --layout rcr --arch sm_90a --threadblock 64x64x32 --stages 3 --cluster 1x1 --stream-k 0 --split-k 3 --epilogue linear --swizzle 32
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_tf32_rcr_tb64x64x32_sk3.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "tf32", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 3, "split_k": 3, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "wgmma", "dtype": "tf32", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 3, "cluster": "1x1", "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -46,7 +46,7 @@ constexpr int kChunk = 4;  // elements in 16 bytes: the unit of all copies
 
 constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
-constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kGroup = 32;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 16 = 4
 constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (64 / 64) = 4
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 4
@@ -107,10 +107,11 @@ __device__ inline void prefetch_box(const tensor_map_t& map, int inner, int oute
 // ------------------------------------------------------------------------ what a warpgroup computes
 // Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. Of the address there are 18
+// bits: above, it has the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 1;  // of 128 bytes
-  return uint64_t(address >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
+  return uint64_t(address % (1 << 18) >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
          swizzle << 62;
 }
 
@@ -164,8 +165,8 @@ struct WarpTile {
     const uint32_t a = stage + group * 64 * 128, b = stage + kBytesA;
 #pragma unroll
     for (int kb = 0; kb < kKBlocks; ++kb) {
-      const uint64_t a_block = matrix_at(a + 32 * kb, 128, 0);
       const uint64_t b_block = matrix_at(b + 32 * kb, 128, 0);
+      const uint64_t a_block = matrix_at(a + 32 * kb, 128, 0);
       wgmma(acc[0], a_block, b_block);
     }
   }
@@ -236,7 +237,7 @@ __device__ inline void reduce(
     const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
     const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
     tile_at(at / kFours, tiles_m, tiles_n, row, col);
-    row += warp % kWarpsM * kWarpM + 16 * i + lane / 4 + e / 2 * 8;
+    row += 16 * warp + lane / 4 + e / 2 * 8;
     col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
     asm volatile("" : "+r"(row), "+r"(col));
   }
