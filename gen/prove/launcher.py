@@ -123,9 +123,7 @@ def _launch(
         return f"{kernel} does not ask for all of the L1 cache as shared memory"
     # What a kernel without partial sums is given in their place, it does not read.
     unused = {
-        name
-        for name in ("partials", "flags")
-        if not isinstance(launch.args.get(name), Pointer)
+        name for name in ("partials", "flags") if not isinstance(launch.args.get(name), Pointer)
     }
     if len(values) != len(launch.args):
         return f"{kernel} is given {len(values)} arguments, not {len(launch.args)}"

@@ -179,9 +179,9 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
 
     Teams of warps that take turns along K have partial sums of their own. Where blocks share work
     tiles along K ("stream-K"), their steps may come last to first: then a sum in between is one of
-    two runs of consecutive products, the steps so far and the products of this one. With w = the number of
-    steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs differ, that is
-    far less than what the whole |A| |B| gives.
+    two runs of consecutive products, the steps so far and the products of this one. With w = the
+    number of steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs
+    differ, that is far less than what the whole |A| |B| gives.
 
     A factor below the least normal number has that one's exponent. Sums over slices of K are added
     in f32, those of teams and of blocks that share a tile in the type that they have: with an error

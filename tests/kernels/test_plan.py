@@ -286,7 +286,12 @@ def test_room_is_made_for_a_reduction_that_starts_early(
 def test_blocks_share_tiles_where_a_round_would_not_be_full() -> None:
     spec = make_spec("wgmma", threadblock="128x64x64", stream_k=1)
     tile, clear = 128 * 64 * 4, f"{spec.name}_clear"
-    for tiles, multiprocessors, shared in ((5, 4, True), (8, 4, False), (3, 4, False), (9, 2, True)):
+    for tiles, multiprocessors, shared in (
+        (5, 4, True),
+        (8, 4, False),
+        (3, 4, False),
+        (9, 2, True),
+    ):
         steps = made(spec, 128 * tiles, 64, 640, multiprocessors=multiprocessors)
         blocks = min(tiles, multiprocessors)
         args = main(steps, spec)
