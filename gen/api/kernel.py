@@ -14,7 +14,7 @@ from gen.api.views import HOST
 from gen.compile import nvrtc
 from gen.device import driver
 from gen.device.choose import DEVICES
-from gen.dispatch.rules import Product, choose
+from gen.dispatch.rules import Product, choose, oldest_arch
 from gen.errors import UsageError, said_in_python, unknown
 from gen.kernels.registry import get_variant, make_spec, retarget
 from gen.source.render import Source, read_source, render
@@ -195,10 +195,10 @@ class Kernel:
             return self._spec, arch  # whose symbol, in the text of a file, names its own
         variant, tunables = self._variant, self._tunables
         if variant == "auto":
-            arch = target.target("sm_80")
+            arch = target.target(oldest_arch(call.dtypes))
             product = Product(call.problem.shape, call.dtypes, call.layouts)
             variant, tunables = choose(product, arch, target.multiprocessors, tunables)
-        arch = target.target(get_variant(variant).default_arch)
+        arch = target.target(get_variant(variant).usual_arch(call.dtypes.name))
         names = {"dtype": call.dtypes.name, "layout": str(call.layouts)}
         return make_spec(variant, arch=arch, **names, **tunables), arch
 

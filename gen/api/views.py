@@ -52,6 +52,8 @@ _ELEMENTS = {
     "float16": "f16",
     "bfloat16": "bf16",
     "int8": "i8",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
 }
 # Any leading dimension is right for at most one line; this one suits wide copies of any type.
 _ONE_LINE_MULTIPLE = 16

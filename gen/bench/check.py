@@ -61,7 +61,7 @@ def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes) -> Expected:
 def _sums(dtypes: DTypes) -> Sums | None:
     """Sums as any contender may make them: those of narrow types on tensor cores, and in slices."""
     narrow = dtypes.input.size < dtypes.accumulator.size or dtypes.input.name == "tf32"
-    return any_tensor_core(_SLICES) if narrow else None
+    return any_tensor_core(_SLICES, dtypes) if narrow else None
 
 
 def _sample(size: int, k: int, dtypes: DTypes) -> np.ndarray:

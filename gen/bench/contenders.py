@@ -34,13 +34,12 @@ if TYPE_CHECKING:
 
 # Tensor cores add products of FP8 with fewer bits than f32 has. Libraries move their sums to other
 # registers from time to time, unless they are told to be fast.
-FP8 = ("e4m3", "e5m2")
 FAST = "fast accumulation"
 
 
 def accumulations(dtypes: DTypes) -> tuple[bool, ...]:
     """Whether to be fast, for each of the ways in which libraries sum these types."""
-    return (False, True) if dtypes.input.name in FP8 else (False,)
+    return (False, True) if dtypes.input.is_fp8 else (False,)
 
 
 class Unsupported(GenError):

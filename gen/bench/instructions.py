@@ -108,7 +108,7 @@ class Instruction:
 def _mma(
     m: int, n: int, k: int, element: str, sums: str, registers: Registers, min_arch: int
 ) -> Instruction:
-    kind = {"f16": "f16", "bf16": "bf16", "i8": "s8", "f64": "f64", "tf32": "tf32"}[element]
+    kind = "s8" if element == "i8" else element
     types = f"{sums}.{kind}.{kind}.{sums}"
     return Instruction(
         f"mma_m{m}n{n}k{k}_{element}_{sums.replace('s32', 'i32')}",
@@ -131,7 +131,7 @@ def wgmma_name(element: str, sums: str) -> str:
     return f"wgmma_m64n{_WGMMA_N}k{32 // _BYTES[element]}_{element}_{sums}"
 
 
-_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "i8": 1}
+_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "i8": 1, "e4m3": 1, "e5m2": 1}
 
 
 def _wgmma(element: str, sums: str) -> Instruction:
@@ -139,7 +139,7 @@ def _wgmma(element: str, sums: str) -> Instruction:
     kind = {"i8": "s8", "i32": "s32"}
     types = ".".join(kind.get(name, name) for name in (sums, element, element))
     # Scale A, scale B, transpose A, transpose B: as many of these as the type has.
-    flags = {"i8": "", "tf32": ", 1, 1"}.get(element, ", 1, 1, 0, 0")
+    flags = "" if element == "i8" else ", 1, 1" + ", 0, 0" * (_BYTES[element] == 2)
     packed = 2 if sums == "f16" else 1
     return Instruction(
         wgmma_name(element, sums),
@@ -172,12 +172,16 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
         _mma(16, 8, 16, "bf16", "f32", Registers(4, 2, 4), 80),
         _mma(16, 8, 8, "tf32", "f32", Registers(4, 2, 4), 80),
         _mma(16, 8, 32, "i8", "s32", Registers(4, 2, 4), 80),
+        _mma(16, 8, 32, "e4m3", "f32", Registers(4, 2, 4), 89),
+        _mma(16, 8, 32, "e5m2", "f32", Registers(4, 2, 4), 89),
         _mma(8, 8, 4, "f64", "f64", Registers(1, 1, 2), 80),
         _wgmma("f16", "f32"),
         _wgmma("f16", "f16"),
         _wgmma("bf16", "f32"),
         _wgmma("tf32", "f32"),
         _wgmma("i8", "i32"),
+        _wgmma("e4m3", "f32"),
+        _wgmma("e5m2", "f32"),
     )
 }
 

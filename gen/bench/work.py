@@ -36,7 +36,7 @@ def operand_bytes(shape: GemmShape, dtypes: DTypes) -> tuple[int, int, int]:
 
 def exact_in_check(dtypes: DTypes) -> bool:
     """Whether results are checked with operands whose sums are exact: no useful bound is known."""
-    return dtypes.accumulator.name == "f16"
+    return dtypes.accumulator.name == "f16" or dtypes.input.is_fp8
 
 
 def sets_needed(set_bytes: int, l2_bytes: int) -> int:
@@ -102,16 +102,17 @@ class Work(Outline):
     def provable(self) -> Iterator[None]:
         """Meanwhile the first set holds what results can be checked with.
 
-        Sums in f16 of arbitrary values may rightly be off by all that they are worth: for these it
-        holds -1, 1 and mostly 0, whose sums are exact.
+        Sums of 11 or 14 bits of arbitrary values may rightly be off by all that they are worth: for
+        these it holds -1, 1 and mostly 0, whose sums are exact.
         """
         if not exact_in_check(self.dtypes):
             yield
             return
         drawn = self._a, self._b
         rng = np.random.default_rng(self.bytes)
+        simple = numerics.from_float64(_SIMPLE, self.dtypes.input.name)
         self._a, self._b = (
-            np.resize(rng.choice(_SIMPLE, min(each.size, _RANDOM)), each.size).astype(each.dtype)
+            np.resize(simple[rng.integers(simple.size, size=min(each.size, _RANDOM))], each.size)
             for each in drawn
         )
         self._write()

@@ -19,7 +19,8 @@ from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
-    from gen.prove.check import CheckReport, Occurrence, Planned
+    from gen.prove.check import CheckReport, Occurrence
+    from gen.prove.planned import Planned
 
 
 def check(
@@ -36,6 +37,21 @@ def check(
             help="Problem size; default: sizes that reach every corner; repeatable.",
         ),
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also",
+            metavar="PROBLEM",
+            help="A further problem, as 5x7x5000,alpha=0.3,lda=8192; repeatable.",
+        ),
+    ] = None,
+    allow_unreached: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unreached",
+            help="Accept conditions in edited lines of which one outcome was never tried.",
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Report loads of memory that was never written.")
     ] = False,
@@ -85,23 +101,32 @@ def check(
     found = sources(files, variant, dtype, layout, arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
     jobs = jobs or len(os.sched_getaffinity(0))
-    options = {"strict": strict, "budget": budget, "seconds": time, "first": first, "jobs": jobs}
-    if not _check(found, shapes, json, notes, max_findings=max_findings, **options):
+    options = {
+        "strict": strict,
+        "budget": budget,
+        "seconds": time,
+        "first": first,
+        "jobs": jobs,
+        "allow_unreached": allow_unreached,
+    }
+    if not _check(found, shapes, also or (), json, notes, max_findings=max_findings, **options):
         raise typer.Exit(1)
 
 
 def _check(
     sources: Sequence[Source],
     shapes: Sequence[GemmShape] | None,
+    also: Sequence[str],
     json: bool,
     notes: Annotations,
     **options: Any,
 ) -> bool:
     from gen.cli import tables
     from gen.prove import check as library
+    from gen.prove.planned import Planned
 
-    plans = [_plan(source, shapes, notes) for source in sources]
-    ready = [plan for plan in plans if isinstance(plan, library.Planned)]
+    plans = [_plan(source, shapes, also, notes) for source in sources]
+    ready = [plan for plan in plans if isinstance(plan, Planned)]
     reports: list[CheckReport] = []
     try:
         with tables.progress("checking", sum(len(plan.trials) for plan in ready)) as step:
@@ -128,20 +153,23 @@ def _check(
         else:
             _print_end(reports, left)
     for plan, report in zip(plans, reports, strict=True):
-        if isinstance(plan, library.Planned):
+        if isinstance(plan, Planned):
             _annotate(notes, plan.source, report)
     return all(report.ok for report in reports)
 
 
 def _plan(
-    source: Source, shapes: Sequence[GemmShape] | None, notes: Annotations
+    source: Source, shapes: Sequence[GemmShape] | None, also: Sequence[str], notes: Annotations
 ) -> Planned | CheckReport:
     """What to try of a kernel; where that cannot be known, the error is said: others go on."""
     from gen.prove import check as library
+    from gen.prove.named import named_trial
+    from gen.prove.planned import plan
 
+    further = [named_trial(source.spec, text) for text in also] if source.spec else []
     try:
         with notes.of_compiler():
-            return library.plan(source, shapes)
+            return plan(source, shapes, further)
     except CheckError as error:
         assert source.spec is not None  # or else it was a UsageError
         print(f"error: {error}", file=sys.stderr, flush=True)
@@ -155,6 +183,8 @@ def _annotate(notes: Annotations, source: Source, report: CheckReport) -> None:
         notes.error(source.place, one.finding.file_line, message)
     for shape, message in report.mismatches[:MOST_MISMATCHES]:
         notes.error(source.place, kernel, f"mismatch on {shape}: {message}")
+    for left in report.unreached if not report.allow_unreached else ():
+        notes.error(source.place, left.line, f"unreached: {left.message}")
     if report.launcher and report.launcher.wrong:
         launcher = source.text[: source.text.find("_launch(")].count("\n") + 1
         notes.error(source.place, launcher, f"launcher: {report.launcher}")
@@ -180,6 +210,16 @@ def _fields(report: CheckReport) -> dict[str, object]:
         "error": report.error or None,
         "skipped": report.skipped or None,
         "lines_not_run": report.not_run,
+        "lines_not_probed": report.unprobed,
+        "unreached": [
+            {
+                "line": one.line,
+                "side": "launcher" if one.host else "kernel",
+                "message": one.message,
+                "allowed": report.allow_unreached,
+            }
+            for one in report.unreached
+        ],
         "launcher": _launcher(report),
         "seconds": report.seconds,
     }
@@ -200,6 +240,7 @@ def _launcher(report: CheckReport) -> dict[str, object] | None:
 def _print(report: CheckReport) -> None:
     if report.ok:
         print(f"{report.spec.name}: nothing found in {_tried(report)}", flush=True)
+        _print_unreached(report)
     else:
         _print_one(report)
 
@@ -222,6 +263,9 @@ def _tried(report: CheckReport) -> str:
         lines = ", ".join(map(str, report.not_run[:MOST_LINES]))
         more = ", ..." if len(report.not_run) > MOST_LINES else ""
         missing.append(f"lines that no launch has run: {lines}{more}")
+    if report.unprobed:
+        lines = ", ".join(map(str, report.unprobed))
+        missing.append(f"conditions that take no probe, of lines {lines}")
     shapes = "1 shape" if len(report.shapes) == 1 else f"{len(report.shapes)} shapes"
     tried = [f"{_launches(report.trials)} on {shapes}"]
     if report.launcher:
@@ -258,8 +302,11 @@ def _print_one(report: CheckReport) -> None:
         print(f"mismatches on {len(messages) - MOST_MISMATCHES} more shapes (--json has all)")
     if report.error:
         print(f"stopped {report.error}")
+    _print_unreached(report)
     found, wrong = len(report.findings), len(report.mismatches)
     counts = [f"{found} finding{'s' * (found != 1)}", f"{wrong} mismatch{'es' * (wrong != 1)}"]
+    if report.unreached:
+        counts.append(f"{len(report.unreached)} unreached")
     if report.suppressed:
         counts.append(f"{report.suppressed} repeats or beyond --max-findings")
     print(f"{', '.join(counts)} in {_tried(report)}")
@@ -274,3 +321,14 @@ def _row(one: Occurrence) -> tuple[str, str, str, str]:
     threads = " ".join(f"({','.join(map(str, thread))})" for thread in finding.threads)
     where = f"block ({block}), threads {threads}, shape {one.shape}"
     return finding.check, str(finding.file_line or "?"), finding.message, where
+
+
+def _print_unreached(report: CheckReport) -> None:
+    """What is edited and was not checked, and the ways out."""
+    for one in report.unreached:
+        print(f"unreached: line {one.line}: {one.message}")
+    if report.unreached and not report.allow_unreached:
+        print(
+            "What these lines do then was not checked. Name a problem that reaches it (--also "
+            "5x7x5000,alpha=0.3,lda=8192), or accept that (--allow-unreached)"
+        )

@@ -87,7 +87,7 @@ _MADE_BY = re.compile(
 )
 _NOT_OF_KERNELS = re.compile(r" --(embed|name) \S+")
 # What a command that chooses kernels may take, but a launch has no use for.
-_CHOICES = ("variant", "dtype", "layout")
+_CHOICES = ("variant", "dtype", "layout", "also", "allow_unreached")
 _TUNABLES = {tunable.name for row in VARIANTS.values() for tunable in row.tunables}
 
 
@@ -120,7 +120,9 @@ def launch_options(command: Command, checked: bool = True) -> Command:
                 options["grid"] = _tunable_grid(own["grid"])
             command(**options)
             return
-        chosen = [n for n in (*_CHOICES, *_TUNABLES - {"grid"}) if options.get(n) is not None]
+        given = {name for name, value in options.items() if value is not None}
+        given -= {name for name in given if options[name] is False}
+        chosen = [name for name in (*_CHOICES, *_TUNABLES - {"grid"}) if name in given]
         if own["gemm"] if checked else False:
             chosen = [name for name in chosen if name != "layout"]
         if chosen:

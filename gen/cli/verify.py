@@ -10,7 +10,7 @@ import typer
 
 from gen.cli.options import ALL, ARCH, JSON, LAYOUT, VARIANT, select
 from gen.errors import SpecError
-from gen.kernels.registry import retarget
+from gen.kernels.registry import with_defaults_of
 from gen.kernels.tunables import Value
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape, parse_shape
@@ -114,8 +114,7 @@ def _runnable(
     found, why = [], {}
     for spec in specs:
         try:
-            retarget(spec, runner.target(spec.arch))
-            found.append(spec)
+            found.append(with_defaults_of(spec, runner.target(spec.arch)))
         except SpecError as error:
             why[spec.variant, spec.dtypes.name] = error
     have = {name for spec in found for name in (spec.variant, spec.dtypes.name)}

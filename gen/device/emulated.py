@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Window = tuple[tuple[int, int, int], tuple[int, int, int]]
 
-# Of a tensor map's elements only the bytes matter.
-_PTX_ELEMENTS = {"tf32": "b32", "i8": "b8", "i32": "b32"}
+# Of integers and fp8 in a tensor map only the bytes matter.
+_PTX_ELEMENTS = {"i8": "b8", "i32": "b32", "e4m3": "b8", "e5m2": "b8"}
 
 
 CHECKS = ("race", "init")  # what the emulator looks for only when asked

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from gen.kernels.launches import TensorMap
 
-# tf32 is copied as it is in memory: the tensor cores ignore what they do not use.
+# tf32 is f32 in memory, and rounded as it is copied: tensor cores would cut it off.
 _ELEMENTS = {
-    "f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "FLOAT32", "f32": "FLOAT32",
-    "i8": "UINT8", "i32": "INT32",
+    "f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "TFLOAT32", "f32": "FLOAT32",
+    "i8": "UINT8", "i32": "INT32", "e4m3": "UINT8", "e5m2": "UINT8",
 }  # fmt: skip
 
 

@@ -33,6 +33,12 @@ class Product(NamedTuple):
     layouts: Layouts
 
 
+def oldest_arch(dtypes: DTypes) -> str:
+    """The architecture that is chosen for where there is no GPU: the first to have the types."""
+    rows = [row for row in VARIANTS.values() if row.rank and dtypes.name in row.dtypes]
+    return min((row.usual_arch(dtypes.name) for row in rows), key=compute_capability)
+
+
 def choose(
     product: Product, arch: str, multiprocessors: int, tunables: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
@@ -40,7 +46,7 @@ def choose(
 
     Raises SpecError where no kernel has the types.
     """
-    row = _best(product, arch)
+    row = _best(product, arch, tunables)
     candidates = row.candidates(Choice(product.dtypes, product.layouts, arch, {}))
     if not candidates:
         return row.name, tunables
@@ -52,7 +58,8 @@ def choose(
     return row.name, {**chosen, **tunables}
 
 
-def _best(product: Product, arch: str) -> Variant:
+def _best(product: Product, arch: str, tunables: dict[str, Any]) -> Variant:
+    """The row of the highest rank; of those that have what the caller has set, if any do."""
     s, cc = product.shape, compute_capability(arch)
     rows = [row for row in VARIANTS.values() if row.rank and max(s.m, s.n, s.k) <= row.most]
     having = [row for row in rows if row.has(product.dtypes.name, cc)]
@@ -61,7 +68,8 @@ def _best(product: Product, arch: str) -> Variant:
         raise SpecError(
             f"no kernel for {arch} has {product.dtypes.name} at {s}; use {', '.join(others)}"
         )
-    return max(having, key=lambda row: row.rank)
+    meant = [row for row in having if tunables.keys() <= set(row.tunable_names)]
+    return max(meant or having, key=lambda row: row.rank)
 
 
 def _tile(

@@ -30,6 +30,7 @@ from gen.emulator.watch.findings import Finding
 from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
 from gen.emulator.watch.matrix_races import SharedRaces
+from gen.emulator.watch.outcomes import Outcomes, told
 from gen.emulator.watch.same_values import SameValues
 from gen.emulator.watch.shared_use import SharedUse
 from gen.emulator.watch.uninitialized import UninitializedReads
@@ -46,6 +47,7 @@ __all__ = [
     "LaunchReport",
     "LineArray",
     "Observer",
+    "Outcomes",
     "Printed",
     "PtxKernel",
     "PtxModule",
@@ -58,4 +60,5 @@ __all__ = [
     "build_blocks",
     "match_widths",
     "parse_ptx",
+    "told",
 ]

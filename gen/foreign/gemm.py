@@ -338,5 +338,5 @@ def _sums(gemm: Gemm) -> oracle.Sums:
     """How the kernel may sum: on tensor cores if it has an `mma`, perhaps in slices."""
     accumulator = gemm.dtypes.accumulator.name
     if re.search(r"^\s*w?mma\.", gemm.built.ptx, re.MULTILINE) and accumulator != "f16":
-        return oracle.any_tensor_core(_SLICES)
+        return oracle.any_tensor_core(_SLICES, gemm.dtypes)
     return oracle.rounded_sums(_SLICES, numerics.unit_roundoff(accumulator))

@@ -48,7 +48,7 @@ def make_spec(
     """
     row = get_variant(variant)
     dtype, layouts = parse_dtype(dtype or row.dtypes[0]).name, parse_layout(layout)
-    return _checked(row, dtype, layouts, arch or row.default_arch, tunables, name)
+    return _checked(row, dtype, layouts, arch or row.usual_arch(dtype), tunables, name)
 
 
 def spec_from_json(text: str) -> KernelSpec:
@@ -73,6 +73,16 @@ copyreg.pickle(KernelSpec, lambda spec: (spec_from_json, (spec.to_json(),)))
 def retarget(spec: KernelSpec, arch: str) -> KernelSpec:
     """The same kernel for another architecture. Raises SpecError where that does not have it."""
     return _checked(spec.row, spec.dtypes.name, spec.layouts, arch, spec.tunables, spec.symbol)
+
+
+def with_defaults_of(spec: KernelSpec, arch: str) -> KernelSpec:
+    """The same kernel for another architecture, whose defaults it has where it had its own's.
+
+    Raises SpecError where that does not have it.
+    """
+    unusual = spec.row.unusual(Choice(spec.dtypes, spec.layouts, spec.arch, spec.tunables))
+    tunables = {t.name: spec.tunables[t.name] for t in unusual}
+    return _checked(spec.row, spec.dtypes.name, spec.layouts, arch, tunables, spec.symbol)
 
 
 def _checked(

@@ -227,7 +227,7 @@ def sizes(value: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Word(Tunable):
-    """One of several words, which stand in names without a tag."""
+    """One of several words, which stand in names as they are if there is no tag."""
 
     words: Sequence[str]
 
@@ -248,7 +248,7 @@ class Word(Tunable):
 
     def in_name(self, value: Value) -> str:
         """See Tunable."""
-        return str(value)
+        return f"{self.tag}{value}"
 
     def limits(self) -> dict[str, object]:
         """See Tunable."""

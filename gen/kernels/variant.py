@@ -10,6 +10,7 @@ from gen.errors import SpecError
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.launches import Dim3, Plan, one_launch
 from gen.kernels.tunables import Choice, Conflict, Tunable, Word
+from gen.spec.arch import compute_capability
 from gen.spec.dtypes import SCALAR_DTYPES, DTypes
 from gen.spec.kernel import EPILOGUES, KernelSpec, Tile
 from gen.spec.problem import Alignment, GemmProblem, Layouts
@@ -128,6 +129,12 @@ class Variant:
         """Whether what is launched depends on where the operands lie."""
         return self.planner is not None
 
+    def usual_arch(self, dtype: str) -> str:
+        """The architecture that kernels for these element types are made for by default."""
+        since = self.since.get(dtype, 0)
+        newer = since > compute_capability(self.default_arch)
+        return f"sm_{since}" if newer else self.default_arch
+
     def runs_on(self, cc: int) -> bool:
         """Whether a GPU of this compute capability has what the kernel needs."""
         return self.min_arch <= cc <= (self.max_arch or cc)
@@ -141,11 +148,11 @@ class Variant:
     ) -> list[str]:
         """The tunables' values that are not the defaults, as kernels' names have them."""
         chosen = Choice(dtypes, layouts, arch, values)
-        return [
-            tunable.in_name(values[tunable.name])
-            for tunable in self.tunables
-            if values[tunable.name] != tunable.usual(chosen)
-        ]
+        return [t.in_name(values[t.name]) for t in self.unusual(chosen)]
+
+    def unusual(self, chosen: Choice) -> list[Tunable]:
+        """The tunables whose values are not the defaults."""
+        return [t for t in self.tunables if chosen.values[t.name] != t.usual(chosen)]
 
     def resolve(self, given: Mapping[str, Any], chosen: Choice) -> dict[str, Any]:
         """Every tunable's value: the given one or the default, unchecked. Raises UsageError."""

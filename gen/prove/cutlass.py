@@ -34,10 +34,12 @@ CUTLASS_TYPES = {
     "bf16": "cutlass::bfloat16_t",
     "tf32": "float",
     "i8": "int8_t",
+    "e4m3": "cutlass::float_e4m3_t",
+    "e5m2": "cutlass::float_e5m2_t",
 }
 
-# CUTLASS has multiply-adds outside of tensor cores for every type of A and B but this one.
-_LACKS_MULTIPLY_ADD = "bf16"
+# CUTLASS has multiply-adds outside of tensor cores for every type of A and B but these.
+_LACKS_MULTIPLY_ADD = ("bf16", "e4m3", "e5m2")
 
 # Small tiles: little code to compile and to emulate, little waste on odd shapes.
 _TILE = Tile(32, 32, 8)
@@ -95,7 +97,7 @@ def cutlass_source(dtype: str, layout: str) -> str:
         # Sums in f16 that are exact are so in f32: the epilogue's type serves for both.
         accumulator=CUTLASS_TYPES[dtypes.scalar.name],
         output=CUTLASS_TYPES[dtypes.output.name],
-        has_multiply_add=dtypes.input.name != _LACKS_MULTIPLY_ADD,
+        has_multiply_add=dtypes.input.name not in _LACKS_MULTIPLY_ADD,
         rows="M" if layouts.c else "N",
         cols="N" if layouts.c else "M",
         tile=_TILE,

@@ -17,7 +17,7 @@ import numpy as np
 
 from gen.compile.nvrtc import Module
 from gen.device.execute import Place, alignment, striding
-from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, SharedRaces
+from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, SharedRaces
 from gen.errors import SpecError
 from gen.kernels.launches import BIAS, WORKSPACE, Plan, Pointer, TensorMap
 from gen.prove import oracle
@@ -69,7 +69,10 @@ def why_not(spec: KernelSpec) -> str:
 
 
 def far_results(
-    spec: KernelSpec, module: Module, deadline: float | None = None
+    spec: KernelSpec,
+    module: Module,
+    deadline: float | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
     """Runs the kernel on these problems, where its grid and `why_not` let it.
 
@@ -79,16 +82,16 @@ def far_results(
     tile = spec.threadblock
     rows = 3 * tile.m + 1 if spec.geometry.strides else tile.m + 1
     shape = GemmShape(rows, tile.n + 1, tile.k + 1)
-    yield _run(spec, module, shape, 0, _FAR, deadline)
+    yield _run(spec, module, shape, 0, _FAR, deadline, observers)
     if spec.row.depends_on_alignment:
-        yield _run(spec, module, shape, 0, _UNITS, deadline)
+        yield _run(spec, module, shape, 0, _UNITS, deadline, observers)
     wide = GemmShape(tile.m + 1, _FAR, 3)
     try:
         main = spec.plan(GemmProblem.packed(wide, spec.layouts)).launch(spec.name)
     except SpecError:  # more columns than the kernel takes, or more blocks than a grid can have
         return
     if main.grid[0] * tile.n >= wide.n:
-        yield _run(spec, module, wide, wide.n - 2 * tile.n, 0, deadline)
+        yield _run(spec, module, wide, wide.n - 2 * tile.n, 0, deadline, observers)
 
 
 def _run(
@@ -98,6 +101,7 @@ def _run(
     column: int,
     far: int,
     deadline: float | None,
+    observers: Sequence[Observer],
 ) -> FarResult:
     """Columns of B, C, D and the bias exist from `column` on; the last blocks along x run.
 
@@ -130,7 +134,8 @@ def _run(
     problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA)
     steps = spec.plan(problem, alignment(places))
     steps = steps if column else striding(steps, spec.geometry.strides, 2)
-    found = _launch(spec, emulator, module, steps, places, bool(column), shape.m * width * shape.k)
+    products = shape.m * width * shape.k
+    found = _launch(spec, emulator, module, steps, places, bool(column), products, observers)
     lines = emulator.read_lines(mapped["D"])
     got = lines if layouts.c else lines.T
     inputs = (a.values, b.values, c.values, _ALPHA, _BETA, types.name, After(spec.epilogue, bias))
@@ -153,6 +158,7 @@ def _launch(
     places: dict[str, Place],
     last_only: bool,
     products: int,
+    observers: Sequence[Observer],
 ) -> list[Finding]:
     """Runs a plan, or of each launch the last blocks along x; what the checks found."""
     places = {**places, WORKSPACE: Place(emulator.alloc(_space(steps), WORKSPACE, False))}
@@ -176,7 +182,7 @@ def _launch(
             args,
             launch.shared_bytes,
             source_lines=module.text.splitlines(),
-            observers=[SharedRaces(), GlobalRaces()],
+            observers=[SharedRaces(), GlobalRaces(), *observers],
             window=((x - run[0], 0, 0), run),
         )
         found += report.findings

@@ -32,7 +32,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 
 if TYPE_CHECKING:
-    from gen.emulator import Finding
+    from gen.emulator import Finding, Observer
 
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
 _SHORT = 24  # of the other ones: less than a tile has
@@ -42,7 +42,10 @@ _BUDGET = 10**9
 
 
 def far_tiles(
-    spec: KernelSpec, module: Module, deadline: float | None = None
+    spec: KernelSpec,
+    module: Module,
+    deadline: float | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
     """Runs the last tiles of D along M, then along N, with operands in place and packed.
 
@@ -51,14 +54,14 @@ def far_tiles(
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
-        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), 0, deadline):
+        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), 0, deadline, observers):
             yield result
         return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
     for shape in (GemmShape(_LINES, _SHORT, k), GemmShape(_SHORT, _LINES, k)):
         for skip in (0, 1):
-            if result := _run(spec, module, shape, skip, deadline):
+            if result := _run(spec, module, shape, skip, deadline, observers):
                 yield result
 
 
@@ -85,13 +88,19 @@ def _matrix(
 
 
 def _run(
-    spec: KernelSpec, module: Module, shape: GemmShape, skip: int, deadline: float | None
+    spec: KernelSpec,
+    module: Module,
+    shape: GemmShape,
+    skip: int,
+    deadline: float | None,
+    observers: Sequence[Observer],
 ) -> FarResult | None:
     """The last two tiles along the longer side; None where packing alone would take minutes."""
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
     down = shape.m > shape.n  # along M
     lines = max(shape.m, shape.n)
-    size = tile.m if down == layouts.c or not spec.row.transposes else tile.n
+    below, beside = spec.cluster
+    size = tile.m * below if down == layouts.c or not spec.row.transposes else tile.n * beside
     tiles = ceil_div(lines, size)
     first = (tiles - 2) * size if spec.row.takes_workspace else lines - _LAST
     problem = GemmProblem.packed(shape, layouts, 2, -1, 16, 16)
@@ -100,7 +109,8 @@ def _run(
     )
     small = GemmProblem.packed(part, layouts, 2, -1)
     given = draw_operands(spec, small, "integer")
-    runner = EmulatorRunner(multiprocessors=2 * tiles)
+    at_once = 2 * tiles * below * beside
+    runner = EmulatorRunner(observers=observers, multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline
     input_, output = types.input.name, types.output.name
     sizes = {
@@ -180,10 +190,12 @@ def _windows(
     x, y, z = launch.grid
     starts: Sequence[int]
     if launch.kernel == spec.name:
-        # A persistent kernel's blocks have one tile of one slice each, slice by slice; the first
-        # ones have the last tiles where they may share them.
-        starts = range(1) if spec.stream_k else range(tiles - 2, x, tiles)
-        blocks = 2
+        # A persistent kernel's clusters have one tile of one slice each, slice by slice; the first
+        # blocks have the last tiles where they may share them.
+        cluster = math.prod(spec.cluster)
+        last = range((tiles - 2) * cluster, x, tiles * cluster)
+        starts = range(1) if spec.stream_k else last
+        blocks = 2 * cluster
     elif "partials" in launch.args:
         blocks = 2 * x // tiles
         starts = range(x - blocks, x, blocks)

@@ -28,18 +28,23 @@ _NAN, _INF = float("nan"), float("inf")
 def _largest(dtypes: DTypes, problem: GemmProblem) -> int:
     """The largest magnitude, at most 8, of integers with exact alpha * A * B + beta * C + bias.
 
-    A float accumulator with p bits is exact up to 2^p: |alpha| * k * r^2 + (|beta| + 1) * r; in one
-    of f16, which alpha is not multiplied with, k * r^2.
+    A float accumulator with p bits is exact up to 2^p: |alpha| * k * r^2 + (|beta| + 1) * r; where
+    sums of fewer bits than f32 are made before alpha is multiplied with them, k * r^2.
     """
-    name = dtypes.accumulator.name
-    bits = {"f16": 11, "f32": 24, "f64": 53}.get(name, 31)
+    bits = _sum_bits(dtypes)
     scalars = problem.alpha, problem.beta
     alpha, beta = (max(abs(one), 1) if np.isfinite(one) else 1 for one in scalars)
-    factor, addend = (1, 0) if name == "f16" else (alpha, beta + 1)
+    factor, addend = (1, 0) if bits < 24 else (alpha, beta + 1)
     r = 8
     while r > 1 and factor * problem.shape.k * r * r + addend * r >= 2**bits:
         r -= 1
     return r
+
+
+def _sum_bits(dtypes: DTypes) -> int:
+    """The bits of sums: of fp8, some tensor cores keep 14."""
+    bits = {"f16": 11, "f32": 24, "f64": 53}.get(dtypes.accumulator.name, 31)
+    return 14 if dtypes.input.is_fp8 else bits
 
 
 def _integers(rng: _Rng, problem: GemmProblem, most: int) -> _Drawn:
@@ -71,7 +76,9 @@ def _cancelling(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
 
 def _residual(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """C is -A * B, rounded to its type: D is what that has cut off, where alpha is beta."""
-    most = min(int(np.sqrt(2**15 / max(problem.shape.k, 1))), 100) or 1  # sums of 5 digits
+    large = 2 ** min(_sum_bits(dtypes), 15)  # sums of 5 digits
+    most = min(int(np.sqrt(large / max(problem.shape.k, 1))), 100) or 1
+    most = min(most, numerics.largest_integer(dtypes.input.name))
     a, b, _, bias = (np.abs(x) for x in _integers(rng, problem, most))
     exact = numerics.from_float64((a @ b).astype(float), dtypes.output.name)
     return a, b, -numerics.to_float64(exact, dtypes.output.name), 0 * bias
@@ -136,7 +143,8 @@ def _subnormal(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
 
 def _rounded(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Sums of one product, so that a result is rounded once, in alpha or in the sum with C."""
-    _, b, c, bias = _integers(rng, problem, 99)
+    most = min(99, numerics.largest_integer(dtypes.input.name))
+    _, b, c, bias = _integers(rng, problem, most)
     return _sparse(rng, problem, 1, 1), b, rng.uniform(-99, 99, c.shape), 0 * bias
 
 
@@ -148,11 +156,17 @@ def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """
     most = round(np.log2(numerics.overflow_threshold(dtypes.output.name)))
     half = min(most, round(np.log2(numerics.overflow_threshold(dtypes.input.name)))) - 4
+    largest = numerics.largest(dtypes.input.name)
+    top = int(np.log2(largest))
+    if dtypes.input.is_fp8:  # whose products may be far below
+        half = min(max(half, most - top), top)
     a = _sparse(rng, problem, 1, 1) * 2.0**half
     a[::2] /= 2.0**half
     size = problem.shape.k, problem.shape.n
-    b = 2.0 ** (most - half + rng.integers(-2, 3, size)) * rng.choice((-1, 1), size)
-    largest = numerics.largest(dtypes.input.name)
+    exponents = most - half + rng.integers(-2, 3, size)
+    if dtypes.input.is_fp8:
+        exponents = np.minimum(exponents, top)
+    b = 2.0**exponents * rng.choice((-1, 1), size)
     b[rng.random(size) < 0.2] = largest
     _, _, c, bias = _integers(rng, problem, 2)
     return a, b, 0.0 * c, 0.0 * bias
@@ -198,7 +212,19 @@ def _random(rng: _Rng, size: tuple[int, ...], dtype: str, low: float) -> np.ndar
     if storage.kind == "i":
         info = np.iinfo(storage)
         return rng.integers(info.min, info.max, size, storage, endpoint=True)
-    return numerics.from_float64(rng.uniform(low, 1, size), dtype)
+    values = rng.uniform(low, 1, size)
+    return _unrounded(values) if dtype == "tf32" else numerics.from_float64(values, dtype)
+
+
+def _unrounded(values: np.ndarray) -> np.ndarray:
+    """Storage of tf32 with bits that tf32 lacks: f32, none halfway between two tf32 numbers.
+
+    There, cvt.rna and the TMA round to different ones, both to nearest.
+    """
+    stored = numerics.from_float64(values, "f32")
+    bits = stored.view(np.uint32)
+    bits |= (bits & 0x1FFF) == 0x1000
+    return stored
 
 
 def _stored(matrix: np.ndarray, dtype: str) -> np.ndarray:

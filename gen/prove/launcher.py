@@ -11,14 +11,17 @@ import itertools
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gen.device.tensor_map import codes
 from gen.errors import MissingError, SpecError
 from gen.kernels.launches import BIAS, WORKSPACE, Argument, Launch, Pointer, TensorMap
+from gen.prove.edits import Edited
 from gen.prove.launcher_calls import Call, calls
 from gen.prove.launcher_program import EMBEDDED, PLAIN, Host, Program, Reply
+from gen.prove.launcher_reaching import numbered_calls, unreached_by
+from gen.prove.unreached import Unreached
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 
@@ -200,13 +203,16 @@ class LauncherReport:
     """What the launcher of a file came to.
 
     as_emitted: whether its own lines are those that `gen emit` writes. wrong: what is wrong, by the
-    first calls that show it. calls: how many were made. skipped: why it was not tried.
+    first calls that show it. calls: how many were made. skipped: why it was not tried. unreached:
+    conditions of edited lines without all outcomes. unprobed: lines where that is not known.
     """
 
     as_emitted: bool
     wrong: list[str]
     calls: int = 0
     skipped: str = ""
+    unreached: list[Unreached] = field(default_factory=list)
+    unprobed: list[int] = field(default_factory=list)
 
     def __str__(self) -> str:
         if self.wrong:
@@ -246,7 +252,8 @@ def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
         return LauncherReport(True, [])
     if not host_side(source.text):
         return LauncherReport(False, [], skipped="the file has none")
-    tried = calls(spec)
+    edited = Edited.between(source.text, emitted)
+    tried = [*calls(spec), *numbered_calls(spec, edited.numbers)]
     with tempfile.TemporaryDirectory() as folder:
         try:
             replies = Program(Host.plain(source), Path(folder)).run(tried)
@@ -261,7 +268,10 @@ def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
     found = list(wrong.values())
     if not found and not as_emitted and _races(source, tried):
         found = [f"on {THREADS} threads at once: there is a data race"]
-    return LauncherReport(as_emitted, found, len(tried))
+    report = LauncherReport(as_emitted, found, len(tried))
+    if not found:
+        report.unreached, report.unprobed = unreached_by(source, edited, tried)
+    return report
 
 
 def _races(source: Source, tried: Sequence[Call]) -> bool:

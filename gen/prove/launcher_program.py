@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,9 @@ PLAIN, BUNDLE, EMBEDDED = "plain", "bundle", "embedded"
 _OWN_HEADER = re.compile(r'^#include "\w+\.h"\n#if \w+_SPEC .*\n#error .*\n#endif$', re.MULTILINE)
 
 
+_PROBE = re.compile(r"^probe (\d+) (\d+)$", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Host:
     """What gen emits, as files by name: the first is compiled, and has the functions to be called.
@@ -50,8 +53,13 @@ class Host:
         """A kernel's file, perhaps edited."""
         spec = source.spec
         assert spec is not None
-        text = _OWN_HEADER.sub("#define GEMMGEN_API", source.text)
+        text = _OWN_HEADER.sub(_no_header, source.text)
         return cls(PLAIN, spec.name, {source.filename: text}, *_signatures(spec))
+
+    def including(self, text: str, name: str, header: str) -> Host:
+        """The same with another text of its first file, and a header."""
+        text = _OWN_HEADER.sub(_no_header, text)
+        return replace(self, files={next(iter(self.files)): text, name: header})
 
     @classmethod
     def bundle(cls, bundle: Bundle) -> Host:
@@ -71,6 +79,11 @@ class Host:
         return cls(EMBEDDED, spec.name, files, launch, workspace)
 
 
+def _no_header(match: re.Match[str]) -> str:
+    """What stands in its place, in as many lines."""
+    return "#define GEMMGEN_API" + "\n" * match[0].count("\n")
+
+
 def _signatures(spec: KernelSpec) -> tuple[Sequence[Parameter], Sequence[Parameter]]:
     has_workspace = spec.row.takes_workspace
     workspace = signature.workspace() if has_workspace else ()
@@ -88,6 +101,14 @@ class Reply(NamedTuple):
     returned: int | None
 
 
+class NotCompiledError(MissingError):
+    """What this machine's C++ compiler says against a file."""
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
 @dataclass
 class Program:
     """A host's side, compiled in a folder, with further options of the compiler.
@@ -99,6 +120,7 @@ class Program:
     folder: Path
     options: Sequence[str] = ()
     loaded: list[str] = field(default_factory=list)  # images of the last run, as "sm_80"
+    seen: dict[int, int] = field(default_factory=dict)  # outcomes that the last run's probes tell
 
     def __post_init__(self) -> None:
         host = self.host
@@ -140,6 +162,7 @@ class Program:
         replies, self.loaded = [], []
         for part in done.stdout.split("problem\n")[1:]:
             replies.append(_reply(part, self.loaded))
+        self.seen = {int(n): int(seen) for n, seen in _PROBE.findall(done.stderr)}
         # What a thread sanitizer finds it says with the program's exit status.
         return [] if done.returncode and threads > 1 else replies
 
@@ -154,7 +177,8 @@ def compile_cpp(folder: Path, *words: str) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         line = next((x for x in done.stderr.splitlines() if "error" in x), "no reason given")
-        raise MissingError(f"{Path(compiler).name} does not compile the file: {line}")
+        text = f"{Path(compiler).name} does not compile the file: {line}"
+        raise NotCompiledError(text, done.stderr)
 
 
 def build_driver(folder: Path, options: Iterable[str] = ()) -> None:

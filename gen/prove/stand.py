@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, NamedTuple
 
 from gen.compile.nvrtc import Module
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
-from gen.emulator import Finding, SharedUse
+from gen.emulator import Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
 from gen.prove.trials import Trial
+from gen.prove.unreached import Probed
 from gen.prove.verify import CaseResult, run_trial
 from gen.spec.kernel import KernelSpec
 
@@ -36,10 +38,14 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What launches have left alone: lines of CUDA, and shared memory (see `SharedUse`)."""
+    """What launches have left alone: lines of CUDA, and shared memory (see `SharedUse`).
+
+    outcomes: of the conditions of a kernel with probes (see `Outcomes`).
+    """
 
     lines_not_run: set[int] | None = None
     shared: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    outcomes: Mapping[int, int] = field(default_factory=dict)
 
     def joined(self, other: Seen) -> Seen:
         """What neither has touched."""
@@ -48,7 +54,10 @@ class Seen:
         for name, (written, given) in other.shared.items():
             before, size = shared.get(name, (0, 0))
             shared[name] = max(written, before), max(given, size)
-        return Seen(set.intersection(*both) if both else None, shared)
+        outcomes = dict(self.outcomes)
+        for number, seen in other.outcomes.items():
+            outcomes[number] = outcomes.get(number, 0) | seen
+        return Seen(set.intersection(*both) if both else None, shared, outcomes)
 
 
 class Outcome(NamedTuple):
@@ -62,10 +71,17 @@ class Outcome(NamedTuple):
 
 
 class Stand:
-    """Where trials of one kernel are run, one after another."""
+    """Where trials of one kernel are run, one after another.
 
-    def __init__(self, spec: KernelSpec, module: Module, limits: Limits) -> None:
-        self.spec, self.module, self.limits = spec, module, limits
+    probed: the same kernel with probes, which runs until all conditions have had their outcomes.
+    """
+
+    def __init__(
+        self, spec: KernelSpec, module: Module, limits: Limits, probed: Probed | None = None
+    ) -> None:
+        self.spec, self.module, self.limits, self.probed = spec, module, limits, probed
+        self.outcomes = Outcomes()
+        self.prober = EmulatorRunner(observers=[self.outcomes])
         self.use = SharedUse()
         checks = ("race", "init") if limits.strict else ("race",)
         self.runner = EmulatorRunner(checks, limits.max_findings, [self.use])
@@ -78,7 +94,9 @@ class Stand:
         runner.budget = limits.budget or default_budget(self.spec, trial.shape)
         runner.time_budget = None if limits.deadline else default_time(trial.shape)
         runner.multiprocessors = trial.multiprocessors or FEW
-        runner.watched = trial.watched
+        new = self.probe(trial)
+        # What only this trial reaches is to be looked at as closely as anything else.
+        runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
         runner.least_aligned = trial.skips.d > 0  # like the operands
         reference = self.plain if trial.watched and trial.kind == "integer" else None
         before, error = runner.suppressed, ""
@@ -90,8 +108,24 @@ class Stand:
             error, findings = advice(reason), tuple(reason.findings)
         except (PtxError, UsageError) as reason:  # an unknown instruction; what a GPU refuses
             error = str(reason)
-        seen = Seen(runner.lines_not_run(self.module), dict(self.use.kernels))
+        seen = Seen(
+            runner.lines_not_run(self.module), dict(self.use.kernels), dict(self.outcomes.seen)
+        )
         return Outcome(result, findings, error, runner.suppressed - before, seen)
+
+    def probe(self, trial: Trial) -> bool:
+        """Whether the kernel with probes shows an outcome in a trial that it has not had before."""
+        probed, prober = self.probed, self.prober
+        if not probed or not probed.module or not probed.missing(self.outcomes.seen):
+            return False
+        before = dict(self.outcomes.seen)
+        prober.budget = 2 * (self.limits.budget or default_budget(self.spec, trial.shape))
+        prober.deadline, prober.time_budget = self.limits.deadline, 2 * default_time(trial.shape)
+        prober.multiprocessors = trial.multiprocessors or FEW
+        prober.least_aligned = trial.skips.d > 0
+        with contextlib.suppress(CheckError, PtxError, UsageError):  # which is not the kernel's
+            run_trial(self.spec, prober, probed.module, trial)
+        return self.outcomes.seen != before
 
 
 def advice(error: CheckError) -> str:
@@ -101,23 +135,23 @@ def advice(error: CheckError) -> str:
     return text.replace("when the time was up", "when the time was up; use a larger --time")
 
 
-def outcomes(
-    spec: KernelSpec, module: Module, limits: Limits, trials: Sequence[Trial], jobs: int
-) -> Iterator[Outcome]:
-    """The outcomes of trials in their order.
+def outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outcome]:
+    """The outcomes of trials in their order, first on a stand of this process.
 
     What this process does not get through in a second is shared among `jobs` of them.
     """
-    stand, left = Stand(spec, module, limits), deque(trials)
+    left = deque(trials)
     alone = time.perf_counter() + _ALONE
     while left and (jobs == 1 or time.perf_counter() < alone):
         yield stand.run(left.popleft())
     if left:
         context = multiprocessing.get_context("spawn")
-        with context.Pool(jobs, _set_up, (spec, module, limits)) as pool:
+        same = (stand.spec, stand.module, stand.limits, stand.probed)
+        with context.Pool(jobs, _set_up, same) as pool:
             yield from pool.imap(_run, left)
 
 
+WATCHED = 5000  # along any axis: races of more take minutes to look for
 _ALONE = 1.0  # seconds: about what it takes to start processes
 
 

@@ -137,6 +137,8 @@ def _exponents(dtypes: DTypes) -> list[tuple[int, int]]:
     if dtypes.output.name != "f16":
         far = 200 if dtypes.scalar.size == 8 else 60
         return [(17, 17), (far, far), (-far, -far)]
+    if dtypes.input.is_fp8:  # factors have the powers of two that are between
+        return [(17, 17), (18, 24), (-28, -30)]
     sums_in_f16 = dtypes.accumulator.name == "f16"
     return [(17, 17), (20, 24), (-18, -30)] if sums_in_f16 else [(17, 17), (30, 24), (-40, -30)]
 

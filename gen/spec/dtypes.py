@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gen.errors import unknown
+from gen.errors import UsageError, unknown
 
 
 class ElementType(NamedTuple):
@@ -17,6 +17,11 @@ class ElementType(NamedTuple):
     size: int
     header: str | None = None
     is_float: bool = True
+
+    @property
+    def is_fp8(self) -> bool:
+        """Whether it is a float of 8 bits."""
+        return self.is_float and self.size == 1
 
 
 ELEMENT_TYPES = {
@@ -30,6 +35,9 @@ ELEMENT_TYPES = {
         # A float of which tensor cores use 11 of the significand's 24 bits.
         ElementType("tf32", "float", 4),
         ElementType("i8", "signed char", 1, is_float=False),
+        # fp8, named by the bits of exponent and fraction.
+        ElementType("e4m3", "__nv_fp8_e4m3", 1, "cuda_fp8.h"),
+        ElementType("e5m2", "__nv_fp8_e5m2", 1, "cuda_fp8.h"),
     )
 }
 
@@ -67,16 +75,28 @@ DTYPES: Mapping[str, DTypes] = {
         _dtypes("bf16_f32", "f32", "f32"),
         _dtypes("tf32", "f32", "f32"),
         _dtypes("i8", "i32", "i32"),
+        _dtypes("e4m3", "f32", "bf16"),
+        _dtypes("e4m3_f16", "f32", "f16"),
+        _dtypes("e4m3_f32", "f32", "f32"),
+        _dtypes("e5m2", "f32", "bf16"),
+        _dtypes("e5m2_f16", "f32", "f16"),
+        _dtypes("e5m2_f32", "f32", "f32"),
     )
 }
 
 # What the kernels on CUDA cores have, and those on tensor cores.
 SCALAR_DTYPES = ("f32", "f64", "i32", "f16", "bf16", "i8")
-TENSOR_DTYPES = ("f16", "f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")
+TENSOR_DTYPES = (
+    "f16", "f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8",
+    "e4m3", "e4m3_f16", "e4m3_f32", "e5m2", "e5m2_f16", "e5m2_f32",
+)  # fmt: skip
 
 
 def parse_dtype(name: str) -> DTypes:
     """The element types called `name` (see `DTYPES`). Raises UsageError."""
     if name not in DTYPES:
+        for row in DTYPES.values():
+            if name == f"{row.input.name}_{row.output.name}":
+                raise UsageError(f"dtype {name} is called {row.name}; use that")
         raise unknown("dtype", name, DTYPES)
     return DTYPES[name]

@@ -25,7 +25,7 @@ MAX_SYMBOL = 76
 
 def default_symbol(spec: KernelSpec) -> str:
     """The symbol of a kernel that the user has not named, such as gemm_mma_f16_rcr_s3_sm90."""
-    own = spec.arch == spec.row.default_arch
+    own = spec.arch == spec.row.usual_arch(spec.dtypes.name)
     return _symbol(spec, spec.arch) + ("" if own else f"_{spec.arch.replace('_', '')}")
 
 
@@ -34,7 +34,7 @@ def portable_symbol(spec: KernelSpec, arch: str | None = None) -> str:
 
     What it leaves out are the defaults on `arch`, or else on the variant's own architecture.
     """
-    return _symbol(spec, arch or spec.row.default_arch)
+    return _symbol(spec, arch or spec.row.usual_arch(spec.dtypes.name))
 
 
 def _symbol(spec: KernelSpec, arch: str) -> str:

@@ -1,12 +1,14 @@
 """Element types as numpy sees them: storage, exact values, rounding, matrices in memory.
 
-numpy has no bfloat16: bf16 arrays are uint16 bit patterns, and go through `to_float64` and
-`from_float64`. tf32 is stored as float32, and what is converted to it is rounded to the bits that a
-tensor core uses. Every other type's storage is its numpy type.
+numpy has no bfloat16 and no floats of 8 bits: bf16 arrays are uint16 bit patterns, e4m3 and e5m2
+uint8, and go through `to_float64` and `from_float64`. tf32 is stored as float32, and any float32
+counts as the tf32 number nearest to it, since kernels round operands on their way to tensor cores.
+Every other type's storage is its numpy type.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,19 @@ _STORAGE = {
     "bf16": np.uint16,
     "tf32": np.float32,
     "i8": np.int8,
+    "e4m3": np.uint8,
+    "e5m2": np.uint8,
 }
 
 # Bits of the significand, with the hidden one; exponent of the smallest subnormal number.
-_PRECISION = {"f16": 11, "bf16": 8, "tf32": 11, "f32": 24, "f64": 53}
+_PRECISION = {"f16": 11, "bf16": 8, "tf32": 11, "f32": 24, "f64": 53, "e4m3": 4, "e5m2": 3}
 _TINIEST = {"f16": -24, "bf16": -133, "tf32": -136, "f32": -149, "f64": -1074}
-_LARGEST_EXPONENT = {"f16": 15, "bf16": 127, "tf32": 127, "f32": 127}
+_TINIEST |= {"e4m3": -9, "e5m2": -16}
+_LARGEST_EXPONENT = {"f16": 15, "bf16": 127, "tf32": 127, "f32": 127, "e4m3": 8, "e5m2": 15}
+
+# e4m3 has no infinity: of the patterns with the largest exponent, only that with all bits set is no
+# number.
+_FP8 = ("e4m3", "e5m2")
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
@@ -55,38 +64,57 @@ def smallest_normal(name: str) -> float:
 def overflow_threshold(name: str) -> float:
     """The least magnitude that rounds to infinity: half a unit beyond the largest number.
 
-    For f64 it is the largest number, since float64 has no other.
+    For f64 it is the largest number, since float64 has no other. e4m3 has a NaN for infinity.
     """
     if name == "f64":
         return float(np.finfo(np.float64).max)
-    return float((2 - unit_roundoff(name)) * 2.0 ** _LARGEST_EXPONENT[name])
+    return largest(name) + unit_roundoff(name) * 2.0 ** _LARGEST_EXPONENT[name]
 
 
 def largest(name: str) -> float:
     """The largest number."""
     exponent = _LARGEST_EXPONENT.get(name, 1023)
-    return (2 - 2 * unit_roundoff(name)) * 2.0**exponent
+    units = 4 if name == "e4m3" else 2  # its last pattern is NaN
+    return (2 - units * unit_roundoff(name)) * 2.0**exponent
+
+
+def largest_integer(name: str) -> int:
+    """Up to which magnitude a type has all integers."""
+    if not is_float(name):
+        return int(np.iinfo(storage_dtype(name)).max)
+    return 1 << _PRECISION[name]
 
 
 def to_float64(array: np.ndarray, name: str) -> np.ndarray:
-    """The exact values of storage of type `name`, in the same shape."""
+    """The exact values of storage of type `name`, in the same shape.
+
+    Of tf32, those that tensor cores multiply. Between two of its numbers it takes the even one;
+    kernels may take the other.
+    """
     if name == "bf16":
         bits = np.asarray(array, np.uint16).astype(np.uint32) << np.uint32(16)
         array = bits.view(np.float32)
+    if name in _FP8:
+        return np.asarray(fp8_values(name)[array])
     with np.errstate(invalid="ignore"):  # signaling NaN
+        if name == "tf32":
+            array = _to_tf32(np.asarray(array))
         return np.asarray(array).astype(np.float64)
 
 
 def from_float64(array: np.ndarray, name: str) -> np.ndarray:
     """Values rounded once, to nearest, ties to even, into a floating-point type's storage.
 
-    What is too large becomes infinite, as in the hardware's conversions. Takes longdouble for f64.
+    What is too large becomes infinite, as in the hardware's conversions; in e4m3, NaN. Takes
+    longdouble for f64.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if name == "bf16":
             return _to_bf16(np.asarray(array, np.float64))
         if name == "tf32":
             return _to_tf32(np.asarray(array, np.float64))
+        if name in _FP8:
+            return _to_fp8(np.asarray(array, np.float64), name)
         return np.asarray(array).astype(_STORAGE[name])
 
 
@@ -102,6 +130,30 @@ def _to_bf16(x: np.ndarray) -> np.ndarray:
 
 def _to_tf32(x: np.ndarray) -> np.ndarray:
     return _shortened(x, 13).view(np.float32)
+
+
+@cache
+def fp8_values(name: str) -> np.ndarray:
+    """What the 256 patterns of e4m3 or e5m2 stand for: float64."""
+    fraction = _PRECISION[name] - 1
+    bits = np.arange(128)
+    exponent, rest = bits >> fraction, bits % 2**fraction
+    significand = rest + np.where(exponent > 0, 2**fraction, 0)
+    values = significand * 2.0 ** (np.maximum(exponent, 1) - 1 + _TINIEST[name])
+    beyond = values > largest(name)
+    values[beyond] = np.where((rest == 0) & (name != "e4m3"), np.inf, np.nan)[beyond]
+    return np.concatenate([values, -values])
+
+
+def _to_fp8(x: np.ndarray, name: str) -> np.ndarray:
+    values = fp8_values(name)
+    finite = values[: int(np.argmax(~np.isfinite(values)))]
+    halfway = np.append((finite[1:] + finite[:-1]) / 2, overflow_threshold(name))
+    size = np.abs(x)
+    at = np.searchsorted(halfway, size)
+    at += (size == halfway[np.minimum(at, len(halfway) - 1)]) & (at % 2 == 1)  # a tie, to even
+    bits = np.where(np.isnan(x), 0x7F, at) | np.where(np.signbit(x), 0x80, 0)
+    return np.asarray(bits, np.uint8)
 
 
 def _shortened(x: np.ndarray, cut: int) -> np.ndarray:
@@ -123,6 +175,8 @@ def poison(name: str) -> Any:
     """A value that spoils every result it gets into: NaN, or a large integer."""
     if name == "bf16":
         return np.uint16(0x7FFF)
+    if name in _FP8:
+        return np.uint8(0x7F)
     dtype = storage_dtype(name)
     return dtype.type(np.nan if is_float(name) else np.iinfo(dtype).min + 1)
 

@@ -30,6 +30,15 @@
 #define asm
 #define volatile(...)
 
+template <class A, class B>
+constexpr auto min(A a, B b) {
+  return b < a ? b : a;
+}
+template <class A, class B>
+constexpr auto max(A a, B b) {
+  return a < b ? b : a;
+}
+
 // Element types that the host does not compute with, in place of those of CUDA's headers.
 #define __CUDA_FP16_H__
 #define __CUDA_BF16_H__

@@ -30,14 +30,12 @@ from gen.compile import nvcc
 from gen.compile.nvrtc import compile_cuda
 from gen.errors import CompileError, MissingError
 from gen.kernels.registry import VARIANTS, make_spec
-from gen.spec.dtypes import DTYPES, ELEMENT_TYPES, DTypes, ElementType, parse_dtype
+from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
 from gen.spec.problem import GemmShape, parse_layout
 from tests.bench.test_bench import FakeGpu
 from tests.support.slow import sift
 
-E4M3 = DTypes(
-    "e4m3", ElementType("e4m3", "__nv_fp8_e4m3", 1), ELEMENT_TYPES["f32"], ELEMENT_TYPES["bf16"]
-)
+E4M3 = parse_dtype("e4m3")
 
 
 def a_work(

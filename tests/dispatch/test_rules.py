@@ -12,6 +12,7 @@ from gen.dispatch.rules import Product
 from gen.errors import SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.variant import Candidate
+from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.kernel import Tile
 from gen.spec.problem import GemmShape, parse_layout
@@ -26,23 +27,21 @@ def chosen(
 
 def test_the_rules_of_auto() -> None:
     assert chosen("f16", "sm_90a", 4096, 4096, 4096) == (
-        "mma_tma", {"threadblock": "128x256x64", "warp": "64x64", "stages": 3, "split_k": 1},
+        "wgmma", {"threadblock": "256x128x64", "stages": 4, "split_k": 1},
     )  # fmt: skip
-    for side, tile in ((256, 64), (512, 64), (1536, 192), (2048, 256), (3072, 192)):
-        tile_n = chosen("f16", "sm_90a", side, side, side)[1]["threadblock"].split("x")[1]
-        assert tile_n == str(tile), side
-    assert chosen("f16", "sm_90a", 4096, 4104, 4096)[1]["threadblock"] == "256x128x64"
-    for side, tile in ((2048, "128x256"), (2560, "256x224"), (4096, "256x256"), (6144, "192x256")):
-        how = chosen("f16_f16", "sm_90a", side, side, side, "rcr")[1]
+    tiles = {256: "64x64", 1024: "64x128", 2048: "256x128", 3072: "192x192", 16384: "256x192"}
+    for side, tile in tiles.items():
+        how = chosen("f16", "sm_90a", side, side, side)[1]
         assert how["threadblock"] == f"{tile}x64", side
-    for layout, tile in (("rcr", "96x96"), ("rrr", "128x128"), ("rcc", "96x96")):
-        assert chosen("f16", "sm_90a", 1023, 1025, 1027, layout)[1]["threadblock"] == f"{tile}x64"
+    assert chosen("f16_f16", "sm_90a", 4096, 4096, 4096)[1]["threadblock"] == "256x256x64"
+    for layout, tile in (("rcr", "128x160"), ("rrr", "128x192")):
+        assert chosen("f16", "sm_90a", 1535, 1536, 1537, layout)[1]["threadblock"] == f"{tile}x64"
     assert chosen("f16", "sm_90a", 64, 64, 65536)[1]["split_k"] == 0
     assert chosen("f16", "sm_90a", 64, 64, 512)[1]["split_k"] == 1
-    small = chosen("f16", "sm_90a", 1024, 1024, 1024)[1]
-    assert (small["threadblock"], small["warp"], small["split_k"]) == ("64x128x64", "32x64", 1)
-    small = chosen("f16", "sm_90a", 1024, 1024, 1024, stages=2)[1]
-    assert small == {"threadblock": "64x128x64", "warp": "32x64", "stages": 2, "split_k": 1}
+    small = chosen("f16", "sm_90a", 1024, 1024, 1024, stages=2)
+    assert small == ("wgmma", {"threadblock": "64x128x64", "stages": 2, "split_k": 1})
+    warp = {"warp": "64x64"}  # which wgmma does not have
+    assert chosen("f16", "sm_90a", 1024, 1024, 1024, **warp) == ("mma_tma", warp)
     assert chosen("i8", "sm_80", 4096, 4096, 64) == (
         "mma", {"threadblock": "128x256x64", "warp": "64x64", "split_k": 1},
     )  # fmt: skip
@@ -83,14 +82,18 @@ def test_auto_says_where_no_kernel_has_the_types() -> None:
         chosen("f16_f32", "sm_80", 1, 1, 2**31)
 
 
-NOT_ON_TURING = ("bf16_f32", "tf32")
+SINCE = {"bf16_f32": 80, "tf32": 80, **dict.fromkeys((n for n in DTYPES if n[0] == "e"), 89)}
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120a"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_auto_chooses_can_be_made(arch: str, dtype: str) -> None:
-    if arch == "sm_75" and dtype in NOT_ON_TURING:
-        pytest.skip(f"no kernel of {arch} has {dtype}")
+    if compute_capability(arch) < SINCE.get(dtype, 0):
+        with pytest.raises(SpecError, match=f"no kernel for {arch} has {dtype} at 1x1x1; use f32"):
+            rules.choose(
+                Product(GemmShape(1, 1, 1), parse_dtype(dtype), parse_layout("rrr")), arch, 132, {}
+            )
+        return
     sides = (700, 900), (1023, 1025), (1536, 1536), (2560, 2560), (4096, 4104), (6144, 6144)
     for m, n in ((1, 1), (1, 70_000), *sides, (4096, 4096)):
         for layout in ("rrr", "rcr", "ccc", "crc"):

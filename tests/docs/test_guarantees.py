@@ -29,7 +29,7 @@ def kernel(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def element_type(kernel: dict[str, Any]) -> Any:
-    return np.float32 if kernel["dtype"] == "f32" else np.float16
+    return np.float32 if kernel["dtype"] in ("f32", "tf32") else np.float16
 
 
 def multiply(kernel: dict[str, Any], row: dict[int, float], b: float = 1, **more: Any) -> Any:
@@ -54,6 +54,24 @@ def test_nan_and_infinity(kernel: dict[str, Any]) -> None:
 def test_subnormal_numbers(kernel: dict[str, Any]) -> None:
     least = np.finfo(element_type(kernel)).smallest_subnormal
     assert multiply(kernel, {7: least, 50: least}) == 2 * least
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["slices", "TMA", "wgmma"])
+def test_operands_of_tf32_are_rounded_to_nearest(name: str) -> None:
+    kernel = {"device": "cpu", **KERNELS[name], "dtype": "tf32"}
+    for x, rounded in (
+        (1 + 2**-11 - 2**-23, 1),
+        (-1 - 2**-11 - 2**-23, -1 - 2**-10),
+        (2 - 2**-23, 2),
+        (5 * 2**-138, 2**-136),
+    ):
+        assert multiply(kernel, {3: x}) == rounded
+        assert multiply(kernel, {3: 1}, x) == rounded
+    largest = np.finfo(np.float32).max
+    assert multiply(kernel, {3: largest}) == INF
+    assert multiply(kernel, {3: -largest}) == -INF
+    assert multiply(kernel, {3: largest * np.float32(1 - 2**-11)}) < INF
 
 
 def test_a_sum_starts_at_plus_zero(kernel: dict[str, Any]) -> None:

@@ -21,8 +21,8 @@ def tiles() -> list[str]:
     return found
 
 
-def test_there_are_two_tables() -> None:
-    assert {options.split()[1] for options in tiles()} == {"mma", "mma_tma"}
+def test_there_are_three_tables() -> None:
+    assert {options.split()[1] for options in tiles()} == {"mma", "mma_tma", "wgmma"}
     assert len(tiles()) > 10
 
 

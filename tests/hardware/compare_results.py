@@ -1,11 +1,12 @@
 """The same launches on a GPU and on the emulator: are the results the same bits?
 
-    python -m tests.hardware.compare_results [instructions] [kernels] [fragments]
+    python -m tests.hardware.compare_results [instructions] [kernels] [fragments] [roundings]
 
 - instructions: each tensor-core instruction that the emulator knows, on drawn registers, a million
   results and more of each type of floats. A minute.
 - kernels: those of gen and some of CUTLASS, on integer-valued and on random inputs.
 - fragments: which lanes hold which elements of wmma's matrices.
+- roundings: a million f32 that become tf32, by cvt.rna and by the TMA, with ties, NaN and the like.
 
 By default all. What is not of f64 must be equal bit for bit on an H200. Of random sums of f64 the
 tables say how many differ, and by how many units in the last place at most: a GPU's tensor cores
@@ -17,6 +18,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -32,14 +34,23 @@ from gen.spec import numerics
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.emulator import cutlass_kernels
 from tests.emulator.warp.test_wmma import CASES, Case, fragment_kernel
-from tests.hardware import tensor_instructions
+from tests.hardware import roundings, tensor_instructions
 
 SHAPE = GemmShape(131, 67, 257)
 
 
-def gemm_results(runner: Runner, variant: str, dtype: str, kind: str) -> np.ndarray:
+# Beside the defaults: sums of fp8 that are never promoted, or after several steps.
+PROMOTED: tuple[dict[str, Any], ...] = (
+    {"promote": 0},
+    {"promote": 128, "threadblock": "64x64x64"},
+)
+
+
+def gemm_results(
+    runner: Runner, variant: str, dtype: str, kind: str, **tunables: Any
+) -> np.ndarray:
     """D of a shipped kernel."""
-    spec = make_spec(variant, dtype=dtype)
+    spec = make_spec(variant, dtype=dtype, **tunables)
     module = nvrtc.compile_cuda(
         render(spec).text, arch=runner.target(spec.arch), format=runner.format
     )
@@ -149,6 +160,12 @@ def compare_kernels(gpu: Runner, cpu: Runner) -> int:
         for d in VARIANTS[v].dtypes
     ]
     jobs += [
+        (f"wgmma {d} {list(t.values())}", d, True,
+         lambda r, kind, d=d, t=t: gemm_results(r, "wgmma", d, kind, **t))
+        for d in ("e4m3_f32", "e5m2_f32")
+        for t in PROMOTED
+    ]  # fmt: skip
+    jobs += [
         (f"CUTLASS {k}", k.output, k.accumulator != "f64" or k.arch < 80,
          lambda r, kind, k=k: cutlass_results(r, k, kind))
         for k in cutlass_kernels.KERNELS
@@ -180,6 +197,7 @@ PARTS = {
     "instructions": compare_instructions,
     "kernels": compare_kernels,
     "fragments": compare_fragments,
+    "roundings": roundings.compare,
 }
 
 

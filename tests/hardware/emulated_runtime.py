@@ -33,7 +33,7 @@ FLAGS = (
 )  # fmt: skip
 
 # What cuda.h numbers: the types and swizzles of tensor maps.
-TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "b32", "b32")
+TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "tf32")
 SWIZZLES = (0, 32, 64, 128)
 
 _Pointer = ctypes.c_void_p

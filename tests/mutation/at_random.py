@@ -38,6 +38,8 @@ def _tunable(draw: random.Random, tunable: Tunable, dtypes: DTypes) -> Any:
         return None
     if isinstance(tunable, Integer):
         most = {"stages": 5, "split_k": 9, "sliced_k": 2}.get(tunable.name, 64)
+        if tunable.name == "promote":
+            return draw.choice((0, 128, 256)) if dtypes.input.is_fp8 else 0
         if tunable.name == "threads":
             return draw.choice((8, 32, 33, 64, 100, 128, 256))
         return draw.randint(tunable.low, min(tunable.high, most))

@@ -17,11 +17,12 @@ from gen.emulator import parse_ptx
 from gen.errors import CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
+from gen.prove import planned
 from gen.prove.check import check
 from gen.prove.check_trials import corner_trials, corners
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
-from gen.prove.stand import Limits, outcomes
+from gen.prove.stand import Limits, Stand, outcomes
 from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape
@@ -56,7 +57,8 @@ def test_shipped_kernels_are_clean(variant: str, dtype: str) -> None:
     assert report.shapes == shapes
 
 
-@pytest.mark.parametrize("variant", sift(["tiles", "rec_tiles", "thread_1d"], ["thread_1d"]))
+@pytest.mark.slow  # the README checks the default kernel of tiles
+@pytest.mark.parametrize("variant", ["tiles", "rec_tiles", "thread_1d"])
 def test_the_default_kernel_on_corners(variant: str) -> None:
     assert check(render(make_spec(variant))).ok
 
@@ -193,7 +195,7 @@ _STARTS = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "dtype", "tunables"), sift(_STARTS, _STARTS[:13:4]))
+@pytest.mark.parametrize(("variant", "dtype", "tunables"), sift(_STARTS, _STARTS[:9:4]))
 def test_sums_that_start_as_nothing(
     variant: str, dtype: str | None, tunables: dict[str, Any]
 ) -> None:
@@ -208,16 +210,16 @@ def test_sums_that_start_as_nothing(
     }
 
 
-@pytest.mark.parametrize(
-    ("variant", "edit"),
-    [
-        ("tiles", ("tile_b[y][x] =", "tile_b[y + 1][x] =")),
-        ("rec_tiles", ("constexpr int kCoarsen = 3;", "constexpr int kCoarsen = 4;")),
-        ("mma", ("constexpr int kStages = 3;", "constexpr int kStages = 4;")),
-        ("mma_tma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
-        ("wgmma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
-    ],
-)
+_MORE = [
+    ("tiles", ("tile_b[y][x] =", "tile_b[y + 1][x] =")),
+    ("rec_tiles", ("constexpr int kCoarsen = 3;", "constexpr int kCoarsen = 4;")),
+    ("mma_tma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
+    ("mma", ("constexpr int kStages = 3;", "constexpr int kStages = 4;")),
+    ("wgmma", ("constexpr int kStages = 2;", "constexpr int kStages = 3;")),
+]
+
+
+@pytest.mark.parametrize(("variant", "edit"), sift(_MORE, _MORE[:3]))
 def test_more_shared_memory_than_the_launch_gives(variant: str, edit: tuple[str, str]) -> None:
     spec = small(variant)
     report = check(plant(spec, edit), [GemmShape(*(4 * size for size in spec.threadblock))])
@@ -232,7 +234,7 @@ def test_more_shared_memory_than_the_kernel_uses() -> None:
     for spec in (few, many):
         module = compile_cuda(render(spec).text, name="gemm.cu", arch=spec.arch)
         trials = corner_trials(spec, GemmShape(64, 64, 1024))[:1]
-        (outcome,) = outcomes(many, module, Limits(False, 20), trials, 1)
+        (outcome,) = outcomes(Stand(many, module, Limits(False, 20)), trials, 1)
         seen.append(list(library.notes(outcome.seen)))
     ((note,), nothing) = seen
     assert nothing == []
@@ -356,9 +358,7 @@ def test_time_ends_a_kernel() -> None:
     assert check(render(spec), [GemmShape(8, 8, 8)], seconds=100).ok
 
 
-@pytest.mark.parametrize(
-    "variant", sift(VARIANTS, set(VARIANTS) - {"mma_tma", "mma_m16n8k8", "wgmma"})
-)
+@pytest.mark.parametrize("variant", sift(VARIANTS, ["naive", "rec_tiles", "shared_row", "mma"]))
 def test_budgets_have_room(variant: str) -> None:
     spec = small(variant)
     for shape in corners(spec):
@@ -476,14 +476,14 @@ def test_a_kernel_that_never_ends_ends_the_command(gen: Gen) -> None:
 
 def test_limits_of_a_spec_are_those_of_the_parameters() -> None:
     """Every emitted kernel passes what `check` expects of one."""
-    last = [pair for pair in PAIRS if pair[1] in ("f64", "f16_f16", "i8")]
+    last = [*(pair for pair in PAIRS if pair[1] == "i8"), ("naive", "f64")]
     specs = [make_spec(variant, dtype=dtype) for variant, dtype in last]
     specs += [
         make_spec(v, split_k=0, epilogue="linear_bias_relu") for v in ("mma", "mma_tma", "wgmma")
     ]
     for spec in specs:
-        names = [launch.kernel.removeprefix(spec.name) for launch in library.launches(spec)]
+        names = [launch.kernel.removeprefix(spec.name) for launch in planned.launches(spec)]
         wanted = ["_pack", "", "_reduce"] if spec.split_k != 1 else ["_pack", ""]
         assert names == (wanted if spec.warp else [""])
         module = compile_cuda(render(spec).text, name=f"{spec.name}.cu", arch=spec.arch)
-        library._check_kernels(spec, parse_ptx(module.code.decode()))
+        planned._check_kernels(spec, parse_ptx(module.code.decode()))

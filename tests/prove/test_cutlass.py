@@ -64,6 +64,7 @@ def run_cutlass(runner, dtype, layout, shape, alpha, beta, padding=0, most=8):
 
 
 PAIRS = [(dtype, layout) for dtype, layouts in LAYOUTS.items() for layout in layouts]
+QUICK = [*(pair for pair in PAIRS[::2] if pair[0][0] != "e"), ("e4m3", "rcr")]
 
 
 @pytest.mark.parametrize("epilogue", ["linear_bias", "linear_bias_relu"])
@@ -81,7 +82,7 @@ def test_cutlass_with_a_bias_is_right_to_the_bit(runner, epilogue, beta):
         assert (to_float64(got, spec.dtypes.output.name) < 0).any() == (epilogue == "linear_bias")
 
 
-@pytest.mark.parametrize(("dtype", "layout"), sift(PAIRS, PAIRS[::2]))
+@pytest.mark.parametrize(("dtype", "layout"), sift(PAIRS, QUICK))
 def test_cutlass_is_right_to_the_bit(runner, dtype, layout):
     for case in (
         ((37, 53, 61), 3, -2, 3),  # odd sizes, lines apart

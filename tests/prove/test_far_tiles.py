@@ -11,7 +11,7 @@ from gen.prove.far_tiles import far_tiles
 from gen.source.render import render
 from gen.spec.kernel import KernelSpec
 from tests.prove.test_verify import small
-from tests.support.slow import sift
+from tests.support.slow import sift, slow
 
 
 def complaints(spec: KernelSpec, *edit: str) -> list[str]:
@@ -28,6 +28,11 @@ def complaints(spec: KernelSpec, *edit: str) -> list[str]:
 @pytest.mark.parametrize("variant", sift(VARIANTS, ("thread_1d", "mma", "mma_tma", "wgmma")))
 def test_every_kernel_is_right_at_the_end(variant: str) -> None:
     assert not complaints(small(variant, VARIANTS[variant].dtypes[0], "rrr"))
+
+
+@slow
+def test_clusters_are_right_at_the_end() -> None:
+    assert not complaints(small("wgmma", "f16", "rcr", cluster="2x1", split_k=1))
 
 
 @pytest.mark.parametrize("grid", [1, 3])

@@ -38,7 +38,7 @@ def right(report: LauncherReport) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK[::2]))
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK[::4]))
 def test_launchers_carry_out_the_plan(variant: str, dtype: str) -> None:
     assert right(
         check_launcher(render(small(variant, dtype, layout_of(variant, dtype))), always=True)
@@ -46,7 +46,7 @@ def test_launchers_carry_out_the_plan(variant: str, dtype: str) -> None:
 
 
 @given(st.data())
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_any_kernels_launcher_carries_out_the_plan(data: st.DataObject) -> None:
     spec = data.draw(specs(data.draw(st.sampled_from((SCALAR, TENSOR)))))
     assert right(check_launcher(render(spec), always=True))
@@ -123,10 +123,11 @@ BROKEN = [
     (AUTO, "plan.b_length, B, ldb", "plan.b_length, A, ldb"),
     (AUTO, "size_t(D) % 16 == 0", "size_t(D) % 8 == 0"),
     (AUTO, "error = make_map(a_map", "make_map(a_map"),
+    (("mma_tma", {"dtype": "tf32"}), "DATA_TYPE_TFLOAT32", "DATA_TYPE_FLOAT32"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kernel", "old", "new"), sift(BROKEN, BROKEN[::5]))
+@pytest.mark.parametrize(("kernel", "old", "new"), sift(BROKEN, BROKEN[::8]))
 def test_broken_launchers_are_found(kernel: tuple[str, dict[str, Any]], old: str, new: str) -> None:
     variant, options = kernel
     report = check_launcher(edited(make_spec(variant, **options), (old, new)))

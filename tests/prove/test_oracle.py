@@ -14,11 +14,13 @@ from gen.compile.nvrtc import compile_cuda
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import run_kernel
 from gen.emulator.warp.tensor_core import (
+    FP8_WGMMA,
     SMALLEST,
     TO_F16,
     TO_F32,
     Factor,
     Sums,
+    fp8_sums,
     multiply_add,
 )
 from gen.kernels.registry import make_spec
@@ -42,7 +44,8 @@ from tests.spec.test_numerics import integers
 
 FLOATS = [name for name in SCALAR_DTYPES if is_float(name)]
 # On tensor cores: with sums in f32 and in f16.
-TENSOR_FLOATS = [name for name in TENSOR_DTYPES if name != "i8"]
+FP8 = [name for name in TENSOR_DTYPES if parse_dtype(name).input.is_fp8]
+TENSOR_FLOATS = [name for name in TENSOR_DTYPES if name not in ("i8", *FP8)]
 
 
 @dataclass
@@ -295,6 +298,22 @@ def test_bounds_on_tensor_cores_reject_what_is_wrong(dtype, k):
         assert np.mean(np.abs(wrong - exact) <= bound) < 0.1
 
 
+@pytest.mark.parametrize(
+    ("variant", "dtype", "k"),
+    [("wgmma", "e4m3_f32", 1024), ("wgmma", "e5m2", 1024), ("mma", "e4m3", 256)],
+)
+def test_bounds_of_fp8_reject_what_is_wrong(variant, dtype, k):
+    spec = make_spec(variant, dtype=dtype)
+    problem = GemmProblem.packed(GemmShape(9, 7, k), spec.layouts, 1.5, 0)
+    x = draw_operands(spec, problem, "random")
+    x = x._replace(a=x.a & 0x7F, b=x.b & 0x7F, c=0 * x.c)  # positive
+    exact = oracle.oracle(x.a, x.b, x.c, 1.5, 0, dtype)
+    bound = oracle.error_bound(x.a, x.b, x.c, 1.5, 0, dtype, sums=oracle.sums_of(spec))
+    shorter = oracle.oracle(x.a[:, : k // 2], x.b[: k // 2], x.c, 1.5, 0, dtype)
+    for wrong in (shorter, 0 * exact, exact / 1.5, np.full_like(exact, np.nan)):
+        assert np.mean(np.abs(wrong - exact) <= bound) < 0.1
+
+
 def test_sums_that_are_too_long_have_no_bound():
     sums = oracle.sums_of(make_spec("mma", dtype="f16_f16"), oracle.HOPPER)
     signs = np.where(np.arange(2**15) % 2, 1, -1)[None]
@@ -358,6 +377,18 @@ def test_a_kernel_on_the_emulator_sums_like_that(dtype):
     assert (want != a @ b).mean() > 0.8
 
 
+def test_random_operands_of_tf32_have_more_bits_than_it_has():
+    """None is halfway between two of its numbers: kernels may round it to either."""
+    spec = make_spec("mma", dtype="tf32")
+    x = draw_operands(spec, GemmProblem.packed(GemmShape(90, 90, 90), spec.layouts), "random")
+    for matrix in (x.a, x.b):
+        lost = matrix.view(np.uint32) & 0x1FFF
+        assert len(np.unique(lost)) > 4000
+        assert 0x1000 not in lost
+        error = np.abs(to_float64(matrix, "tf32") / matrix.astype(np.float64) - 1)
+        assert 0.9 < error.max() * 2**11 <= 1
+
+
 def test_products_of_too_few_bits_are_out_of_bounds():
     """Where signs differ, and what holds for any kernel on any tensor core lets them pass."""
     spec = make_spec("mma", dtype="f16_f32")
@@ -368,7 +399,68 @@ def test_products_of_too_few_bits_are_out_of_bounds():
     short = ((products.view(np.int32) + (1 << 10)) & -(1 << 11)).view(np.float32)  # 13 of 24 bits
     error = np.abs(short.astype(np.float64).sum(axis=1) - a @ b)
     assert np.mean(error <= oracle.sums_of(spec, oracle.HOPPER)(a, b)) < 0.5
-    assert (error <= oracle.any_tensor_core(0)(a, b)).all()
+    assert (error <= oracle.any_tensor_core(0, spec.dtypes)(a, b)).all()
+
+
+def of_fp8(a, b, kind, variant, promote, begin=0):
+    """A * B as a warp makes it of fp8; by wgmma in parts, which end at multiples of `promote`."""
+    more = -a.shape[1] % 32  # K beyond the matrices
+    a, b = np.pad(a, ((0, 0), (0, more))), np.pad(b, ((0, more), (0, 0)))
+    smallest, shape = SMALLEST[kind], (1, 1, len(a), b.shape[1])
+    total, part = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    for at in range(begin, a.shape[1], 32):
+        x, y = (np.float32(v) for v in (a[:, at : at + 32], b[at : at + 32]))
+        if variant == "mma":
+            wide = Factor(x[None, None], SMALLEST["f16"]), Factor(y[None], SMALLEST["f16"])
+            total = fp8_sums(*wide, Sums(total), TO_F32).numbers
+            continue
+        factors = Factor(x[None, None], smallest), Factor(y[None], smallest)
+        part = multiply_add(*factors, Sums(part), FP8_WGMMA).numbers
+        if promote and ((at + 32) % promote == 0 or at + 32 >= a.shape[1]):
+            total, part = total + part, np.zeros(shape, np.float32)
+    return np.float64(total + part)[0, 0]
+
+
+@pytest.mark.parametrize("variant", ["mma", "wgmma"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_bound_of_fp8_on_an_h200_holds(variant, data):
+    dtype, k = data.draw(st.sampled_from(["e4m3_f32", "e5m2_f32"])), data.draw(st.integers(1, 700))
+    name = parse_dtype(dtype).input.name
+    promote = data.draw(st.sampled_from([0, 128, 256])) if variant == "wgmma" else 0
+    begin = data.draw(st.sampled_from([0, 128])) if k > 128 else 0  # of a slice
+    tunables = {"promote": promote} if variant == "wgmma" else {}
+    spec = make_spec(variant, dtype=dtype, split_k=2 if begin else 1, **tunables)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    spread = data.draw(st.sampled_from([0, 1, 4]))
+    a, b = (
+        rng.uniform(data.draw(st.sampled_from([-1, 0, 0.99])), 1, shape)
+        * 2.0 ** rng.integers(-spread, spread + 1, shape) * data.draw(st.sampled_from([1, 2.0**-5]))
+        for shape in ((3, k), (k, 4))
+    )  # fmt: skip
+    a, b = (to_float64(from_float64(x, name), name) for x in (a, b))
+    got = of_fp8(a, b, name, variant, promote, begin)
+    if begin:
+        got = got + of_fp8(a[:, :begin], b[:begin], name, variant, promote)
+    bound = oracle.sums_of(spec, oracle.HOPPER)(a, b)
+    assert (np.abs(got - a @ b) <= bound).all()
+    assert (bound <= oracle.sums_of(spec)(a, b)).all()
+
+
+def test_promotion_tightens_the_bound_of_fp8():
+    spec = make_spec("wgmma", dtype="e4m3_f32")
+    never = make_spec("wgmma", dtype="e4m3_f32", promote=0)
+    problem = GemmProblem.packed(GemmShape(20, 20, 4096), spec.layouts, 1, 0)
+    x = draw_operands(spec, problem, "random")
+    a, b = (np.abs(to_float64(v, "e4m3")) for v in (x.a, x.b))
+    bound, loose = (oracle.sums_of(s)(a, b) for s in (spec, never))
+    assert (bound < loose / 8).all()
+    errors = [np.abs(of_fp8(a, b, "e4m3", "wgmma", n) - a @ b) for n in (0, 128)]
+    assert (errors[0] <= loose).all()
+    assert np.mean(errors[0]) > 8 * np.mean(errors[1])
+    # What 14 bits make is no sum of mma.sync, which has 24.
+    by_mma = oracle.sums_of(make_spec("mma", dtype="e4m3_f32"), oracle.HOPPER)(a, b)
+    assert np.mean(errors[0] <= by_mma) < 0.1
 
 
 @pytest.mark.parametrize(

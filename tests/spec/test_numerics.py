@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +15,8 @@ from gen.spec.dtypes import ELEMENT_TYPES, SCALAR_DTYPES
 from gen.spec.numerics import (
     from_float64,
     is_float,
+    largest,
+    largest_integer,
     overflow_threshold,
     pack,
     poison,
@@ -54,6 +57,29 @@ def test_bf16_rounds_as_fractions_do():
         assert np.array_equal(from_float64(above, "bf16"), (low + np.uint16(1)) | flag)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "theirs"),
+    [("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)],
+)
+def test_fp8_is_that_of_ml_dtypes(dtype, theirs):
+    patterns = np.arange(256, dtype=np.uint8)
+    values = to_float64(patterns, dtype)
+    np.testing.assert_array_equal(values, patterns.view(theirs).astype(np.float64))
+    numbers = np.unique(np.abs(values[np.isfinite(values)]))
+    assert (numbers[1], numbers[-1]) == (smallest_subnormal(dtype), largest(dtype))
+    most = largest_integer(dtype)
+    exact = np.arange(most + 1)
+    np.testing.assert_array_equal(to_float64(from_float64(exact, dtype), dtype), exact)
+    assert most + 1 not in values
+    # Every number, each middle and a hair to either side of it, and what is too large.
+    middle = np.append((numbers[1:] + numbers[:-1]) / 2, overflow_threshold(dtype))
+    near = [middle * (1 + hair) for hair in (-(2.0**-18), 0, 2.0**-18)]
+    x = np.concatenate([numbers, *near, [1e9, np.inf]])
+    x = np.append(x, -x)
+    np.testing.assert_array_equal(from_float64(x, dtype), x.astype(theirs).view(np.uint8))
+    assert np.isnan(to_float64(from_float64(np.array([np.nan, -np.nan]), dtype), dtype)).all()
+
+
 def test_bf16_specials():
     values = np.array([np.inf, -np.inf, 1e300, -0.0, 1e-300, np.nan, 2.0**-134, 3.4e38])
     got = from_float64(values, "bf16")
@@ -81,6 +107,17 @@ def test_all_16_bit_numbers_survive(dtype):
     number = ~np.isnan(values)
     assert np.array_equal(bits(from_float64(values, dtype))[number], bits(everything)[number])
     assert np.isnan(to_float64(from_float64(values, dtype), dtype)[~number]).all()
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_any_float32_counts_as_the_nearest_tf32(x):
+    got = to_float64(np.array([x], np.float32), "tf32")
+    assert (got == to_float64(from_float64(np.array([x]), "tf32"), "f32")).all()
+
+
+def test_what_tf32_makes_of_the_largest_float32():
+    odd = np.array([np.finfo(np.float32).max, np.inf, np.nan], np.float32)
+    assert np.array_equal(to_float64(odd, "tf32"), [np.inf, np.inf, np.nan], equal_nan=True)
 
 
 def test_limits_of_the_types():

@@ -27,6 +27,8 @@ from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape, parse_layout, 
 
 def values(tunable: Tunable, dtypes: DTypes) -> st.SearchStrategy[Any]:
     """Values of a tunable, most of which fit together."""
+    if tunable.name == "promote":  # whole steps along K
+        return st.sampled_from([0, 128, 256, None] if dtypes.input.is_fp8 else [0, None])
     if isinstance(tunable, Integer):
         most = 4 if tunable.name in ("stages", "split_k") else 4096
         return st.integers(tunable.low, min(tunable.high, most)) | st.none()
@@ -93,7 +95,7 @@ def from_name(name: str) -> KernelSpec:
 
     def pattern(tunable: Tunable) -> str:
         if isinstance(tunable, Word):
-            return "|".join(tunable.words)
+            return f"{tunable.tag}(?:{'|'.join(tunable.words)})"
         return rf"{tunable.tag or tunable.name}(?:[0-9x]+|auto)"
 
     for row in VARIANTS.values():
@@ -102,8 +104,9 @@ def from_name(name: str) -> KernelSpec:
         if found := re.fullmatch(rf"{own}{tags}(?:_(?P<arch>sm\d+a?))?", name):
             fields = {k: v for k, v in found.groupdict().items() if v}
             for t in row.tunables:
-                if t.name in fields and not isinstance(t, Word):
-                    fields[t.name] = fields[t.name].removeprefix(t.tag or t.name)
+                if t.name in fields:
+                    tag = t.tag if isinstance(t, Word) else t.tag or t.name
+                    fields[t.name] = fields[t.name].removeprefix(tag)
             if "arch" in fields:
                 fields["arch"] = fields["arch"].replace("sm", "sm_")
             return make_spec(row.name, **fields)
@@ -210,8 +213,29 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "threadblock.n=320 is more than the 256 columns of a wgmma; use threadblock=64x256x64",
         ),
         (
-            {"variant": "wgmma", "threadblock": "256x64x64"},
-            "threadblock.m=256 takes 4 warpgroups, more than 3; use threadblock=192x64x64",
+            {"variant": "wgmma", "threadblock": "320x64x64"},
+            "threadblock.m=320 is more than the 256 rows that two warpgroups share; "
+            "use threadblock=256x64x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "256x208x64", "layout": "rcr"},
+            "threadblock=256x208x64 wants 208 registers of each thread for sums, more than the 192 "
+            "that there are; use threadblock=256x192x64",
+        ),
+        (
+            {"variant": "wgmma", "threadblock": "192x208x64", "layout": "rcr"},
+            "threadblock=192x208x64 wants 104 registers of each thread for sums, more than the 102 "
+            "that there are; use threadblock=192x192x64",
+        ),
+        (
+            {"variant": "wgmma", "cluster": "2x1", "split_k": 2},
+            "cluster=2x1 goes with split_k=1, since where work tiles are few, none are left to "
+            "share operands; use cluster=1x1 or split_k=1",
+        ),
+        (
+            {"variant": "wgmma", "cluster": "4x1", "threadblock": "128x128x64"},
+            "threadblock.n=128 is no multiple of 256, so that 4 blocks of a cluster could copy "
+            "equal parts; use threadblock=128x256x64 or cluster=2x2",
         ),
         (
             {"variant": "wgmma", "threadblock": "64x64x16"},
@@ -224,18 +248,18 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ),
         (
             {"variant": "wgmma", "stream_k": 1, "split_k": 3},
-            "split_k=3 goes with stream_k=0, since stream-K shares work tiles among single blocks; "
-            "use split_k=1 or stream_k=0",
+            "split_k=3 goes with stream_k=0, since with stream-K single blocks share the sums of a "
+            "whole tile; use split_k=1 or stream_k=0",
         ),
         (
             {"variant": "wgmma", "stream_k": 1, "cluster": "2x1"},
-            "cluster=2x1 goes with stream_k=0, since stream-K shares work tiles among single "
-            "blocks; use cluster=1x1 or stream_k=0",
+            "cluster=2x1 goes with stream_k=0, since with stream-K single blocks share the sums of "
+            "a whole tile; use cluster=1x1 or stream_k=0",
         ),
         (
             {"variant": "wgmma", "stages": 9},
-            "stages=9 of threadblock=128x256x64 want 509072 bytes of shared memory, more than the "
-            "232448 that a block may have on sm_90a; use stages=3 or threadblock=128x128x32",
+            "stages=9 of threadblock=128x256x64 want 459920 bytes of shared memory, more than the "
+            "232448 that a block may have on sm_90a; use stages=4 or threadblock=128x192x32",
         ),
         (
             {"variant": "mma", "dtype": "i8", "arch": "sm_75"},
@@ -472,7 +496,7 @@ def test_the_way_out_is_one(variants: tuple[str, ...], data: st.DataObject) -> N
         ("mma_tma --arch sm_80 --dtype f32", "the defaults with dtype=f16 and arch=sm_90a"),
         ("mma_tma --arch sm_90", "arch=sm_90a"),
         ("wgmma --layout ccc --threadblock 128x512x32", "threadblock=128x256x32"),
-        ("wgmma --dtype f16_f32 --threadblock 128x256x64", "stages=2 or threadblock=128x192x64"),
+        ("wgmma --threadblock 256x192x64 --stages 4", "stages=3 or threadblock=192x192x64"),
         ("tiles --tile 33 --threads 64", "tile=32"),
         ("tiles --threads 100", "threads=128 or tile=20"),
         ("shared_row --dtype f64 --chunk 8000", "chunk=6144"),
@@ -525,9 +549,13 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
         ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
         ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
-        ("wgmma", "bf16", "sm_90a", "128x256x64 3"),
-        ("wgmma", "tf32", "sm_90a", "128x192x32 3"),
-        ("wgmma", "i8", "sm_90a", "128x192x128 3"),
+        ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
+        ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
+        ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),
+        ("wgmma", "bf16", "sm_90a", "128x256x64 3 1x1 0"),
+        ("wgmma", "tf32", "sm_90a", "128x256x32 3 1x1 0"),
+        ("wgmma", "i8", "sm_90a", "128x256x128 3 1x1 0"),
+        ("wgmma", "e4m3_f32", "sm_90a", "128x128x128 4 1x1 128"),
     ],
 )
 def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: str) -> None:
@@ -536,6 +564,12 @@ def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: s
     assert spec.warp
     assert spec.warp.k == spec.threadblock.k
     assert (spec.split_k, spec.epilogue, spec.has_bias) == (1, "linear", False)
+
+
+@pytest.mark.parametrize("threadblock", ["64x64x64", "128x256x64", "256x64x64", "256x128x64"])
+def test_a_warp_of_wgmma_stages_16_rows(threadblock: str) -> None:
+    values = make_spec("wgmma", dtype="f16", threadblock=threadblock).geometry.values
+    assert (values["staged_rows"], values["staged_columns"]) == (16, 64)
 
 
 @pytest.mark.parametrize(
@@ -617,7 +651,10 @@ def test_dtypes_accumulate_as_documented() -> None:
     assert accumulators == {
         "f32": "f32", "f64": "f64", "i32": "i32", "f16": "f32", "f16_f16": "f16", "f16_f32": "f32",
         "bf16": "f32", "bf16_f32": "f32", "tf32": "f32", "i8": "i32",
+        "e4m3": "f32", "e4m3_f16": "f32", "e4m3_f32": "f32",
+        "e5m2": "f32", "e5m2_f16": "f32", "e5m2_f32": "f32",
     }  # fmt: skip
+    assert [DTYPES[name].output.name for name in ("e4m3", "e5m2_f16")] == ["bf16", "f16"]
     assert {name for name, d in DTYPES.items() if d.scalar != d.accumulator} == {"f16_f16"}
 
 

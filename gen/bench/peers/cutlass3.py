@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from gen.bench import timing
 from gen.bench.contenders import (
     FAST,
-    FP8,
     TMA_ALIGNMENT,
     Contender,
     Lacking,
@@ -106,10 +105,9 @@ _TYPES = (
     *(("f16", "f32"), ("bf16", "f32"), ("f16", "f16"), ("tf32", "f32"), ("i8", "i32")),
     *(("e4m3", "f32"), ("e5m2", "f32")),
 )
-_CUTLASS_TYPES = {**CUTLASS_TYPES, "e4m3": "cutlass::float_e4m3_t", "e5m2": "cutlass::float_e5m2_t"}
 
 # Only elements of 16 bits may lie across K in shared memory, where wgmma takes them from.
-_ALONG_K = ("tf32", "i8", *FP8)
+_ALONG_K = ("tf32", "i8", "e4m3", "e5m2")
 
 
 def source(config: Config, dtypes: DTypes, layouts: Layouts, fast: bool = False) -> str:
@@ -124,9 +122,9 @@ def source(config: Config, dtypes: DTypes, layouts: Layouts, fast: bool = False)
         name=config.name,
         config=config,
         tile_k=_TILE_K_BYTES // dtypes.input.size,
-        input=_CUTLASS_TYPES[dtypes.input.name],
-        accumulator=_CUTLASS_TYPES[dtypes.accumulator.name],
-        output=_CUTLASS_TYPES[dtypes.output.name],
+        input=CUTLASS_TYPES[dtypes.input.name],
+        accumulator=CUTLASS_TYPES[dtypes.accumulator.name],
+        output=CUTLASS_TYPES[dtypes.output.name],
         layout_a=order(layouts.a),
         layout_b=order(layouts.b),
         layout_d=order(layouts.c),

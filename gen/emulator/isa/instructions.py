@@ -40,7 +40,7 @@ WIDE_SPECIALS = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec")
 NO_RESULT = frozenset(
     {"st", "bar", "barvote", "barrier", "call", "bra", "brx", "red", "cp", "stmatrix", "trap",
      "brkpt", "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard",
-     "applypriority", "setmaxnreg", "griddepcontrol"}
+     "applypriority", "setmaxnreg", "griddepcontrol", "probe"}
 )  # fmt: skip
 # Accepted and without effect in an emulator that runs a chunk in lockstep.
 NO_EFFECT = re.compile(

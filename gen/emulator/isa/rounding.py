@@ -157,8 +157,25 @@ def fma_bf16(a: Value, b: Value, c: Value) -> Value:
     return to_odd_f32(odd_sum(x * y, z))
 
 
+_TF32 = np.uint32(0xFFFFE000)  # the bits of a float32 that tf32 has
+
+
 def tf32(a: Value) -> Value:
-    """cvt.rna.tf32.f32: 10 mantissa bits, halves away from zero; the result is float32 bits."""
+    """cvt.rna.tf32.f32: 10 mantissa bits, halves away from zero; the result is float32 bits.
+
+    Infinities and NaN lose their last bits, as in the code that ptxas makes of it.
+    """
     bits = a.view(np.uint32)
-    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-    return np.where(np.isfinite(a), rounded, bits).view(np.int32)[()]
+    bits = np.where(np.isfinite(a), bits + np.uint32(0x1000), bits)
+    return (bits & _TF32).view(np.int32)[()]
+
+
+def tf32_by_copy(bits: Value) -> Value:
+    """float32 bits (uint32) as a tensor map of TFLOAT32 has them copied to shared memory.
+
+    To nearest even, infinities as they are; of every NaN it makes the same one. No manual says so:
+    it is what an H200 does (`tests.hardware.compare_results roundings`, bit for bit).
+    """
+    half = np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
+    rounded = np.where(np.isfinite(bits.view(np.float32)), bits + half & _TF32, bits)
+    return np.where(np.isnan(bits.view(np.float32)), np.uint32(0x7FFFE000), rounded)

@@ -24,6 +24,7 @@ from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.mbarrier import MBarriers
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.memory.reductions import tensor_rule
+from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.warp.clusters import RANK_SHIFT
 from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Bits, Mask
 
@@ -89,10 +90,12 @@ class BulkCopies(BulkOperands):
             starts = self._of(lanes, shared)
             if self._aligned(site, lanes, "shared address", starts, 128):
                 written = "bulk_group" in site.item.modifiers
+                if written and tensor.element == "tf32":
+                    raise site.item.error("a store by a tensor map of TFLOAT32 is not supported")
                 there = tensor.global_addresses(corners, written)
                 combine, kind = tensor_rule(site.item, rule, tensor.element) if rule else ("", None)
                 self._start(site, lanes, tensor.size, starts, tensor.shared_offsets, there,
-                            barrier, multicast, combine, kind, swizzle=tensor.swizzle)  # fmt: skip
+                            barrier, multicast, combine, kind, tensor=tensor)  # fmt: skip
 
     def store(
         self, site: Site, address: Value, values: tuple[Value, ...], barrier: Value, rule: str,
@@ -189,7 +192,7 @@ class BulkCopies(BulkOperands):
         self, site: Site, lanes: Lanes, size: int, starts: Numbers, steps: Any,
         addresses: Numbers, barrier: Value, multicast: Value | None = None, rule: str = "",
         dtype: Any = None, sources: Numbers | None = None, data: Any = None,
-        swizzle: int | None = None,
+        tensor: TensorMap | None = None,
     ) -> None:  # fmt: skip
         """Begin copies between elements at `starts` and `steps` behind it, and `addresses`.
 
@@ -227,7 +230,7 @@ class BulkCopies(BulkOperands):
             site, size, chunk.shape, blocks, threads, shared, np.where(outside, -1, addresses),
             barriers=barriers, groups=np.full(blocks.shape, -1),
             data=np.zeros(shared.shape, kind) if data is None else data,
-            homes=homes, swizzle=swizzle, sources=sources, rule=rule,
+            homes=homes, swizzle=tensor.swizzle if tensor else None, sources=sources, rule=rule,
         )  # fmt: skip
         for observer in chunk.launch.observers:
             observer.bulk(chunk, move)
@@ -236,7 +239,8 @@ class BulkCopies(BulkOperands):
             for at in np.unique(found_in[found_in >= 0]):
                 buffer, here = chunk.memory.buffers[at], found_in == at
                 view = buffer.view(move.data.dtype)
-                move.data[here] = view[(addresses[here] - buffer.base) // size]
+                words = view[(addresses[here] - buffer.base) // size]
+                move.data[here] = tensor.copied(words) if tensor else words
         else:
             self.stores.append(move)
 

@@ -257,6 +257,9 @@ class Observer:
     def wait_for_grids(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """griddepcontrol.wait: for each lane, the kernels before this one have ended."""
 
+    def probe(self, chunk: ObservedChunk, number: int, value: Value, mask: Mask | None) -> None:
+        """probe.u32 of an instrumented kernel: the value of what it calls `number`, as unsigned."""
+
     def pause(self, chunk: ObservedChunk) -> Any:
         """The chunk waits while others run; what is returned comes back with `resume`."""
 

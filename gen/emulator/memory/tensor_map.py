@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa.rounding import tf32_by_copy
 from gen.emulator.memory.arrays import DeviceArray
 from gen.emulator.ptx.module import TYPE_BYTES
 from gen.errors import UsageError
@@ -17,6 +18,7 @@ MAP_BYTES = 128
 MAP_ALIGNMENT = 64
 UNIT = 16  # bytes: what TMA moves at a time
 _MAGIC = b"gen.emulator map"
+_BYTES = {**TYPE_BYTES, "tf32": 4}  # of an element
 _ROW = {0: 0, 32: 1, 64: 3, 128: 7}  # bits of a 16-byte chunk's number that swizzling changes
 
 
@@ -25,9 +27,10 @@ class TensorMap:
     """How a tensor of up to 5 dimensions lies in global memory, and the box that one copy moves.
 
     All lists start with the fastest dimension, as those of cuTensorMapEncodeTiled. `element` is a
-    PTX type such as "f16". dims: elements. strides: bytes, of every dimension but the first. box:
-    elements. steps: take every so manieth element (the element strides). swizzle: 0, 32, 64 or 128
-    bytes. Elements outside of the tensor are zeros. There is no interleaving.
+    PTX type such as "f16", or "tf32" for TFLOAT32: f32, rounded on its way to shared memory. dims:
+    elements. strides: bytes, of every dimension but the first. box: elements. steps: take every so
+    manieth element (the element strides). swizzle: 0, 32, 64 or 128 bytes. Elements outside of the
+    tensor are zeros. There is no interleaving.
     """
 
     buffer: DeviceArray
@@ -74,9 +77,9 @@ class TensorMap:
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        if self.element not in TYPE_BYTES:
+        if self.element not in _BYTES:
             raise UsageError(f"tensor map of '{self.buffer.name}': unknown type '{self.element}'")
-        return TYPE_BYTES[self.element]
+        return _BYTES[self.element]
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -112,6 +115,11 @@ class TensorMap:
             end = -(-extent // unit) * unit if written and at == 0 else extent
             inside = inside & (position >= 0) & (position < end)
         return np.where(inside, address, -1).reshape(len(corners), -1)
+
+    def copied(self, words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What elements, as unsigned words, are in shared memory."""
+        rounded: npt.NDArray[Any] = tf32_by_copy(words) if self.element == "tf32" else words
+        return rounded
 
     def shared_offsets(self, start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Of boxes that begin at `start` in shared memory: where each element lies."""

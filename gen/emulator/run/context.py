@@ -354,6 +354,11 @@ class Context:
         for observer in self.launch.observers:
             observer.wait_for_grids(self, m)
 
+    def probe(self, number: int, value: Value, m: Mask | None) -> None:
+        """An instrumented kernel tells observers a number's value."""
+        for observer in self.launch.observers:
+            observer.probe(self, number, value, m)
+
     def trap(self, item: Instruction, m: Mask | None) -> None:
         """A finding for lanes that stop the kernel."""
         bits = np.ones((1,) * 6, np.bool_) if m is None else m.bits

@@ -6,7 +6,7 @@ import re
 
 from gen.emulator.isa import instructions
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
-from gen.emulator.ptx.operands import Pair, Reg, Vector
+from gen.emulator.ptx.operands import Imm, Pair, Reg, Vector
 from gen.emulator.ptx.values import DTYPES
 from gen.emulator.translate.lines import Lines, Translator
 
@@ -26,7 +26,7 @@ _WORD = re.compile(r"\b(NAME|MODE|ITEM|BYTE_A|BYTE_B|[a-eTUDS])\b")
 
 def translator(item: Instruction) -> Translator:
     """What translates an instruction, whichever it is."""
-    return {"mov": move, "cvta": convert_address}.get(item.opcode, compute)
+    return {"mov": move, "cvta": convert_address, "probe": probe}.get(item.opcode, compute)
 
 
 def compute(code: Lines, item: Instruction) -> None:
@@ -98,6 +98,15 @@ def move(code: Lines, item: Instruction) -> None:
                        f"(whole{move}).astype(np.int{width})", f"b{width}")  # fmt: skip
     else:
         code.write(target, code.read(source, kind), kind)
+
+
+def probe(code: Lines, item: Instruction) -> None:
+    """probe.u32: no instruction of PTX, but what an instrumented kernel tells observers by."""
+    number, value = item.operands
+    if item.name != "probe.u32" or not isinstance(number, Imm):
+        raise item.error("this PTX instruction is not supported by the emulator")
+    mask = code.mask()
+    code.call(f"E.probe({int(number.value)}, {code.read(value, 'u32')}, {mask})", mask)
 
 
 def convert_address(code: Lines, item: Instruction) -> None:

@@ -175,7 +175,7 @@ def _tiles(spec: KernelSpec) -> Fact:
     if spec.cluster == (1, 1):
         return Fact("tiles", "(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN)", "of D")
     text = "(M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN)"
-    return Fact("tiles", text, "of D, each for a cluster")
+    return Fact("tiles", text, "of D, a cluster's")
 
 
 def _slices(spec: KernelSpec) -> list[Fact]:
@@ -231,8 +231,7 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     blocks = f"{work} < multiprocessors ? {work} : multiprocessors"
     first = work
     if cluster > 1:
-        most = f"multiprocessors / {cluster}"
-        blocks = f"({work} < {most} ? {work} : {most}) * {cluster}"
+        blocks = f"({work} < clusters ? {work} : clusters) * {cluster}"
         first = f"{work} * {cluster}"
     alone = f"{first} == blocks && !packs_a && !packs_b"
     early = Fact("early", alone, "the next kernel may start", "bool")
@@ -246,10 +245,16 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     ]
     return [
         *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
+        *([_clusters(cluster)] if cluster > 1 else []),
         *([] if spec.stream_k else [Fact("blocks", blocks)]),
         *([early] if may_be_early(spec) else []),
         *boxes,
     ]
+
+
+def _clusters(size: int) -> Fact:
+    text = f"multiprocessors < {2 * size} ? 1 : multiprocessors / {size}"
+    return Fact("clusters", text, "that run at the same time")
 
 
 def _packing(a: Operand, b: Operand) -> list[Fact]:

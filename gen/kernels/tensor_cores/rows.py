@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gen.kernels.tensor_cores import printed
-from gen.kernels.tensor_cores.candidates import mma_candidates, tma_candidates
+from gen.kernels.tensor_cores.candidates import (
+    mma_candidates,
+    tma_candidates,
+    wgmma_candidates,
+)
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import (
     CLUSTERS,
@@ -14,6 +18,7 @@ from gen.kernels.tensor_cores.rules import (
     mma_rules,
     mma_tma_rules,
     wgmma_rules,
+    widens,
 )
 from gen.kernels.tensor_cores.tiles import mma, mma_tma, wgmma
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
@@ -26,14 +31,24 @@ def _k(chosen: Choice, line: int) -> int:
 
 
 def _mma_threadblock(chosen: Choice) -> str:
+    if widens(chosen):
+        return "128x128x64"
     return f"128x{256 if chosen.cc >= 80 else 128}x{_k(chosen, 64)}"
 
 
+def _mma_warp(chosen: Choice) -> str:
+    return "64x32" if widens(chosen) else "64x64"
+
+
 def _tma_threadblock(chosen: Choice) -> str:
+    if widens(chosen):
+        return "96x128x128"
     return f"{256 if chosen.dtypes.accumulator.size == 2 else 128}x256x{_k(chosen, 128)}"
 
 
 def _wgmma_threadblock(chosen: Choice) -> str:
+    if chosen.dtypes.input.is_fp8:  # whose sums, promoted to others, take registers twice
+        return "128x128x128"
     return f"128x256x{_k(chosen, 128)}"
 
 
@@ -41,18 +56,23 @@ def _wgmma_group(chosen: Choice) -> int:
     """About as many rows as columns of D are computed at the same time, which reads the least."""
     rows, _, _ = sizes(chosen.values["threadblock"])
     below, _ = sizes(chosen.values["cluster"])
-    return max(1, 2048 // (rows * below))
+    return max(1, 2048 // max(rows * below, 1))
+
+
+def _wgmma_stages(chosen: Choice) -> int:
+    return 4 if chosen.dtypes.input.is_fp8 else 3
 
 
 def _tma_warp(chosen: Choice) -> str:
+    if widens(chosen):
+        return "48x32"
     return "128x64" if chosen.dtypes.accumulator.size == 2 else "64x64"
 
 
 def _instruction(chosen: Choice) -> str:
     known = INSTRUCTIONS[chosen.dtypes.input.name]
-    return [name for name, since in known.items() if since <= max(chosen.cc, 80)][
-        -1 if chosen.cc >= 80 else 0
-    ]
+    names = [name for name, since in known.items() if since <= max(chosen.cc, 80)] or [*known]
+    return names[-1 if chosen.cc >= 80 else 0]
 
 
 _ALL_INSTRUCTIONS = tuple(dict.fromkeys(name for known in INSTRUCTIONS.values() for name in known))
@@ -75,13 +95,22 @@ _REST: tuple[Tunable, ...] = (
     _SWIZZLE,
 )
 
+_PROMOTE = Integer(
+    "promote",
+    "elements of K after which sums of fp8, of 14 bits, are promoted to f32; 0: never",
+    lambda chosen: 128 if chosen.dtypes.input.is_fp8 else 0,
+    0,
+    65_536,
+    tag="p",
+)
+
 _MMA = Variant(
     "mma",
     "tensor cores, fed by a pipeline of cp.async copies",
     "kernels/mma.cu.j2",
     (
         Size("threadblock", _THREADBLOCK, _mma_threadblock, "MxNxK", tag="tb"),
-        Size("warp", _WARP, "64x64", "MxN", tag="w"),
+        Size("warp", _WARP, _mma_warp, "MxN", tag="w"),
         _INSTRUCTION,
         Integer("stages", _STAGES, lambda chosen: 4 if chosen.cc >= 80 else 2, 1, 16, tag="s"),
         *_REST,
@@ -145,8 +174,9 @@ TENSOR_VARIANTS = (
         "kernels/wgmma.cu.j2",
         (
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
-            Integer("stages", _STAGES, 3, 2, 16, tag="s"),
+            Integer("stages", _STAGES, _wgmma_stages, 2, 16, tag="s"),
             Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
+            _PROMOTE,
             Integer("stream_k", _STREAM, 0, 0, 1, tag="stream"),
             *_REST[:-1],
             replace(_SWIZZLE, default=_wgmma_group),
@@ -161,6 +191,8 @@ TENSOR_VARIANTS = (
         planner=plan,
         printed=printed.wgmma,
         most=MOST_SIZE,
+        rank=40,
+        candidates=wgmma_candidates,
         transposes=True,
         persistent=True,
     ),

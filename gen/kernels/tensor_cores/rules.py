@@ -10,6 +10,7 @@ from gen.kernels.tensor_cores.tiles import (
     WGMMA_ROWS,
     SharedBytes,
     fragments,
+    held_sums,
     mma_shared,
     registers,
     sums,
@@ -30,6 +31,8 @@ MOST_WARPS = 16
 MOST_SUMS = 128  # registers of a thread that hold sums; a thread has 255 for everything
 # Registers of a thread for all but sums and fragments; mma's threads copy tiles as well.
 MMA_OTHERS, TMA_OTHERS = 24, 16
+# More of them where ptxas widens fp8 to f16, and keeps sums that it has yet to add.
+MMA_WIDENED, TMA_WIDENED = 110, 130
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
 WGMMA_COLUMNS = 256  # of a wgmma's B at most
@@ -47,18 +50,26 @@ INSTRUCTIONS: Mapping[str, Mapping[str, int]] = {
     "bf16": {"m16n8k8": 80, "m16n8k16": 80},
     "tf32": {"m16n8k8": 80},
     "i8": {"m16n8k32": 80},
+    "e4m3": {"m16n8k32": 89},
+    "e5m2": {"m16n8k32": 89},
 }
 DTYPES_SINCE: Mapping[str, int] = {
     name: min(INSTRUCTIONS[DTYPES[name].input.name].values()) for name in TENSOR_DTYPES
 }
 
 
+def widens(chosen: Choice) -> bool:
+    """Whether mma.sync is made of instructions of f16: for fp8 on Hopper."""
+    return chosen.dtypes.input.is_fp8 and chosen.cc == 90
+
+
 def mma_rules(chosen: Choice) -> None:
     """Raises Conflict for tunables of `mma` that do not go together."""
-    _turing(chosen)
+    _since(chosen)
     _common_rules(chosen, tuple(range(1, MOST_WARPS + 1)))
     block, warp, _ = tiles(chosen.values)
-    _registers_rule(warp, chosen.dtypes, registers(WARP * warps(block, warp)) - MMA_OTHERS)
+    others = MMA_OTHERS + (MMA_WIDENED if widens(chosen) else 0)
+    _registers_rule(warp, chosen.dtypes, registers(WARP * warps(block, warp)) - others)
     _shared_rule(chosen, mma_shared)
     _even_copies(chosen)
 
@@ -69,7 +80,8 @@ def mma_tma_rules(chosen: Choice) -> None:
     _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
     _, warp, _ = tiles(chosen.values)
     roles = tma_roles(chosen.values, chosen.dtypes)
-    _registers_rule(warp, chosen.dtypes, roles.consumer_registers - TMA_OTHERS)
+    others = TMA_OTHERS + (TMA_WIDENED if widens(chosen) else 0)
+    _registers_rule(warp, chosen.dtypes, roles.consumer_registers - others)
     _shared_rule(chosen, tma_shared)
     _sliced_rule(chosen)
 
@@ -90,9 +102,11 @@ def wgmma_rules(chosen: Choice) -> None:
     as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
     _, warp, _ = tiles(as_tma.values)
     roles = tma_roles(as_tma.values, chosen.dtypes)
-    _sums_fit(block, warp, chosen.dtypes, roles.consumer_registers - WGMMA_OTHERS)
+    _promotion_rule(chosen, block)
+    wanted = held_sums(chosen.values, warp, chosen.dtypes)
+    _sums_fit(chosen, wanted, roles.consumer_registers - WGMMA_OTHERS)
     share = registers(WARP * (roles.consumers + roles.producers))
-    _sums_fit(block, warp._replace(m=16), chosen.dtypes, share - SHARE_OTHERS)
+    _sums_fit(chosen, sums(warp._replace(m=16), chosen.dtypes), share - SHARE_OTHERS)
     _shared_rule(as_tma, tma_shared)
 
 
@@ -133,25 +147,43 @@ def _cluster_rule(chosen: Choice, block: Tile) -> None:
 
 
 def _stream_rule(chosen: Choice) -> None:
-    """Blocks share a work tile by themselves, each as a whole."""
-    for name, alone in (("split_k", 1), ("cluster", "1x1")):
+    """Sums that blocks give each other are those of whole warps, as wgmma adds them up."""
+    for name, alone in (("split_k", 1), ("cluster", "1x1"), ("promote", 0)):
         if chosen.values["stream_k"] and chosen.values[name] != alone:
             raise Conflict(
-                f"{name}={chosen.values[name]} goes with stream_k=0, since stream-K shares work "
-                "tiles among single blocks",
+                f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
+                "blocks share the sums of a whole tile",
                 name,
                 "stream_k",
             )
 
 
-def _sums_fit(block: Tile, warp: Tile, dtypes: DTypes, most: int) -> None:
-    """Sums fit the registers of a thread: what does not is spilled."""
-    if sums(warp, dtypes) > most:
+def _promotion_rule(chosen: Choice, block: Tile) -> None:
+    """Only sums of fp8 are promoted, whole steps along K at a time."""
+    promote = chosen.values["promote"]
+    if not promote:
+        return
+    if not chosen.dtypes.input.is_fp8:
         raise Conflict(
-            f"threadblock={block} wants {sums(warp, dtypes)} registers of each thread "
-            f"for sums, more than the {most} that there are",
-            "threadblock",
+            f"promote={promote} is for sums of fp8; those of {chosen.dtypes.name} have all bits "
+            "of their type",
+            "promote",
         )
+    _multiple("promote", "", promote, block.k, f"threadblock.k={block.k}", "threadblock")
+
+
+def _sums_fit(chosen: Choice, wanted: int, most: int) -> None:
+    """Sums fit the registers of a thread: what does not is spilled."""
+    if wanted <= most:
+        return
+    block, promote = chosen.values["threadblock"], chosen.values["promote"]
+    both = f" with promote={promote}" if promote else ""
+    raise Conflict(
+        f"threadblock={block}{both} wants {wanted} registers of each thread "
+        f"for sums, more than the {most} that there are",
+        "threadblock",
+        *(["promote"] if promote else []),
+    )
 
 
 def _box_rule(chosen: Choice) -> None:
@@ -167,13 +199,11 @@ def _box_rule(chosen: Choice) -> None:
             )
 
 
-def _turing(chosen: Choice) -> None:
-    if chosen.cc >= 80:
-        return
+def _since(chosen: Choice) -> None:
     name, stages = chosen.dtypes.name, chosen.values["stages"]
     if DTYPES_SINCE[name] > chosen.cc:
         raise Conflict(f"tensor cores of {chosen.arch} have no {name}", "dtype", "arch")
-    if stages > 2:
+    if chosen.cc < 80 and stages > 2:
         raise Conflict(
             f"stages={stages} needs cp.async, which {chosen.arch} lacks", "stages", "arch"
         )
@@ -213,7 +243,8 @@ def _instruction_rule(chosen: Choice) -> None:
 
 def _multiple(tile: str, axis: str, value: int, step: int, of: str, *others: str) -> None:
     if value % step or value <= 0:
-        raise Conflict(f"{tile}.{axis}={value} is not a multiple of {of}", tile, *others)
+        what = f"{tile}.{axis}" if axis else tile
+        raise Conflict(f"{what}={value} is not a multiple of {of}", tile, *others)
 
 
 def _line_rule(block: Tile, dtypes: DTypes) -> None:

@@ -48,6 +48,11 @@ def sums(warp: Tile, d: DTypes) -> int:
     return warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
 
 
+def held_sums(t: Mapping[str, Any], warp: Tile, d: DTypes) -> int:
+    """Registers of a thread for all of its sums: twice as many where some are promoted."""
+    return sums(warp, d) * (2 if t.get("promote") else 1)
+
+
 def fragments(warp: Tile) -> int:
     """Registers for its share of both operands: blocks of 16 lines x 32 bytes, for two steps."""
     return 2 * 4 * (warp.m // 16 + warp.n // 16)
@@ -133,7 +138,7 @@ def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     consumers = t["sliced_k"] * warps(block, warp)
     if consumers in _SHARES:
         enough, most, least = _SHARES[consumers]
-        if sums(warp, d) > enough:
+        if held_sums(t, warp, d) > enough or d.input.is_fp8:  # widened
             return Roles(consumers, 4, most, least)
     each = registers(WARP * (consumers + 1))
     return Roles(consumers, 1, each, each)
@@ -173,7 +178,7 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
         return _NONE
     least = _least_staging(t, d)
     limit = SHARED_KIB[90] * 1024
-    if least.columns < warp.n:
+    if _by_columns(t):
         pieces = warp.n // least.columns
         for slots in range(pieces, 1, -1):
             staging = least._replace(slots=slots)
@@ -192,10 +197,15 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 
 
 def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
-    _, warp, instruction = tiles(t)
+    _, warp, _ = tiles(t)
     line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
-    by_columns = instruction.m > warp.m  # a wgmma is of four warps
-    return Staging(16, line // d.output.size if by_columns else warp.n, 1, line)
+    return Staging(16, line // d.output.size if _by_columns(t) else warp.n, 1, line)
+
+
+def _by_columns(t: Mapping[str, Any]) -> bool:
+    """Whether D leaves by pieces of columns: where instructions are those of warpgroups."""
+    _, warp, instruction = tiles(t)
+    return instruction.m > warp.m
 
 
 def _finished(rows: int, teams: int) -> tuple[int, int]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gen.emulator import Counters, Emulator, SharedRaces, TensorMap
-from gen.errors import UsageError
+from gen.errors import PtxError, UsageError
+from gen.spec.numerics import from_float64
 from tests.emulator.emulator_kernels import compile_cuda
 from tests.emulator.pipeline_kernels import (
     BULK,
@@ -243,6 +244,30 @@ def test_boxes(swizzle: int, x: int, y: int) -> None:
     line = {0: 0, 32: at >> 3 & 1, 64: at >> 3 & 3, 128: at >> 3 & 7}[swizzle]
     assert (emulator.read(out)[: box.size].reshape(-1, 4)[at ^ line] == chunks).all()
     assert counters.totals().global_load.bytes == inside.sum() * 4
+
+
+def test_a_map_of_tf32_rounds_what_it_copies() -> None:
+    """What it stores is in no manual, and refused."""
+    emulator = Emulator()
+    values = np.float32([1, 1 + 2**-12, 1 + 2**-11, 1 + 3 * 2**-11, -1 - 2**-11 - 2**-20, 3.4e38])
+    array = emulator.alloc(np.resize(values, (8, 64)), "A")
+    out = emulator.alloc(np.zeros(512, np.uint32), "out")
+    args = [TensorMap(array, "tf32", (6, 1), (256,), (8, 1)), out, np.int32(0), np.int32(0)]
+    ptx = compile_cuda(BOX.replace("BYTES", "32"), "compute_90a")
+    assert not emulator.launch(ptx, "kernel", (1, 1, 1), (32, 1, 1), args).findings
+    rounded = [1, 1, 1, 1 + 2**-9, -1 - 2**-10, 3.4e38, 0, 0]
+    assert (
+        emulator.read(out)[:8].view(np.float32) == from_float64(np.array(rounded), "tf32")
+    ).all()
+    store = """
+    extern "C" __global__ void kernel(const __grid_constant__ Map map) {
+      __shared__ __align__(128) unsigned s[8];
+      tensor_out(&map, 0, 0, s);
+    }"""
+    with pytest.raises(PtxError, match="a store by a tensor map of TFLOAT32 is not supported"):
+        emulator.launch(
+            compile_cuda(HELPERS + store, "compute_90a"), "kernel", (1, 1, 1), (1, 1, 1), args[:1]
+        )
 
 
 @pytest.mark.parametrize("x", [1, 2, -3, 63])

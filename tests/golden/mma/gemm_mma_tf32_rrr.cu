@@ -80,6 +80,11 @@ __device__ inline void mma(
       : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
 }
+// Tensor cores cut off the 13 bits that tf32 lacks; rounding to nearest halves the error.
+__device__ inline void round_to_tf32(uint32_t (&fragment)[4]) {
+#pragma unroll
+  for (auto& x : fragment) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(__uint_as_float(x)));
+}
 
 // Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
 // other, which ldmatrix reads together, would be in the same banks.
@@ -120,6 +125,10 @@ struct WarpTile {
     for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 64);
   }
   __device__ void multiply(int kb) {
+#pragma unroll
+    for (auto& fragment : a[kb % 2]) round_to_tf32(fragment);
+#pragma unroll
+    for (auto& fragment : b[kb % 2]) round_to_tf32(fragment);
 #pragma unroll
     for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll

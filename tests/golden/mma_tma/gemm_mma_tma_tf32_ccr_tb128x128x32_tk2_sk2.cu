@@ -757,7 +757,8 @@ gemm_mma_tma_tf32_ccr_tb128x128x32_tk2_sk2_launch(  // D = alpha * A * B + beta 
   const input_t* const b = plan.packs_b ? b_packed : B;
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
-  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  // The TMA rounds to nearest as it copies; from FLOAT32, tensor cores would cut off 13 bits.
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   tensor_map_t a_map, b_map;
   error = make_map(a_map, kInput, 4, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {

@@ -19,9 +19,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are __half,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout ccc --arch sm_90a --threadblock 128x64x64 --stages 3 --cluster 1x1 --stream-k 1 --split-k 1 --epilogue linear_bias_relu --swizzle 16
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout ccc --arch sm_90a --threadblock 128x64x64 --stages 3 --cluster 1x1 --promote 0 --stream-k 1 --split-k 1 --epilogue linear_bias_relu --swizzle 16
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_f16_ccc_tb128x64x64_stream1_linear_bias_relu.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "ccc", "arch": "sm_90a", "threadblock": "128x64x64", "stages": 3, "cluster": "1x1", "stream_k": 1, "split_k": 1, "epilogue": "linear_bias_relu", "swizzle": 16}
+// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "ccc", "arch": "sm_90a", "threadblock": "128x64x64", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 1, "split_k": 1, "epilogue": "linear_bias_relu", "swizzle": 16}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -138,12 +138,12 @@ __device__ inline void wait_for_stores() {
 // ------------------------------------------------------------------------ what a warpgroup computes
 // Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line. Of the address there are 18
-// bits: above, it has the block's rank in its cluster.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. Bits of the address from the
+// 18th on are the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 1;  // of 128 bytes
-  return uint64_t(address % (1 << 18) >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
-         swizzle << 62;
+  const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;
+  return begin | beside << 16 | below << 32 | swizzle << 62;
 }
 
 // acc += a * b: 64 rows of A by 64 columns of B, over 32 bytes along K. Of the 64 rows, warp w
@@ -239,10 +239,10 @@ __device__ inline scalar_t relu(scalar_t x) {
   return x < 0 ? 0 : x;
 }
 
+constexpr int kPieceN = 64;  // columns of D that a warp stages at a time
 // Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA, which
 // stores them while the warp goes on. Columns take turns.
 struct Staging {
-  static constexpr int kCols = 64;
   static constexpr int kRows = 16;
   alignas(16) unsigned char bytes[kRows * 128];  // (16, 128)
 
@@ -256,12 +256,12 @@ struct Staging {
   }
 };
 
-constexpr int kElements = 16 / sizeof(output_t), kPerRow = Staging::kCols / kElements;  // 16 bytes of a row
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kPieceN / kElements;  // of 16 bytes
 // Reads rows of C, from (row0, col0) on, into `staging`.
 __device__ inline void read_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
-  if (is_aligned(c, out.ldc) && col0 + Staging::kCols <= out.cols) {  // 16 bytes at once
+  if (is_aligned(c, out.ldc) && col0 + kPieceN <= out.cols) {  // 16 bytes at once
 #pragma unroll 1
     for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
       const int row = at / kPerRow, col = at % kPerRow * kElements;
@@ -274,7 +274,7 @@ __device__ inline void read_rows(
 #pragma unroll 1
   for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
 #pragma unroll
-    for (int col = lane; col < Staging::kCols; col += 32) {
+    for (int col = lane; col < kPieceN; col += 32) {
       const bool exists = row0 + row < out.rows && col0 + col < out.cols;
       staging.at(row, col) = exists ? c[col] : output_t(0);
     }
@@ -293,7 +293,7 @@ __device__ inline void finish_rows(
     bias[h] = at < out.rows ? scalar_t(out.bias[at]) : 0;
   }
 #pragma unroll
-  for (int j = 0; j < Staging::kCols / 16; ++j) {
+  for (int j = 0; j < kPieceN / 16; ++j) {
     __half2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
     auto& registers = reinterpret_cast<uint32_t (&)[4]>(d);
     const uint32_t at = staging.chunk(0, 16 * j, lane);
@@ -320,7 +320,7 @@ __device__ inline void write_rows(
   output_t* const d = out.D + row0 * out.ldd + col0;
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll 1
-  for (int col = lane; col < Staging::kCols; col += 32) {  // a column of each lane, element by element
+  for (int col = lane; col < kPieceN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = d + col;
 #pragma unroll 4
@@ -335,13 +335,13 @@ __device__ inline void store(
     int col0, int lane) {
   const bool aligned = is_aligned(out.D, out.ldd);
 #pragma unroll
-  for (int p = 0; p < kWarpN / Staging::kCols; ++p, col0 += Staging::kCols) {
+  for (int p = 0; p < kWarpN / kPieceN; ++p, col0 += kPieceN) {
     // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
-    const bool whole = out.cols % kElements == 0 || col0 + Staging::kCols <= out.cols;
+    const bool whole = out.cols % kElements == 0 || col0 + kPieceN <= out.cols;
     const bool by_tma = aligned && whole;
     if (lane == 0) wait_for_stores();  // what was in `staging` has been read
     __syncwarp();
-    const int first = p * Staging::kCols / 16;
+    const int first = p * kPieceN / 16;
     if (out.beta != 0) {
       read_rows(staging, out, row0, col0, lane);
       __syncwarp();

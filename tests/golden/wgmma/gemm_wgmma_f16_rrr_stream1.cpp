@@ -11,14 +11,14 @@
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --embed cubin --variant wgmma --dtype f16 --layout rrr --arch sm_90a
-//     --threadblock 128x256x64 --stages 3 --cluster 1x1 --stream-k 1 --split-k 1 --epilogue
-//     linear --swizzle 16 --name gemm_wgmma_f16_rrr_stream1
+//     --threadblock 128x256x64 --stages 3 --cluster 1x1 --promote 0 --stream-k 1 --split-k 1
+//     --epilogue linear --swizzle 16 --name gemm_wgmma_f16_rrr_stream1
 // Compile:  c++ -std=c++17 -c gemm_wgmma_f16_rrr_stream1.cpp; programs link -ldl where the C library is older than 2.34
 // SPDX-License-Identifier: 0BSD
 
 #include "gemm_wgmma_f16_rrr_stream1.h"
 
-#if GEMM_WGMMA_F16_RRR_STREAM1_SPEC != 0x967c613b
+#if GEMM_WGMMA_F16_RRR_STREAM1_SPEC != 0x5696531b
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -96,6 +96,7 @@ enum CUtensorMapDataType {
   CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
   CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7,
   CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
+  CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11,
 };
 
 enum CUtensorMapSwizzle {

@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype tf32 --layout rcr --arch sm_90a --threadblock 64x64x32 --stages 3 --cluster 1x1 --stream-k 0 --split-k 3 --epilogue linear --swizzle 32
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype tf32 --layout rcr --arch sm_90a --threadblock 64x64x32 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --split-k 3 --epilogue linear --swizzle 32
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_tf32_rcr_tb64x64x32_sk3.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "tf32", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 3, "cluster": "1x1", "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 32}
+// gen-spec: {"variant": "wgmma", "dtype": "tf32", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -107,12 +107,12 @@ __device__ inline void prefetch_box(const tensor_map_t& map, int inner, int oute
 // ------------------------------------------------------------------------ what a warpgroup computes
 // Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line. Of the address there are 18
-// bits: above, it has the block's rank in its cluster.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. Bits of the address from the
+// 18th on are the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 1;  // of 128 bytes
-  return uint64_t(address % (1 << 18) >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |
-         swizzle << 62;
+  const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;
+  return begin | beside << 16 | below << 32 | swizzle << 62;
 }
 
 // acc += a * b: 64 rows of A by 64 columns of B, over 32 bytes along K. Of the 64 rows, warp w
@@ -628,7 +628,8 @@ gemm_wgmma_tf32_rcr_tb64x64x32_sk3_launch(  // D = alpha * A * B + beta * C
   const input_t* const b = plan.packs_b ? b_packed : B;
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
-  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  // The TMA rounds to nearest as it copies; from FLOAT32, tensor cores would cut off 13 bits.
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   tensor_map_t a_map, b_map;
   error = make_map(a_map, kInput, 4, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {

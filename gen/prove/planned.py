@@ -1,0 +1,123 @@
+"""A kernel's file made ready for `gen check`: compiled, and what is to be tried of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gen.compile import nvrtc
+from gen.emulator import PtxKernel, PtxModule, parse_ptx
+from gen.errors import UsageError
+from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
+from gen.kernels.registry import VARIANTS
+from gen.prove.check_trials import check_trials, corner_trials
+from gen.prove.trials import Trial, emulated
+from gen.prove.unreached import Probed, probe_kernels
+from gen.source.render import Source
+from gen.spec.arch import MULTIPROCESSORS
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Alignment, GemmProblem, GemmShape
+
+MAX_THRESHOLD = 4096  # of what a kernel compares with, what may be a size
+
+
+class Planned(NamedTuple):
+    """A kernel, compiled, and what `check` tries of it.
+
+    far: whether that is all that a kernel is checked for, large matrices too, and not shapes that
+    somebody named.
+    """
+
+    source: Source
+    spec: KernelSpec
+    module: nvrtc.Module
+    trials: list[Trial]
+    far: bool
+    probed: Probed | None = None  # the same with probes, where it is edited
+
+
+def plan(
+    source: Source, shapes: Sequence[GemmShape] | None = None, also: Sequence[Trial] = ()
+) -> Planned:
+    """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`."""
+    emulated(shapes or ())
+    spec = source.spec
+    if spec is None:
+        raise UsageError(_NO_SPEC.format(name=source.place, variants=", ".join(VARIANTS)))
+    module = nvrtc.compile_cuda(source.text, name=source.place, arch=spec.arch)
+    ptx = parse_ptx(module.code.decode())
+    _check_kernels(spec, ptx)
+    if shapes is not None:
+        trials = [trial for shape in shapes for trial in corner_trials(spec, shape)]
+        return Planned(source, spec, module, [*trials, *also], far=False)
+    trials = [*check_trials(spec, thresholds(ptx)), *also]
+    return Planned(source, spec, module, trials, True, probe_kernels(source))
+
+
+def thresholds(ptx: PtxModule) -> list[int]:
+    """Numbers that the kernels compare something with: beyond them, they may do something else."""
+    found = {abs(number) for number in ptx.comparisons}
+    return sorted(number for number in found if number <= MAX_THRESHOLD)
+
+
+_NO_SPEC = (
+    "{name} has no gen-spec line, which says how to launch the kernel; edit a file that gen emit "
+    'has written, or add a comment line such as // gen-spec: {{"variant": "tiles", "dtype": "f32", '
+    '"name": "my_kernel"}} (variants: {variants})'
+)
+
+
+# Where each of a file's kernels takes part: operands that need packing, a long sum in slices, tiles
+# that blocks share.
+_UNALIGNED = Alignment(False, False, False)
+LONG = GemmShape(1, 1, 2**20)
+
+
+def launches(spec: KernelSpec) -> tuple[Launch, ...]:
+    """A launch of each kernel that the file of a specification has."""
+    shape, multiprocessors = LONG, MULTIPROCESSORS
+    if spec.stream_k:  # three tiles for two
+        rows = 2 * spec.threadblock.m + 1
+        shape = replace(LONG, m=rows) if spec.layouts.c else replace(LONG, n=rows)
+        multiprocessors = 2
+    problem = GemmProblem.packed(shape, spec.layouts)
+    return spec.plan(problem, _UNALIGNED, multiprocessors).launches
+
+
+def _check_kernels(spec: KernelSpec, ptx: PtxModule) -> None:
+    """Raises UsageError where the file's kernels are not what its `gen-spec` line says."""
+    kernels = ptx.kernels
+    for launch in launches(spec):
+        if launch.kernel not in kernels:
+            found = ", ".join(kernels) or "none"
+            raise UsageError(
+                f"the file's gen-spec line names the kernel {launch.kernel}, but the file's "
+                f'kernels are: {found}; rename the kernel, or set "name" in the gen-spec line'
+            )
+        kernel = kernels[launch.kernel]
+        sizes = [_size(arg) for arg in launch.args.values()]
+        if [parameter.nbytes for parameter in kernel.params] != sizes:
+            raise UsageError(
+                f"the parameters of {launch.kernel} are not those of an emitted kernel any more: "
+                f"{len(kernel.params)} of {', '.join(str(p.nbytes) for p in kernel.params)} bytes, "
+                f"not {len(sizes)} of {', '.join(map(str, sizes))} ({', '.join(launch.args)})"
+            )
+        _check_threads(launch, kernel)
+
+
+def _size(argument: Argument) -> int:
+    """Bytes of a kernel's parameter."""
+    if isinstance(argument, TensorMap):
+        return MAP_BYTES
+    return 8 if isinstance(argument, Pointer) else argument.nbytes
+
+
+def _check_threads(launch: Launch, kernel: PtxKernel) -> None:
+    wanted = math.prod(launch.block)
+    if kernel.max_threads and math.prod(kernel.max_threads) != wanted:
+        raise UsageError(
+            f"the file's block has {math.prod(kernel.max_threads)} threads (__launch_bounds__), "
+            f"but its gen-spec line describes one of {wanted}; change that line to fit the file"
+        )

@@ -1,0 +1,112 @@
+// What stands in conditions of an instrumented file, and tells what has become of them: condition
+// number N is true, or false. In a kernel the emulator is told, in a program its standard error.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+#define GEMMGEN_PROBE __device__
+template <int N>
+__device__ inline void gemmgen_tell(bool x) {
+  asm volatile("probe.u32 %0, %1;" ::"n"(N), "r"(int(x)) : "memory");
+}
+#else
+#include <cstdio>
+
+#define GEMMGEN_PROBE
+struct gemmgen_outcomes {
+  unsigned char seen[GEMMGEN_PROBES] = {};
+  ~gemmgen_outcomes() {
+    for (int i = 0; i < GEMMGEN_PROBES; ++i) std::fprintf(stderr, "probe %d %d\n", i, seen[i]);
+  }
+};
+inline gemmgen_outcomes gemmgen_told;
+template <int N>
+inline void gemmgen_tell(bool x) {
+  gemmgen_told.seen[N] |= x ? 1 : 2;
+}
+#endif
+
+template <int N>
+GEMMGEN_PROBE constexpr bool gemmgen_note(bool x) {
+  if (!__builtin_is_constant_evaluated()) gemmgen_tell<N>(x);
+  return x;
+}
+template <int N, class T>
+GEMMGEN_PROBE constexpr bool gemmgen_truth(const T& x) {
+  return gemmgen_note<N>(static_cast<bool>(x));
+}
+
+// `a == b` becomes `a == gemmgen_at<N>{} == b`: no bracket has to be found.
+template <int N>
+struct gemmgen_at {};
+template <int N, class T>
+struct gemmgen_left {
+  T value;
+};
+#define GEMMGEN_COMPARISON(op)                                                            \
+  template <int N, class T>                                                               \
+  GEMMGEN_PROBE constexpr gemmgen_left<N, T> operator op(T left, gemmgen_at<N>) {         \
+    return {left};                                                                        \
+  }                                                                                       \
+  template <int N, class T, class U>                                                      \
+  GEMMGEN_PROBE constexpr bool operator op(gemmgen_left<N, T> left, U right) {            \
+    return gemmgen_note<N>(left.value op right);                                          \
+  }
+GEMMGEN_COMPARISON(==)
+GEMMGEN_COMPARISON(!=)
+GEMMGEN_COMPARISON(<)
+GEMMGEN_COMPARISON(<=)
+GEMMGEN_COMPARISON(>)
+GEMMGEN_COMPARISON(>=)
+#undef GEMMGEN_COMPARISON
+
+// Whether an integer is always 0; other types pass.
+template <class T>
+struct gemmgen_integer {
+  static constexpr bool value = false;
+};
+#define GEMMGEN_INTEGER(type)                 \
+  template <>                                 \
+  struct gemmgen_integer<type> {              \
+    static constexpr bool value = true;       \
+  };                                          \
+  template <>                                 \
+  struct gemmgen_integer<unsigned type> {     \
+    static constexpr bool value = true;       \
+  };
+GEMMGEN_INTEGER(char)
+GEMMGEN_INTEGER(short)
+GEMMGEN_INTEGER(int)
+GEMMGEN_INTEGER(long)
+GEMMGEN_INTEGER(long long)
+#undef GEMMGEN_INTEGER
+template <int N, class T>
+GEMMGEN_PROBE constexpr T gemmgen_value(T x) {
+  if constexpr (gemmgen_integer<T>::value) {
+    gemmgen_note<N>(x != 0);
+  } else if (!__builtin_is_constant_evaluated()) {
+    gemmgen_tell<N>(true);
+  }
+  return x;
+}
+#define GEMMGEN_ARITHMETIC(op)                                                            \
+  template <int N, class T>                                                               \
+  GEMMGEN_PROBE constexpr gemmgen_left<N, T> operator op(T left, gemmgen_at<N>) {         \
+    return {left};                                                                        \
+  }                                                                                       \
+  template <int N, class T, class U>                                                      \
+  GEMMGEN_PROBE constexpr auto operator op(gemmgen_left<N, T> left, U right) {            \
+    return gemmgen_value<N>(left.value op right);                                         \
+  }
+GEMMGEN_ARITHMETIC(/)
+GEMMGEN_ARITHMETIC(%)
+GEMMGEN_ARITHMETIC(>>)
+GEMMGEN_ARITHMETIC(&)
+#undef GEMMGEN_ARITHMETIC
+
+// A minimum or a maximum: equal operands are in both orders.
+template <int N, class F, class A, class B>
+GEMMGEN_PROBE constexpr auto gemmgen_order(F f, A a, B b) {
+  gemmgen_note<N>(a <= b);
+  gemmgen_note<N>(!(a >= b));
+  return f(a, b);
+}

@@ -1,0 +1,85 @@
+"""Where probes go, and what they say."""
+
+import pytest
+
+from gen.prove.edits import Edited
+from gen.prove.probes import FALSE, TRUE, Instrumented, Probe, complaint, instrument, is_constant
+
+HEAD = "template <class T> struct some { T x; };\nvoid f(int a, int b, some<int> s) {\n"
+
+
+def probed(statement: str) -> Instrumented:
+    text = f"{HEAD}  {statement}\n}}\n"
+    return instrument(Edited.between(text, f"{HEAD}}}\n"), len(text), on_host=False)
+
+
+@pytest.mark.parametrize(
+    ("statement", "conditions"),
+    [
+        ("if (a == 37) b = 0;", ["a == 37"]),
+        ("if(a<b)b=0;", ["a<b"]),
+        ("b += a < 5 ? a : b;", ["a < 5"]),
+        ("if (a == 1 && (b > 2 || !(a != b))) b = 0;", ["a == 1", "b > 2", "a != b"]),
+        ("b *= (a != 37);", ["a != 37"]),
+        ("b *= !(a - 37);", ["!(a - 37)"]),
+        ("if (a) b = 0;", ["a"]),
+        ("if (!a || b) b = 0;", ["a", "b"]),
+        ("b = a ? 1 : b ? 2 : 3;", ["a", "b"]),
+        ("while (b--) a += b;", ["b--"]),
+        ("for (int i = 0; i < a; ++i) b += i;", ["i < a"]),
+        ("for (int i = a; i; --i) b += i;", ["i"]),
+        ("switch (a) { case 37: b = 0; default: b = 1; }", ["case 37", "default"]),
+        ("b = min(a, 33000);", ["min(a, 33000)"]),
+        ("b = std::max(a, b);", ["std::max(a, b)"]),
+        ("b = a / 3000 + b % 7;", ["a / 3000", "b % 7"]),
+        ("b = (a & 63) == 37;", ["a & 63", "(a & 63) == 37"]),
+        ("const bool x = a > b;", ["a > b"]),
+        ("return a == b;", ["a == b"]),
+    ],
+)
+def test_every_condition_has_a_probe(statement: str, conditions: list[str]) -> None:
+    assert sorted(probe.text for probe in probed(statement).probes) == sorted(conditions)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "some<int> t = static_cast<some<int>>(s);",
+        "auto&& t = s;",
+        "const some<int>& t = s;",
+        "int* p = &a;",
+        "static_assert(sizeof(int) == 4);",
+        "if constexpr (sizeof(int) == 4) a = b;",
+        "constexpr bool x = 3 < 4;",
+        "a <<= 3;",
+        "#if VERSION > 3\n#endif",
+    ],
+)
+def test_what_is_no_condition_has_none(statement: str) -> None:
+    assert not probed(statement).probes
+
+
+def test_lines_stay_where_they_are() -> None:
+    some = probed("if (a == 37 &&\n b) b = 0;")
+    assert some.text.count("\n") == some.edited.text.count("\n")
+    assert sorted(probe.line for probe in some.probes) == [3, 4]
+    assert "if (a == gemmgen_at<" in some.text
+    assert "gemmgen_truth<" in some.text
+    assert some.without([4]).text == some.text.replace("gemmgen_truth<0>(b)", "b")
+
+
+def test_what_a_condition_lacks() -> None:
+    one = Probe(0, 3, "comparison", "a == 37")
+    assert complaint(one, FALSE) == "`a == 37` was never true"
+    assert complaint(one, TRUE) == "`a == 37` was never false"
+    assert complaint(one, 0) == "`a == 37` was never reached"
+    assert complaint(one, TRUE | FALSE) == ""
+    assert complaint(Probe(0, 3, "label", "case 3", TRUE), 0) == "`case 3` was never taken"
+    assert complaint(Probe(0, 3, "value", "a / 3", TRUE), FALSE) == "`a / 3` was always 0"
+    order = "the operands of `min(a, b)` were always in the same order"
+    assert complaint(Probe(0, 3, "order", "min(a, b)"), FALSE) == order
+
+
+def test_constants_of_a_launcher() -> None:
+    assert is_constant(Probe(0, 1, "comparison", "kBytes > 48 * sizeof(index_t)"))
+    assert not is_constant(Probe(0, 1, "comparison", "kBytes > K"))
