@@ -552,10 +552,10 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
         ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
         ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),
-        ("wgmma", "bf16", "sm_90a", "128x256x64 3 1x1 0"),
-        ("wgmma", "tf32", "sm_90a", "128x256x32 3 1x1 0"),
-        ("wgmma", "i8", "sm_90a", "128x256x128 3 1x1 0"),
-        ("wgmma", "e4m3_f32", "sm_90a", "128x128x128 4 1x1 128"),
+        ("wgmma", "bf16", "sm_90a", "128x256x64 3 1x1 0 0"),
+        ("wgmma", "tf32", "sm_90a", "128x256x32 3 1x1 0 0"),
+        ("wgmma", "i8", "sm_90a", "128x256x128 3 1x1 0 0"),
+        ("wgmma", "e4m3_f32", "sm_90a", "128x128x128 4 1x1 128 0"),
     ],
 )
 def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: str) -> None:

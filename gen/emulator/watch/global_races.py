@@ -1,8 +1,9 @@
 """Races in global memory: two blocks, or two threads of a block, and at least one writes.
 
 Blocks of a launch run in any order, so nothing orders what they write to the same place, or what
-one reads and another writes. Within a block, barriers do. Kernels that let blocks wait for each
-other (they have a fence, or an acquire or release, of GPU scope) are left alone. Not recorded are
+one reads and another writes. Within a block, barriers do; between blocks, stores that release and
+loads that acquire (`releases`). Kernels that let blocks wait for each other in other ways (they
+have a fence, or an atomic that acquires or releases, of GPU scope) are left alone. Not recorded are
 loads that the compiler knows to be of read-only data (`ld.global.nc`), and that a thread reads
 before another thread of its own block writes. Asynchronous copies count when they are issued: that
 settles what they may race with in other blocks.
@@ -26,6 +27,7 @@ from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, narrow
 from gen.emulator.watch.findings import Sites, noun
 from gen.emulator.watch.granules import extremes, granule_of
+from gen.emulator.watch.releases import Releases
 
 Numbers = npt.NDArray[np.int64]
 _SITE_BITS = 20
@@ -37,7 +39,9 @@ _SCOPED = re.compile(
     r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
     r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
 )
-_STRONG = {"volatile", "relaxed", "mmio"}  # such accesses race with plain ones, as atomics do
+_BY_ACCESS = re.compile(r"(ld\..*acquire|st\..*release)\b")
+# Such accesses race with plain ones, as atomics do.
+_STRONG = {"volatile", "relaxed", "mmio", "acquire", "release"}
 
 
 class Records:
@@ -107,9 +111,12 @@ class GlobalRaces(ChunkObserver):
             self._launch = launch
             self.records: dict[Buffer, Records] = {}
             self.sites = Sites()
+            self.releases = Releases(_THREADS)
         if launch.program not in self._programs:
             items = [i for b in launch.program.blocks for i in b.body]
-            scoped = any(_SCOPED.match(item.name) for item in items)
+            scoped = any(
+                _SCOPED.match(item.name) and not _BY_ACCESS.match(item.name) for item in items
+            )
             self._programs[launch.program] = granule_of(launch.program, "global"), scoped
         self.granule, self.off = self._programs[launch.program]
         self.epoch: Any = np.zeros((1,) * 6, np.int64)
@@ -125,6 +132,8 @@ class GlobalRaces(ChunkObserver):
             return
         for touch in self._touches(chunk, site, space, address, mask):
             if _STRONG & set(site.item.modifiers):
+                if "acquire" in site.item.modifiers:
+                    self._acquire(touch)
                 self._against_writer(chunk, site, "RAW", touch.granules())
             else:
                 self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
@@ -213,6 +222,16 @@ class GlobalRaces(ChunkObserver):
         """See Observer."""
         for touch in self._touches(chunk, site, space, address, mask):
             self._atomic(chunk, site, touch)
+            if "release" in site.item.modifiers:
+                pieces = (of.tolist() for of in (touch.index, touch.high, touch.epoch))
+                for index, thread, epoch in zip(*pieces, strict=True):
+                    self.releases.release((touch.records, index), thread, epoch)
+
+    def _acquire(self, touch: _Touch) -> None:
+        pieces = (of.tolist() for of in (touch.index, touch.low, touch.high))
+        for index, low, high in zip(*pieces, strict=True):
+            blocks = range(low // _THREADS, high // _THREADS + 1)
+            self.releases.acquire((touch.records, index), blocks)
 
     def _atomic(self, chunk: ObservedChunk, site: Site, touch: _Touch) -> None:
         touch = touch.granules()
@@ -309,7 +328,9 @@ class GlobalRaces(ChunkObserver):
                 by // self.together == touch.high // self.together
             )
             ordered = ordered | near & (epoch // _CLUSTERS != touch.epoch // _CLUSTERS)
-        self._report(chunk, site, kind, touch, (found >= 0) & ~ordered, found)
+        bad = (found >= 0) & ~ordered
+        bad[bad] = ~self.releases.ordered(touch.high[bad], by[bad], epoch[bad])
+        self._report(chunk, site, kind, touch, bad, found)
 
     def _against_others(
         self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch, atomics: bool
@@ -324,7 +345,9 @@ class GlobalRaces(ChunkObserver):
             early = early // self.together != touch.low // self.together
             late = (last >> _SITE_BITS) // self.together != touch.high // self.together
             bad = (last >= 0) & (early | late)
-            self._report(chunk, site, kind, touch, bad, np.where(early, first, last))
+            other = np.where(early, first, last)
+            bad[bad] = ~self.releases.met(touch.high[bad], other[bad] >> _SITE_BITS)
+            self._report(chunk, site, kind, touch, bad, other)
 
     def _add(self, touch: _Touch, site: Site, atomics: bool) -> None:
         number = self.sites.number(site)
