@@ -60,13 +60,16 @@ _ONE_EACH = "64 rows of A, or columns of B, are one panel; found in wgmma split-
 _ROTATED = "each column's tiles in another order, each of them once"
 _OVERWRITTEN = "the rows before are copied to the same place first, and overwritten"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
+_ALONE = "a block that is no cluster's has rank 0: found in wgmma cluster"
+_ONE_GROUP = "one warpgroup has all 64 rows; found in wgmma, where there are two"
+_SWAPPED = "each of two blocks copies the part of the other one"
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
 
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
 _TMA = ("mma_tma", "mma_tma f32", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
-_WGMMA = ("wgmma", "wgmma split-k")
+_WGMMA = ("wgmma", "wgmma split-k", "wgmma cluster")
 _DESCRIPTOR = (
-    "return uint64_t(address >> 4) | uint64_t(panel >> 4) << 16 | uint64_t(8 * line >> 4) << 32 |"
+    "const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;"
 )
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
@@ -87,12 +90,30 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         _ONE_EACH,
         f"wgmma: descriptor: {_DESCRIPTOR} -> {_DESCRIPTOR.replace('panel >> 4', 'panel >> 3')}",
     ),
+    *(
+        (_ALONE, f"{kernel}: cluster: {_DESCRIPTOR} -> {_DESCRIPTOR.replace(' % (1 << 18)', '')}")
+        for kernel in _WGMMA[:-1]
+    ),
+    *(
+        (_ONE_GROUP, f"wgmma cluster: descriptor: {line}")
+        for line in (
+            *(
+                "const uint32_t a = stage + group * 64 * 128, b = stage + kBytesA; -> "
+                f"const uint32_t a = stage + {rows} * 128, b = stage + kBytesA;"
+                for rows in ("0 * 64", "group * 32", "group * 128")
+            ),
+            "tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128); -> "
+            "tile.multiply(stages + stage * kStageBytes, 0);",
+        )
+    ),
+    (_SWAPPED, "-> const int b_part = 1 - block, b_sharers = 0x3;"),
     (_ONE_EACH, "-> const uint64_t a_block = matrix_at(a + kb * 16 * 128, 128, 0);"),
     (
         _ONE_EACH,
         "wgmma: descriptor: const uint64_t b_block = matrix_at(b + kb * 16 * 128, 128, kPanelB); "
         "-> const uint64_t b_block = matrix_at(b + kb * 16 * 128, 128, 0);",
     ),
+    (_ROTATED, "-> row0 = (first + t % height) * kSpanM + block * kTileM;"),
     (_ROTATED, "-> row0 = (first + t % height) * kTileM;"),
     (_LANES, "-> const bool whole = out.cols % kElements == 0;"),
     (_LANES, "-> const bool whole = col0 + kWarpN <= out.cols;"),
@@ -141,7 +162,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             _OUTSIDE,
             f"{kernel}: start: {_TILES} -> {_TILES.replace(f'kTile{side} - 1', f'kTile{side}')}",
         )
-        for kernel in (*_TMA[:-1], *_WGMMA[:-1])
+        for kernel in (*_TMA[:-1], "wgmma")
         for side in "MN"
     ),
     (

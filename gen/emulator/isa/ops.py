@@ -124,8 +124,6 @@ def in_space(address: Value, name: str) -> Value:
     window = address >> np.int64(56)
     if ".global" in name:
         return (window != 1) & (window != 2)
-    if "shared::cta" in name:  # not that of another block: see warp.clusters
-        return address >> np.int64(24) == 1 << 32
     return window == (1 if ".shared" in name else 2)
 
 

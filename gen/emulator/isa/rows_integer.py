@@ -49,8 +49,8 @@ op("bfind.shiftamt.{s32,u32,s64,u64}", "shift_amount(a)", "u32 T")
 op("bfind.{s32,u32,s64,u64}", "bfind(a)", "u32 T")
 op("bmsk.{clamp,wrap}.b32", "bit_mask(a, b, 'wrap' in NAME)", "b32 u32 u32")
 op("szext.{clamp,wrap}.{s32,u32}", "extend(a, b, 'wrap' in NAME)", "T T u32")
-op("isspacep.{global,shared,local}", "in_space(a, NAME)", "pred s64")
-op("isspacep.shared::{cta,cluster}", "in_space(a, NAME)", "pred s64")
+op("isspacep.{global,shared::cluster,local}", "in_space(a, NAME)", "pred s64")
+op("isspacep.shared[::cta]", "in_block(E, a)", "pred s64")
 
 # A policy of the cache changes nothing here.
 LEVEL = "L2::evict_{last,normal,first,unchanged}"

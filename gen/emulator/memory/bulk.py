@@ -36,6 +36,7 @@ class BulkCopies(BulkOperands):
         super().__init__(chunk, mbarriers)
         self.loads: list[Move] = []  # into shared memory, the oldest first
         self.stores: list[Move] = []
+        mbarriers.under_way = self.loads
         self.committed: Any = np.zeros((1,) * 6, np.int64)  # groups of each thread so far
 
     # -- what generated code calls -------------------------------------------------------------
@@ -52,7 +53,7 @@ class BulkCopies(BulkOperands):
         unit = site.size if rule else 16
         for count in np.unique(sizes):
             lanes = tuple(axis[sizes == count] for axis in every)
-            starts, sources = self._of(lanes, shared), self._of(lanes, address)
+            starts, sources = self._near(lanes, shared), self._of(lanes, address)
             values = (("size", sizes), ("shared address", starts), ("global address", sources))
             if all(self._aligned(site, lanes, what, value, 16) for what, value in values):
                 steps = np.arange(0, count, unit)
@@ -68,7 +69,7 @@ class BulkCopies(BulkOperands):
         sizes = self._of(every, nbytes)
         for count in np.unique(sizes):
             lanes = tuple(axis[sizes == count] for axis in every)
-            starts, sources = self._of(lanes, target), self._of(lanes, source)
+            starts, sources = self._near(lanes, target), self._near(lanes, source)
             values = (("size", sizes), ("target address", starts), ("source address", sources))
             own = self._homes(site, lanes, sources, own=True)
             if own and all(self._aligned(site, lanes, what, value, 16) for what, value in values):
@@ -87,7 +88,7 @@ class BulkCopies(BulkOperands):
         rule: what cp.reduce.async.bulk.tensor does with elements of the map's type.
         """
         for lanes, tensor, corners in self._boxes(site, address, corner, mask):
-            starts = self._of(lanes, shared)
+            starts = self._near(lanes, shared)
             if self._aligned(site, lanes, "shared address", starts, 128):
                 written = "bulk_group" in site.item.modifiers
                 if written and tensor.element == "tf32":
@@ -103,7 +104,7 @@ class BulkCopies(BulkOperands):
     ) -> None:  # fmt: skip
         """st.async, and red.async with a rule: elements for shared memory of the cluster."""
         lanes = running(self.chunk.shape, mask)
-        starts, size = self._of(lanes, address), site.dtype.itemsize
+        starts, size = self._near(lanes, address), site.dtype.itemsize
         if self._aligned(site, lanes, "address", starts, site.size):
             data = np.stack(
                 [np.broadcast_to(value, self.chunk.shape)[lanes] for value in values], axis=1
@@ -199,12 +200,13 @@ class BulkCopies(BulkOperands):
         steps: bytes, or what makes offsets of starts. dtype: of elements that are reduced.
         """
         chunk, out = self.chunk, "bulk_group" in site.item.modifiers
-        found = self._homes(site, lanes, starts, own=out)
+        own = site.item.opcode == "cp" and "shared::cluster" not in site.item.modifiers
+        found = self._homes(site, lanes, starts, own=own)
         if found is None:
             return
         homes, offsets = found
         shared = steps(offsets) if callable(steps) else offsets[:, None] + steps
-        barriers = self._of(lanes, barrier)
+        barriers = self._of(lanes, barrier) if out else self._near(lanes, barrier)
         if not self._inside(site, lanes, shared, size):
             return
         if not out:

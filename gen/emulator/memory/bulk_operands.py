@@ -50,6 +50,14 @@ class BulkOperands:
     def _of(self, lanes: Lanes, value: Value) -> Numbers:
         return np.broadcast_to(value, self.chunk.shape)[lanes].astype(np.int64)
 
+    def _near(self, lanes: Lanes, address: Value) -> Numbers:
+        """Addresses in the window of shared memory relative to each lane's block."""
+        clusters, found = self.chunk.clusters, self._of(lanes, address)
+        if clusters.size == 1:
+            return found
+        own = clusters.ranks[numbers(self.chunk.shape, lanes, BLOCK_AXES)] << RANK_SHIFT
+        return np.asarray(clusters.near(found, own))
+
     def _map(self, site: Site, lanes: Lanes, address: int) -> TensorMap | None:
         """The tensor map at a generic address; a finding if there is none."""
         memory = self.chunk.memory
@@ -67,7 +75,7 @@ class BulkOperands:
     def _homes(
         self, site: Site, lanes: Lanes, starts: Numbers, own: bool = False
     ) -> tuple[Numbers, Numbers] | None:
-        """The numbers of the blocks whose shared memory addresses are in, and the offsets there.
+        """The numbers of the blocks whose shared memory near addresses are in, and the offsets.
 
         None after a finding where there is no such block. own: it has to be the executing one.
         """
@@ -85,7 +93,7 @@ class BulkOperands:
         if own and (homes != blocks).any():
             bad = homes != blocks
             where = self.chunk.describe_shared(int(starts[bad][0]))
-            rule = f"{where} is not in the executing block, as its source has to be"
+            rule = f"{where} is not in the executing block, as .shared::cta says"
             self._report("memcheck", site, lanes, rule, bad)
             return None
         return homes, starts & OFFSET

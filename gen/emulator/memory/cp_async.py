@@ -57,6 +57,7 @@ class Copies:
     ) -> None:  # fmt: skip
         """Copy `site.size` bytes a lane, of which the first `count` are read (None: all)."""
         chunk = self.chunk
+        target = chunk.near(site, target, mask) if chunk.clusters.size > 1 else target
         for observer in chunk.launch.observers:
             there, here = target + np.int64(site.offset), origin + np.int64(source.offset)
             observer.copy(chunk, site, there, here, np.int64(site.size) if count is None else count,

@@ -6,11 +6,13 @@ turned away try again once a phase has changed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gen.emulator.isa.ops import Value
+from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.mbarrier_bits import MOST, State, Words
 from gen.emulator.memory.mbarrier_objects import Objects
@@ -37,6 +39,7 @@ class MBarriers(Objects):
         self.changed = False  # whether a phase has completed since waiting lanes were last let go
         self.moved = False  # whether a wait has let lanes through since then
         self.polls: dict[int, Poll] = {}  # by the wait's instruction
+        self.under_way: Sequence[Move] = ()  # bulk copies that will count their bytes
 
     # -- what generated code calls -------------------------------------------------------------
     def init(self, site: Site, address: Value, count: Value, mask: Mask | None) -> None:
@@ -44,6 +47,7 @@ class MBarriers(Objects):
         for offset, lanes in self._own(site, address, mask, written=True):
             wanted = self._per_block(count, lanes, reduce=np.max)
             here = self._per_block(np.int64(1), lanes) > 0
+            self._check_idle(site, offset, lanes, here & (self.peek(offset) >= 0))
             if ((wanted < 1) | (wanted > MOST))[here].any():
                 self._report(site, offset, lanes, f"an arrival count from 1 to {MOST} expected")
             wanted = wanted.clip(1, MOST)
@@ -55,7 +59,19 @@ class MBarriers(Objects):
         """mbarrier.inval: the bytes are no mbarrier object any more."""
         for offset, lanes in self._own(site, address, mask, written=True):
             words, here = self._read(site, offset, lanes)
+            self._check_idle(site, offset, lanes, here)
             self._write(offset, here, np.full_like(words, -1))
+
+    def _check_idle(self, site: Site, offset: int, lanes: Mask | None, here: Bits) -> None:
+        """A finding where an object ends that bulk copies are still going to count at."""
+        for move in self.under_way:
+            mine = (move.barriers == offset) & here.reshape(-1)[move.homes]
+            if mine.any():
+                blocks = np.zeros(here.shape, np.bool_)
+                blocks.reshape(-1)[move.homes[mine]] = True
+                line = f" at line {move.site.item.line}" if move.site.item.line else ""
+                rule = f"the bulk copy{line}, which counts its bytes there, is still under way"
+                self._report(site, offset, narrow(lanes, blocks), rule)
 
     def arrive(
         self, site: Site, address: Value, mask: Mask | None, count: Value, expect: Value,
@@ -171,8 +187,10 @@ class MBarriers(Objects):
         if (left > 0).any():
             some = narrow(lanes, self._seen_from(left > 0, offset))
             self._report(site, offset, some, "more arrivals than it waits for")
-        if (abs(state.bytes) > MOST).any():
-            self._report(site, offset, lanes, f"a tx-count of more than {MOST} bytes")
+        beyond = here & (abs(state.bytes) > MOST)
+        if beyond.any():
+            some = narrow(lanes, self._seen_from(beyond, offset))
+            self._report(site, offset, some, f"a tx-count of more than {MOST} bytes")
             state.bytes = state.bytes.clip(-MOST, MOST)
         self.changed |= bool(ended.any())
         return ended

@@ -111,6 +111,10 @@ class ObservedChunk(WarpChunk, Protocol):
         """An access as (space, address in it, lanes); a generic one may be several."""
         ...
 
+    def near(self, site: Site, address: Value, m: Mask | None) -> Value:
+        """Addresses in the window of shared memory relative to each lane's block."""
+        ...
+
     def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:
         """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
         ...

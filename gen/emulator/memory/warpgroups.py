@@ -21,7 +21,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import MatrixRead, ObservedChunk
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
+from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, WARP, Bits, Mask, lanes_of
 from gen.emulator.warp.mma import check_whole_warps, packed
 from gen.emulator.warp.shuffles import all_lanes
 from gen.emulator.warp.tensor_core import NOTHING, Array, Span
@@ -37,11 +37,17 @@ from gen.emulator.warp.wgmma import (
     lines,
     multiply,
     registers_of,
+    spoilt_by_rank,
     sums_from_registers,
     warps_of,
 )
 
 _KEPT = 64  # groups that are told apart, as many as wait_group can leave
+_SPOILT = (
+    "wgmma.mma_async: the descriptor of {} has the rank of the block in its leading byte offset: "
+    "the start address has bits above 18, as in a cluster a block's shared addresses carry its "
+    "rank; mask it"
+)
 
 
 @dataclass
@@ -203,6 +209,10 @@ class Warpgroups:
         """An operand that all threads of a warpgroup have alike: an element for each group."""
         if value.ndim == 0:
             return np.full(len(at) // WARPGROUP, value)
+        if all(value.shape[i] == 1 for i in THREAD_AXES):  # what has an address of shared memory
+            blocks = at.reshape(-1, WARPGROUP)[:, 0] // self.issued.shape[1]
+            counts = [self.chunk.shape[i] if i in BLOCK_AXES else 1 for i in range(6)]
+            return np.asarray(np.broadcast_to(value, counts).reshape(-1)[blocks])
         each = packed(self.chunk, value)[at].reshape(-1, WARPGROUP * WARP)
         differ = (each != each[:, :1]).any(axis=1)
         if differ.any():
@@ -228,13 +238,17 @@ class Warpgroups:
             )
         offsets = np.stack([lines(where, rows, form.k, turned) for where in found])
         outside = (offsets < 0) | (offsets + LINE > chunk.shared.nbytes)
-        if outside.any():
-            where = chunk.describe_shared(int(offsets[outside][0]))
-            bad = np.zeros(self.issued.shape, np.bool_)
-            bad.reshape(-1)[at.reshape(-1, WARPGROUP)[outside.any(axis=(1, 2))].ravel()] = True
-            message = f"wgmma.mma_async: matrix {name} at {where} is out of bounds"
-            self._report(site.item, bad, message, check="memcheck")
-            offsets = np.where(outside, 0, offsets)
+        beyond = np.asarray(outside.any(axis=(1, 2)))
+        spoilt = spoilt_by_rank(chunk.clusters, blocks, groups, each, offsets, beyond)
+        for wrong in (spoilt, beyond & ~spoilt):
+            if wrong.any():
+                bad = np.zeros(self.issued.shape, np.bool_)
+                bad.reshape(-1)[at.reshape(-1, WARPGROUP)[wrong].ravel()] = True
+                where = chunk.describe_shared(int(offsets[outside][0])) if outside.any() else ""
+                message = f"wgmma.mma_async: matrix {name} at {where} is out of bounds"
+                message = _SPOILT.format(name) if wrong is spoilt else message
+                self._report(site.item, bad, message, check="memcheck")
+        offsets = np.where(outside, 0, offsets) if outside.any() else offsets
         flat = offsets.reshape(len(offsets), -1)
         swizzles = np.array([where.swizzle for where in found])
         read = MatrixRead(site, name, blocks, groups, numbers, flat, swizzles, with_fragments)

@@ -172,7 +172,29 @@ class Context:
 
     def address(self, name: str) -> Value:
         """The address of a variable or parameter in its own space, as int64."""
-        return np.int64(self.launch.addresses[name])
+        return self._addresses[name]
+
+    @functools.cached_property
+    def _addresses(self) -> dict[str, Value]:
+        """Of all variables: those in shared memory have a block's rank in them."""
+        found: dict[str, Value] = {n: np.int64(at) for n, at in self.launch.addresses.items()}
+        for name, start, _ in self.launch.shared:
+            found[name] = np.int64(start) + self.clusters.own
+        return found
+
+    def near(self, site: Site, address: Value, m: Mask | None) -> Value:
+        """Addresses in the window of shared memory as `Clusters.near`; findings for .shared::cta.
+
+        That, or .shared alone, accesses the executing block's memory only.
+        """
+        near = self.clusters.near(address, None, m)
+        anywhere = site.space != "shared" or "shared::cluster" in site.item.modifiers
+        if not anywhere and int(near.max()) > OFFSET:
+            far = np.asarray((near > OFFSET) & (near >> RANK_SHIFT <= self.clusters.size))
+            if far.any():
+                where = np.asarray(near) + np.int64(site.offset)
+                self.report(site, "in another block, which takes .shared::cluster", where, far, m)
+        return near
 
     def window(self, space: str) -> Value:
         """Where a space starts among the generic addresses."""
@@ -214,6 +236,8 @@ class Context:
         if site.space == "generic":
             values = self._load_generic(site, address, m)
         else:
+            if site.space == "shared" and self.clusters.size > 1:
+                address = self.near(site, address, m)
             for observer in self.launch.observers:
                 observer.load(self, site, site.space, address, m)
             values = self._of(site.space).load(site, address, m, self.report)
@@ -231,15 +255,19 @@ class Context:
         self, site: Site, address: Value, m: Mask | None
     ) -> list[tuple[str, Value, Mask | None]]:
         """An access as (space, address in it, lanes); a generic one may be several."""
+        several = self.clusters.size > 1
         if site.space != "generic":
-            return [(site.space, address, m)]
+            near = several and site.space == "shared"
+            return [(site.space, self.near(site, address, m) if near else address, m)]
         found = []
         window = address >> np.int64(56)
         for number, space in enumerate(("global", "shared", "local")):
             known = window == number if number else (window != 1) & (window != 2)
             lanes = narrow(m, known)
             if lanes is not NOBODY:
-                found.append((space, address - np.int64(number << 56), lanes))
+                local = address - np.int64(number << 56)
+                near = several and space == "shared"
+                found.append((space, self.near(site, local, lanes) if near else local, lanes))
         return found
 
     def _load_generic(self, site: Site, address: Value, m: Mask | None) -> list[Value]:
@@ -258,6 +286,7 @@ class Context:
         """The registers of `count` 8 x 8 matrices whose rows lie at the lanes' addresses."""
         check_whole_warps(self, m, site.item)
         lanes = m if count == 4 else narrow(m, self.special("%laneid") < np.int32(8 * count))
+        address = self.near(site, address, lanes) if self.clusters.size > 1 else address
         for observer in self.launch.observers:
             observer.load(self, site, site.space, address, lanes)
         rows = self.shared.load(site, address, lanes, self.report)[0]
@@ -270,6 +299,7 @@ class Context:
         """The inverse of `ldmatrix`."""
         check_whole_warps(self, m, site.item)
         lanes = m if count == 4 else narrow(m, self.special("%laneid") < np.int32(8 * count))
+        address = self.near(site, address, lanes) if self.clusters.size > 1 else address
         for observer in self.launch.observers:
             observer.store(self, site, site.space, address, lanes)
         rows = rows_of(self, values, transposed)
@@ -337,7 +367,7 @@ class Context:
         for space, local, lanes in self.spaces(site, address, m):
             for observer in self.launch.observers:
                 observer.atomic(self, site, space, local, lanes)
-            memory = self._of(space)
+            memory, local = self._of(space), np.broadcast_to(local, self.shape)
             for cells, here, index in memory.cells(site, local, lanes, self.report):
                 if index.size:
                     old[here] = update(cells, index, rule, [value[here] for value in values])

@@ -107,8 +107,15 @@ class Spinning:
         if site is not None:
             x, y, z = threads[0]
             bx, by, bz = (at - first for at, first in zip(block, chunk.origin, strict=True))
-            spot = np.broadcast_to(address, chunk.shape)[bz, z, by, y, bx, x]
-            where = chunk.describe(site, int(spot) + site.offset)
+            lane = bz, z, by, y, bx, x
+            spot = int(np.broadcast_to(address, chunk.shape)[lane]) + site.offset
+            if site.space == "shared" or spot >> 56 == 1:
+                own, window = (
+                    np.broadcast_to(chunk.clusters.own, chunk.shape)[lane],
+                    spot >> 56 << 56,
+                )
+                spot = window + int(chunk.clusters.near(np.int64(spot - window), own))
+            where = chunk.describe(site, spot)
             what = f"the {site.size} bytes at {where}"
         who = f"{count} thread{'s' * (count > 1)}"
         who += f" of {blocks} blocks" if blocks > 1 else ""

@@ -13,6 +13,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Buffer, aligned_bytes
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.context import Context
+from gen.emulator.warp.clusters import OFFSET
 from gen.emulator.warp.masks import Coordinates, Mask, lanes_of
 
 HEAP_BYTES = 8 << 20  # cudaLimitMallocHeapSize of a fresh context
@@ -105,6 +106,7 @@ class SystemCalls:
             row = scratch.owner[
                 tuple(at if n > 1 else 0 for at, n in zip(lane, scratch.shape, strict=True))
             ]
+            offset = offset & OFFSET if scratch is chunk.shared else offset
             return bytes(scratch.data[row][offset : offset + size])
         buffer = chunk.memory.find(address)
         return bytes(buffer.data[address - buffer.base :][:size]) if buffer else b""

@@ -1,7 +1,10 @@
 """Clusters of blocks: which rank each block has, and addresses of shared memory in another one.
 
-An address in the window of shared memory has the offset in its low 24 bits. Above these stands 0
-for the memory of the executing block, or 1 plus the rank of a block of its cluster (`mapa`).
+An address in the window of shared memory has the offset in its low 24 bits, and above these the
+rank of the block whose memory it is, that of the executing block too: so they differ between the
+blocks of a cluster. Accesses and checks take them relative to that block, by `Clusters.near`: with
+0 above the offset for its own memory, or 1 plus the rank of another block. In a cluster of one
+block there is no difference, and nothing to pay for.
 """
 
 from __future__ import annotations
@@ -46,6 +49,11 @@ class Clusters:
         self.row: Numbers = row.reshape(axes)  # each block's number in the chunk
         self.rank: Numbers = ((z % cz * cy + y % cy) * cx + x % cx).reshape(axes)
         self.ranks: Numbers = self.rank.ravel()
+        each = tuple(slice(None if cluster > 1 else 1) for cluster in (cz, cy, cx))
+        whole = self.rank.reshape(counts)[each] << RANK_SHIFT
+        # Where each block's own memory starts, along the axes in which ranks differ.
+        self.own: Any = whole.reshape([n for m in whole.shape for n in (m, 1)])
+        self.own = self.own if self.size > 1 else np.int64(0)
         first = ((z // cz * cz * counts[1] + y // cy * cy) * counts[2] + x // cx * cx).ravel()
         r = np.arange(self.size, dtype=np.int64)[:, None]
         step = (r // (cx * cy) * counts[1] + r // cx % cy) * counts[2] + r % cx
@@ -57,17 +65,47 @@ class Clusters:
     # -- addresses -----------------------------------------------------------------------------
     def map(self, address: Value, rank: Value) -> Value:
         """mapa: the address in the window of shared memory, in the block with a rank."""
-        if self.size == 1 and not np.any(rank):
-            return address & np.int64(OFFSET)
-        return (address & np.int64(OFFSET)) | (rank.astype(np.int64) + 1) << np.int64(RANK_SHIFT)
+        rank = rank.astype(np.int64)
+        rank = rank if self.size > 1 else rank + (rank != 0)  # as `near` gives it
+        return (address & np.int64(OFFSET)) | rank << np.int64(RANK_SHIFT)
+
+    def near(self, address: Value, own: Any = None, mask: Mask | None = None) -> Value:
+        """Addresses relative to blocks whose own memory starts at `own`; default each lane's.
+
+        Those of own memory, the same in all blocks, have one element for these. Of lanes that are
+        not in the mask they are those of others.
+        """
+        if self.size == 1:
+            return address
+        relative = np.asarray(address - (self.own if own is None else own))
+        if int(np.bitwise_or.reduce(relative, axis=None)) >> RANK_SHIFT:
+            relative = self._beyond(np.asarray(address), relative, mask)
+        for axis in BLOCK_AXES if relative.ndim == 6 else ():
+            if relative.shape[axis] > 1:
+                first = relative.take([0], axis)
+                relative = first if (relative == first).all() else relative
+        return relative
+
+    def _beyond(self, address: Numbers, relative: Numbers, mask: Mask | None) -> Numbers:
+        """`near` where some addresses are not in own memory: in others', or nowhere."""
+        field = address >> RANK_SHIFT
+        wrapped = np.where(field == 255, relative - (1 << 32), relative)  # 32 bits, below 0
+        mine = relative >> RANK_SHIFT == 0
+        below = (wrapped < 0) & (wrapped >= -(1 << RANK_SHIFT - 1))
+        far = (field + 1 << RANK_SHIFT) | (address & OFFSET)
+        found = np.where(mine, relative, np.where(below, wrapped, far))
+        active = None if mask is None else mask.over(found.shape)
+        if active is None:
+            return found
+        return np.where(active.bits, found, found.item(active.first))
 
     def rank_of(self, address: Value) -> Value:
         """getctarank: the rank of the block that an address in the window belongs to."""
         field = address >> np.int64(RANK_SHIFT)
-        return np.where(field == 0, self.rank, field - 1)
+        return field if self.size > 1 else field - (field > 0)
 
     def locate(self, address: Numbers) -> tuple[Numbers, Numbers, Bits]:
-        """Of accesses: the number of the block, the offset in it, and whether there is none."""
+        """The block that near addresses are in, the offset there, and whether there is none."""
         field = address >> RANK_SHIFT
         near = (field == 0) | (address < 0)
         stranger = ~near & ((field < 1) | (field > self.size))
@@ -77,7 +115,7 @@ class Clusters:
         return block, np.broadcast_to(offset, block.shape), np.broadcast_to(stranger, block.shape)
 
     def home(self, address: int) -> Numbers | None:
-        """Each block's peer that an address belongs to, or None for itself."""
+        """Each block's peer that a near address belongs to, or None for itself."""
         rank = (address >> RANK_SHIFT) - 1
         return None if rank < 0 else self.peers[rank].reshape(self.row.shape)
 
@@ -141,6 +179,11 @@ def mapa(chunk: WarpChunk, m: Mask | None, item: Instruction, address: Value, ra
         chunk.launch.findings.add("memcheck", item, message, block, threads)
     mapped = chunk.clusters.map(wide & np.int64((1 << 56) - 1), rank) | np.int64(1 << 56)
     return np.where(outside, wide, mapped).astype(address.dtype)
+
+
+def in_block(chunk: WarpChunk, address: Value) -> Value:
+    """isspacep.shared::cta: whether a generic address is in the executing block's shared memory."""
+    return (address - chunk.clusters.own) >> np.int64(RANK_SHIFT) == 1 << 56 - RANK_SHIFT
 
 
 def ctarank(chunk: WarpChunk, item: Instruction, address: Value) -> Value:

@@ -20,6 +20,7 @@ from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
+from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
 from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
 from gen.emulator.warp.mma import FP8, OPERANDS, packed, unpacked
 from gen.emulator.warp.shuffles import all_lanes, to_warps
@@ -145,6 +146,33 @@ def _relative(where: Descriptor, phase: int, rows: int, k: int, mn_major: bool) 
     at = plain + phase
     exchanged: Numbers = at ^ (at >> 3 & (where.swizzle - LINE if where.swizzle else 0))
     return exchanged - phase
+
+
+def spoilt_by_rank(
+    clusters: Clusters, blocks: Numbers, groups: Numbers, words: Array, offsets: Numbers,
+    outside: Bits,
+) -> Bits:  # fmt: skip
+    """Of which warpgroups' descriptors the leading offset has the block's rank in it.
+
+    That comes of a start address that is not cut to 18 bits: the descriptor has these more than
+    that of block 0 of the cluster. What does not depend on the leading offset is not spoilt.
+    offsets: those of the lines, (warpgroups, ...). outside: whose lines are out of bounds: where
+    block 0 does not run, that is the sign.
+    """
+    found = np.zeros(len(words), np.bool_)
+    ranks = clusters.ranks[blocks]
+    if not ranks.any() or (len(words) > 1 and (words >> 16 == words[0] >> 16).all()):
+        return found
+    at = {pair: i for i, pair in enumerate(zip(blocks.tolist(), groups.tolist(), strict=True))}
+    for i in np.flatnonzero(ranks):
+        word, extra = int(words[i]), int(ranks[i]) << RANK_SHIFT - 4
+        first = at.get((int(clusters.peers[0, blocks[i]]), int(groups[i])))
+        if first is None:
+            found[i] = outside[i] and word & extra == extra
+        elif int(words[first]) in (word & ~extra, word - extra):
+            starts = [(int(words[k]) & 0x3FFF) * LINE for k in (i, first)]
+            found[i] = (offsets[i] - starts[0] != offsets[first] - starts[1]).any()
+    return found
 
 
 def elements(found: Array, form: Form, kind: str, mn_major: bool) -> Array:

@@ -66,6 +66,84 @@ CLUSTER_SYNC;
         assert np.array_equal(out[block], 1000 * other + np.arange(64))
 
 
+def test_own_addresses_carry_the_rank() -> None:
+    """Those of static and dynamic variables, in the window and generic, as mapa gives them."""
+    out = clean(
+        """
+extern __shared__ u32 more[];
+u64 g; u32 cta, far;
+asm("mapa.u64 %0, %1, %2;" : "=l"(g) : "l"((void*)s), "r"(me));
+asm("{.reg .pred p; isspacep.shared p, %1; selp.u32 %0, 1, 0, p;}" : "=r"(cta) : "l"((void*)s));
+asm("getctarank.u64 %0, %1;" : "=r"(far) : "l"((void*)s));
+if (x == 0) {
+  u32* to = out + blockIdx.x * 64;
+  to[0] = at(s) >> 24; to[1] = at(more) >> 24; to[2] = peer(s, me) == at(s);
+  to[3] = g == (u64)s; to[4] = cta; to[5] = far; to[6] = (at(s) & 0xffffff) == peer(s, 0);
+}
+""",
+        grid=(4, 1, 1), cluster=(4, 1, 1), shared_bytes=64,
+    )  # fmt: skip
+    for me in range(4):
+        assert list(out[me, :7]) == [me, me, 1, 1, 1, me, 1]
+
+
+@pytest.mark.parametrize("chunk_threads", [1 << 16, 1])
+@pytest.mark.parametrize("cluster", [(2, 1, 1), (1, 2, 1), (2, 2, 2)])
+def test_own_addresses_in_every_kind_of_access(cluster: Size, chunk_threads: int) -> None:
+    """Of the own block, by shared::cta, shared::cluster and generic addresses."""
+    out = clean(
+        init(1)
+        + """
+u32 v, r, w;
+asm volatile("st.shared::cta.u32 [%0], %1;" ::"r"(at(&s[x])), "r"(x + me) : "memory");
+asm volatile("st.shared::cluster.u32 [%0+128], %1;" ::"r"(at(&s[x])), "r"(me) : "memory");
+__syncwarp();
+asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(v) : "r"(at(&s[31 - x])) : "memory");
+asm volatile("atom.shared.add.u32 %0, [%1], 5;" : "=r"(r) : "r"(at(&s[32 + x])) : "memory");
+asm volatile("ld.u32 %0, [%1];" : "=r"(w) : "l"(&s[32 + x]) : "memory");
+__syncwarp();
+if (x == 0) {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  expect(&bar, 128);
+  bulk(s, in, 128, &bar);
+  wait(&bar, 0);
+}
+__syncwarp();
+const u32 block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+out[block * 64 + x] = v + 1000 * r + 100000 * w;
+out[block * 64 + 32 + x] = s[x];
+CLUSTER_SYNC;
+""",
+        grid=cluster, cluster=cluster, chunk_threads=chunk_threads,
+    )  # fmt: skip
+    x = np.arange(32)
+    for me in range(len(out)):
+        assert np.array_equal(out[me, :32], 31 - x + me + 1000 * me + 100000 * (me + 5))
+        assert np.array_equal(out[me, 32:], x + 100)
+
+
+def test_an_address_without_its_rank_is_in_block_0() -> None:
+    out = clean("""
+s[x] = x + 100 * me;
+CLUSTER_SYNC;
+u32 v;
+LOAD_REMOTE(v, at(&s[x]) & 0xffffffu);
+out[blockIdx.x * 64 + x] = v;
+CLUSTER_SYNC;
+""")
+    assert np.array_equal(out[:, :32], [np.arange(32)] * 2)
+
+
+@pytest.mark.parametrize("space", ["shared", "shared::cta"])
+def test_another_block_by_an_instruction_for_the_own_one(space: str) -> None:
+    found = finding(f"""
+asm volatile("st.{space}.u32 [%0], 1;" ::"r"(peer(&s[x], other)) : "memory");
+CLUSTER_SYNC;
+""")
+    assert found.check == "memcheck"
+    assert "in block 1 of the cluster is in another block, which takes .shared::cl" in found.message
+
+
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_a_rank_outside_of_the_cluster(blocks: int) -> None:
     found = finding("STORE_REMOTE(peer(&s[x], 3), 1u);  // there", cluster=(blocks, 1, 1))

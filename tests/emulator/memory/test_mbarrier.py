@@ -34,9 +34,10 @@ extern "C" __global__ void kernel(u32* out) {
 
 
 def run(
-    body: str, threads: int = 1, blocks: int = 1, arch: str = "compute_90"
+    body: str, threads: int = 1, blocks: int = 1, arch: str = "compute_90", align: int = 8
 ) -> tuple[list[int], LaunchReport]:
-    emulator, source = Emulator(), f"{HEADER}{body}\n}}\n"
+    header = HEADER.replace("__shared__ u64", f"__shared__ __align__({align}) u64")
+    emulator, source = Emulator(), f"{header}{body}\n}}\n"
     out = emulator.alloc(np.full(64 * blocks, 9999, np.uint32), "out")
     report = emulator.launch(
         compile_cuda(source, arch), "kernel", (blocks, 1, 1), (threads, 1, 1), [out],
@@ -116,6 +117,33 @@ def test_generic_addresses_and_invalidation() -> None:
     assert "mbarrier.arrive at shared+0 of 32 (bar): this is no initialised mbarrier" in text
     text = message('asm volatile("mbarrier.init.b64 [%0], %1;" :: "l"(out), "r"(1u));')
     assert "outside of shared memory" in text
+
+
+COPY = (
+    'asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");\n'
+    'asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 16;" :: "r"(at(bar)));\n'
+    'asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes '
+    '[%0], [%1], 16, [%2];" :: "r"(at(bar + 2)), "l"(out), "r"(at(bar)) : "memory");\n'
+)
+
+
+@pytest.mark.parametrize("end", ["inval", "init"])
+def test_an_object_that_ends_before_a_copy_that_counts_there(end: str) -> None:
+    """It is a finding where the object ends, which would be right behind a wait."""
+    last = 'asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(at(bar)));\n'
+    last = last if end == "inval" else "INIT(bar, 1u);\n"
+    _, report = run(f"INIT(bar, 1u);\n{COPY}{last}", align=16)
+    found = [str(one) for one in report.findings if "still under way" in one.message]
+    assert len(found) == 1
+    assert f"mbarrier.{end} at shared+0 of 32 (bar): the bulk copy at line" in found[0]
+    clean(f"INIT(bar, 1u);\n{COPY}WAIT(bar, 0u);\n{last}", align=16)
+
+
+def test_bytes_that_are_no_object_in_another_block() -> None:
+    """What a block has where others have an mbarrier is nothing to count at."""
+    body = "if (blockIdx.x == 1) *(volatile u64*)bar = 0x3fffffffffffffffull;\n"
+    body += f"if (blockIdx.x == 0) {{ INIT(bar, 1u);\n{COPY}WAIT(bar, 0u); }}\n"
+    clean(body, blocks=2, align=16)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
+from gen.emulator.warp.masks import Mask
 
 SIZES = st.tuples(*(st.integers(1, 3) for _ in range(3)))
 
@@ -49,6 +50,35 @@ def test_clusters(
         for lane in np.ndindex(shape):
             assert there[lane] == known[wanted, place(lane, dims)[1]]
     assert (clusters.locate(np.full((1,) * 6, 40))[0] == clusters.row).all()
+
+
+@given(SIZES, SIZES, st.data())
+def test_near(
+    dims: tuple[int, int, int], counts: tuple[int, int, int], data: st.DataObject
+) -> None:
+    """Own addresses are offsets, the same in all blocks; others say 1 plus the rank."""
+    blocks = [n * c for n, c in zip(dims, counts, strict=True)]
+    shape = (blocks[2], 1, blocks[1], 2, blocks[0], 3)
+    clusters = Clusters(shape, dims)
+    if clusters.size == 1:
+        assert clusters.near(np.int64(40)) == 40
+        return
+    own = np.broadcast_to(clusters.own, shape)
+    assert (own == np.broadcast_to(clusters.rank, shape) << RANK_SHIFT).all()
+    assert clusters.near(clusters.own + np.int64(40)).ravel().tolist() == [40]
+    assert clusters.near(clusters.own - np.int64(16)).ravel().tolist() == [-16]
+    rank, offset = data.draw(st.integers(0, clusters.size)), data.draw(st.integers(0, 1 << 20))
+    mapped = clusters.map(np.int64(offset), np.int64(rank))
+    near = np.broadcast_to(clusters.near(mapped), shape)
+    here = own >> RANK_SHIFT == rank
+    assert (near == np.where(here, offset, rank + 1 << RANK_SHIFT | offset)).all()
+    assert (clusters.rank_of(mapped) == rank).all()
+    own_one = int(own[0, 0, 0, 0, 0, 0])
+    assert clusters.near(mapped, own_one) == near[0, 0, 0, 0, 0, 0]
+    bits = np.zeros(shape, np.bool_)
+    bits[-1, :, -1, :, -1] = True
+    some = clusters.near(np.where(bits, own + 8, 1 << 50), None, Mask(bits))
+    assert (some == 8).all()
 
 
 @given(SIZES, SIZES, st.lists(st.booleans(), min_size=6, max_size=6))

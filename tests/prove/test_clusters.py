@@ -1,0 +1,42 @@
+"""`gen check` of kernels whose blocks share operands: clean, and with a mistake."""
+
+from __future__ import annotations
+
+from gen.kernels.registry import make_spec
+from gen.prove.check import check
+from gen.spec.problem import GemmShape
+from tests.prove.test_defects import plant
+
+SHAPES = [GemmShape(129, 130, 136)]
+MASK = ("address % (1 << 18) >> 4", "address >> 4")  # what is left out
+
+
+def checked(layout: str, *changes: tuple[str, str]) -> list[str]:
+    """What is found in a kernel with changes; it is right, or nothing but that."""
+    tile = {"threadblock": "64x128x64", "stages": 2, "split_k": 1}
+    spec = make_spec("wgmma", layout=layout, cluster="2x1", **tile)
+    report = check(plant(spec, *changes), SHAPES, first=True)
+    assert not report.error
+    wrong = [text for _, text in report.mismatches]
+    return [f"{one.finding.check}: {one.finding.message}" for one in report.findings] + wrong
+
+
+def test_nothing_found() -> None:
+    assert checked("rrr") == []
+
+
+def test_a_descriptor_with_the_rank_in_its_leading_offset() -> None:
+    """What a GPU multiplies then is something else, in all blocks but the first of a cluster."""
+    found = checked("rrr", MASK)
+    assert "memcheck: wgmma.mma_async: the descriptor of B has the rank of the block" in found[0]
+    assert "bits above 18" in found[0]
+
+
+def test_lines_along_k_have_no_leading_offset() -> None:
+    assert checked("rcr", MASK) == []
+
+
+def test_a_relaxed_arrival_releases_nothing() -> None:
+    arrive = "mbarrier.arrive.shared::cluster"
+    found = checked("rrr", (arrive, "mbarrier.arrive.relaxed.cluster.shared::cluster"))
+    assert any(text.startswith("racecheck") and "still in flight" in text for text in found)
