@@ -120,6 +120,7 @@ class GlobalRaces(ChunkObserver):
             self._programs[launch.program] = granule_of(launch.program, "global"), scoped
         self.granule, self.off = self._programs[launch.program]
         self.epoch: Any = np.zeros((1,) * 6, np.int64)
+        self.block_epoch: Any = self.epoch  # the last one that began with a barrier of the block
         self.threads = _thread_numbers(chunk)
         self.together = _THREADS * chunk.clusters.size  # numbers per cluster
 
@@ -223,9 +224,15 @@ class GlobalRaces(ChunkObserver):
         for touch in self._touches(chunk, site, space, address, mask):
             self._atomic(chunk, site, touch)
             if "release" in site.item.modifiers:
-                pieces = (of.tolist() for of in (touch.index, touch.high, touch.epoch))
-                for index, thread, epoch in zip(*pieces, strict=True):
-                    self.releases.release((touch.records, index), thread, epoch)
+                self._release(touch)
+
+    def _release(self, touch: _Touch) -> None:
+        blocks, epochs = np.broadcast_arrays(self.threads // _THREADS, self.block_epoch)
+        since = dict(zip(blocks.ravel().tolist(), epochs.ravel().tolist(), strict=True))
+        pieces = (of.tolist() for of in (touch.index, touch.high, touch.epoch))
+        for index, thread, epoch in zip(*pieces, strict=True):
+            place = touch.records, index
+            self.releases.release(place, thread, epoch, since[thread // _THREADS])
 
     def _acquire(self, touch: _Touch) -> None:
         pieces = (of.tolist() for of in (touch.index, touch.low, touch.high))
@@ -241,30 +248,35 @@ class GlobalRaces(ChunkObserver):
 
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """See Observer."""
-        self.epoch = self.epoch + (1 if blocks is None else blocks)
+        self._met(1 if blocks is None else blocks)
 
     def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
         """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block.
 
         In a cluster it is taken to order all of its blocks.
         """
-        self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
+        self._met(_blocks(chunk, mask))
         if chunk.clusters.size > 1:
             self.cluster_wait(chunk, mask)
 
     def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""
-        some = np.asarray(True if mask is None else mask.per_block(chunk.shape) > 0)
+        some = np.asarray(_blocks(chunk, mask), np.bool_)
         blocks = some.reshape(some.shape or (1,) * 6)
-        self.epoch = self.epoch + _CLUSTERS * chunk.clusters.any(blocks)
+        self._met(_CLUSTERS * chunk.clusters.any(blocks))
 
     def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
         """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
-        self.epoch = self.epoch + (mask.per_block(chunk.shape) > 0)
+        self._met(_blocks(chunk, mask))
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
-        """See Observer. As `meet`."""
-        self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
+        """See Observer. As `meet`, but for what a release shows."""
+        self.epoch = self.epoch + _blocks(chunk, mask)
+
+    def _met(self, steps: Any) -> None:
+        """The threads of blocks have met: their epochs go on by so many steps."""
+        self.epoch = self.epoch + steps
+        self.block_epoch = np.where(np.asarray(steps) > 0, self.epoch, self.block_epoch)
 
     # -- records -------------------------------------------------------------------------------
     def _touches(
@@ -377,6 +389,11 @@ class GlobalRaces(ChunkObserver):
             "racecheck", site.item, f"{message} ({kind})", block, (thread, other_thread), where,
             kind, earlier.item,
         )  # fmt: skip
+
+
+def _blocks(chunk: ObservedChunk, mask: Mask | None) -> Any:
+    """1 for each block that has lanes of a mask."""
+    return 1 if mask is None else mask.per_block(chunk.shape) > 0
 
 
 def _thread_numbers(chunk: ObservedChunk) -> Numbers:

@@ -9,7 +9,10 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
 Place = tuple[object, int]  # a buffer, and a granule of it
-Seen = dict[int, int]  # the epochs before which all is seen: of blocks; of a thread as -1 - thread
+# The epochs before which all is seen that a thread, its warp, its block did: by the number of
+# threads that they have, and their own number.
+Seen = dict[tuple[int, int], int]
+_WARP = 32
 
 
 class Releases:
@@ -19,15 +22,18 @@ class Releases:
     """
 
     def __init__(self, threads: int) -> None:
-        self._threads = threads  # numbers that a block has for its threads
+        self._groups = (1, _WARP, threads)  # a block has numbers for so many threads
         self._released: dict[Place, Seen] = {}
         self._seen: dict[int, Seen] = {}  # by block
 
-    def release(self, place: Place, thread: int, epoch: int) -> None:
-        """A thread shows what it did, and what barriers of its block have ordered before."""
-        block = thread // self._threads
-        own = {block: epoch, -1 - thread: epoch + 1}
-        self._released[place] = self._seen.get(block, {}) | own
+    def release(self, place: Place, thread: int, epoch: int, block_epoch: int) -> None:
+        """A thread shows what it did, and what barriers of its warp and of its block have ordered.
+
+        epoch: that of the warp. block_epoch: the last one that began with a barrier of the block.
+        """
+        epochs = (epoch + 1, epoch, block_epoch)
+        own = {(size, thread // size): at for size, at in zip(self._groups, epochs, strict=True)}
+        self._released[place] = self._seen.get(thread // self._groups[-1], {}) | own
 
     def acquire(self, place: Place, blocks: Iterable[int]) -> None:
         """Blocks see what was shown there, if anything was."""
@@ -39,16 +45,15 @@ class Releases:
 
     def ordered(self, readers: Numbers, writers: Numbers, epochs: Numbers) -> npt.NDArray[np.bool_]:
         """Whether a thread's block has seen what another thread did in an epoch of its block."""
-        found = np.zeros(len(readers), np.bool_)
-        for i, (reader, writer, epoch) in enumerate(
-            zip(readers.tolist(), writers.tolist(), epochs.tolist(), strict=True)
-        ):
-            seen = self._seen.get(reader // self._threads, {})
-            found[i] = max(seen.get(writer // self._threads, 0), seen.get(-1 - writer, 0)) > epoch
-        return found
+        triples = zip(readers.tolist(), writers.tolist(), epochs.tolist(), strict=True)
+        return np.array([self._sees(*triple) for triple in triples], np.bool_)
+
+    def _sees(self, reader: int, writer: int, epoch: int) -> bool:
+        seen = self._seen.get(reader // self._groups[-1], {})
+        return any(seen.get((size, writer // size), 0) > epoch for size in self._groups)
 
     def met(self, threads: Numbers, others: Numbers) -> npt.NDArray[np.bool_]:
         """Whether a thread's block has seen anything of another thread's block."""
-        blocks = ((of // self._threads).tolist() for of in (threads, others))
-        pairs = zip(*blocks, strict=True)
-        return np.array([other in self._seen.get(own, {}) for own, other in pairs], np.bool_)
+        size = self._groups[-1]
+        pairs = zip((threads // size).tolist(), (others // size).tolist(), strict=True)
+        return np.array([(size, other) in self._seen.get(own, {}) for own, other in pairs], bool)

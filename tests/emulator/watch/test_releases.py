@@ -74,13 +74,19 @@ def test_what_nothing_orders(old: str, new: str, kind: str) -> None:
 
 
 def test_what_a_block_has_seen_it_shows() -> None:
-    """Three blocks in a row."""
+    """Three blocks in a row; barriers of a warp order less than those of a block."""
     releases = Releases(1024)
-    releases.release(("flags", 0), thread=5, epoch=3)
+    releases.release(("flags", 0), 5, epoch=3, block_epoch=1)
     releases.acquire(("flags", 0), [1])
-    releases.release(("flags", 1), thread=1024, epoch=7)
+    releases.release(("flags", 1), 1024, epoch=7, block_epoch=7)
     releases.acquire(("flags", 1), [2])
-    readers, writers = np.full(4, 2048), np.array([9, 9, 5, 1025])
-    ordered = releases.ordered(readers, writers, np.array([2, 3, 3, 7]))
-    assert ordered.tolist() == [True, False, True, False]
+    tried = (
+        (5, 3, True), (5, 4, False),  # what the thread did itself
+        (9, 2, True), (9, 3, False),  # its warp
+        (40, 0, True), (40, 1, False),  # its block
+        (1030, 6, True), (1030, 7, False),
+    )  # fmt: skip
+    writers, epochs, seen = (np.array(of) for of in zip(*tried, strict=True))
+    readers = np.full(len(tried), 2048)
+    assert releases.ordered(readers, writers, epochs).tolist() == seen.tolist()
     assert releases.met(readers[:2], np.array([5, 3 * 1024])).tolist() == [True, False]
