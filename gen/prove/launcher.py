@@ -11,7 +11,7 @@ import itertools
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gen.device.tensor_map import codes
@@ -19,7 +19,7 @@ from gen.errors import MissingError, SpecError
 from gen.kernels.launches import BIAS, WORKSPACE, Argument, Launch, Pointer, TensorMap
 from gen.prove.edits import Edited
 from gen.prove.launcher_calls import Call, calls
-from gen.prove.launcher_program import EMBEDDED, PLAIN, Host, Program, Reply
+from gen.prove.launcher_program import EMBEDDED, PLAIN, Host, NotCompiledError, Program, Reply
 from gen.prove.launcher_reaching import numbered_calls, unreached_by
 from gen.prove.unreached import Unreached
 from gen.source.render import Source, render
@@ -257,6 +257,10 @@ def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
     with tempfile.TemporaryDirectory() as folder:
         try:
             replies = Program(Host.plain(source), Path(folder)).run(tried)
+        except NotCompiledError as error:
+            if _compiles(replace(source, text=emitted)):  # or it is this machine's compiler
+                return LauncherReport(as_emitted, [str(error)])
+            return LauncherReport(as_emitted, [], skipped=str(error))
         except MissingError as error:
             return LauncherReport(as_emitted, [], skipped=str(error))
     wrong: dict[str, str] = {}
@@ -272,6 +276,15 @@ def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
     if not found:
         report.unreached, report.unprobed = unreached_by(source, edited, tried)
     return report
+
+
+def _compiles(source: Source) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            Program(Host.plain(source), Path(folder))
+        except MissingError:
+            return False
+    return True
 
 
 def _races(source: Source, tried: Sequence[Call]) -> bool:

@@ -125,7 +125,7 @@ class Program:
     def __post_init__(self) -> None:
         host = self.host
         for name, text in host.files.items():
-            (self.folder / name).write_text(text)
+            (self.folder / name).write_text(_as_cpp(text))
         text = render_template(
             "prove/launcher.cpp.j2",
             file=next(iter(host.files)),
@@ -165,6 +165,14 @@ class Program:
         self.seen = {int(n): int(seen) for n, seen in _PROBE.findall(done.stderr)}
         # What a thread sanitizer finds it says with the program's exit status.
         return [] if done.returncode and threads > 1 else replies
+
+
+def _as_cpp(text: str) -> str:
+    """CUDA in the words that templates/prove/runtime.h has a meaning for."""
+    text = re.sub(r"\basm\s*\(", "asm volatile(", text)
+    return re.sub(
+        r"([\w:]+(?:<[^<>;]*>)?)\s*<<<(.*?)>>>", r"by_arrows({\2}, \1)", text, flags=re.DOTALL
+    )
 
 
 def compile_cpp(folder: Path, *words: str) -> None:

@@ -209,3 +209,21 @@ cudaError_t cudaLaunchKernelEx(
   fake::say("\n");
   return cudaSuccess;
 }
+
+// kernel<<<grid, block, shared_bytes, stream>>>, written as a call. What it returns is lost, as there.
+struct Arrows {
+  dim3 grid, block;
+  size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+template <class... Parameters>
+auto by_arrows(Arrows how, void (*kernel)(Parameters...)) {
+  return [=](auto... arguments) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = how.grid;
+    config.blockDim = how.block;
+    config.dynamicSmemBytes = how.shared_bytes;
+    config.stream = how.stream;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+  };
+}

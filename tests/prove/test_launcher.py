@@ -17,7 +17,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 from tests.prove.test_verify import PAIRS, QUICK, SCALAR, TENSOR, layout_of, small
 from tests.spec.test_spec import specs
-from tests.support.slow import sift
+from tests.support.slow import sift, slow
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
 
@@ -185,14 +185,39 @@ def test_a_launcher_is_checked_without_its_header() -> None:
     assert right(check_launcher(source, always=True))
 
 
+def test_a_launcher_that_does_not_compile_is_wrong() -> None:
+    odd = edited(make_spec("tiles"), ("return launch(", "return my_launch("))
+    (wrong,) = check_launcher(odd).wrong
+    assert "my_launch" in wrong
+
+
+def test_a_launch_between_arrows() -> None:
+    """As CUDA has it: it is compared with the plan, too."""
+    spec = make_spec("thread_1d")
+    plain = "return cudaLaunchKernelEx(&config, kernel, arguments...);"
+    arrows = "kernel<<<grid, block, shared_bytes%s>>>(arguments...);\n  return cudaSuccess;"
+    unseen = check_launcher(edited(spec, (plain, arrows % ", stream")))
+    assert "a launch fails with 701, and it returns 0" in unseen.wrong[0]
+    other_stream = check_launcher(edited(spec, (plain, arrows % "")))
+    assert "launches 0 kernels" in other_stream.wrong[0]
+
+
+@slow
+def test_a_launcher_beside_instructions_of_all_spellings() -> None:
+    """asm without volatile: g++ does not know PTX."""
+    exchanged = ("grid(unsigned(plan.tiles), unsigned(plan.slices))",
+                 "grid(unsigned(plan.slices), unsigned(plan.tiles))")  # fmt: skip
+    spec = make_spec("mma", dtype="tf32", split_k=0)
+    assert right(check_launcher(render(spec), always=True))
+    assert check_launcher(edited(spec, exchanged)).wrong
+
+
 def test_why_a_launcher_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = make_spec("tiles")
     changed = edited(spec, ("own != device", "device != own"))
     monkeypatch.setattr(library, "COMPILERS", ())
     assert "no C++ compiler" in check_launcher(changed).skipped
     monkeypatch.undo()
-    odd = edited(spec, ("return launch(", "return my_launch("))
-    assert "my_launch" in check_launcher(odd).skipped
     text = render(spec).text.partition("#ifndef __CUDACC_RTC__")[0] + "}\n"
     none = check_launcher(dataclasses.replace(render(spec), text=text))
     assert "none" in none.skipped
