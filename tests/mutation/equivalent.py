@@ -64,6 +64,7 @@ _ALONE = "a block that is no cluster's has rank 0: found in wgmma cluster"
 _ONE_GROUP = "one warpgroup has all 64 rows; found in wgmma, where there are two"
 _SWAPPED = "each of two blocks copies the part of the other one"
 _SHARES = "ranges differ in length: as right, and slower"
+_TWICE = "the block that finishes a tile computes all of it: as right, and slower"
 _NOBODYS = "the last block gives nothing: nobody looks at its flags"
 _IN_ORDER = "blocks run in the order of their numbers here, so that flags are set when looked at"
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
@@ -79,6 +80,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
     (_NOBODYS, "-> for (index_t i = threadIdx.x; i < count - 1; i += 256) flags[i] = 0;"),
+    (_TWICE, "-> last = w == end_tile ? steps : steps;"),
     (_IN_ORDER, "-> for (index_t i = threadIdx.x; i < count; i += 256) flags[i] = 1;"),
     (_IN_ORDER, "wgmma stream-k: stream: while (!set) { -> if (!set) {"),
     *(

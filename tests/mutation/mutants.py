@@ -384,7 +384,7 @@ _TENSOR_CORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("stream", r"= gridDim\.x \+ work % gridDim\.x", ("= work % gridDim.x",)),
     ("stream", r"x \+= \*sums", ("x = *sums",)),
     ("stream", r"sums \+= 32", ("sums += 16", "sums += 0")),
-    ("stream", r"first \+ last - 1 - n", ("last - 1 - n", "first + last - n")),
+    ("stream", r"last - 1 - n", ("last - n", "steps - 1 - n")),
     ("stream", r"st\.release\.gpu", ("st.relaxed.gpu",)),
     ("stream", r"ld\.acquire\.gpu", ("ld.relaxed.gpu",)),
     ("stream", r"i < count(?=; i \+= 256)", ("i < count - 1",)),

@@ -582,13 +582,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
-    // Every other piece goes backwards along K: of what the one before read last, L2 still has some.
+    // Every other piece goes backwards along K: of what the one before read last, L2 still has some. The
+    // first one, which alone may begin inside of a tile, goes forwards.
     bool backwards = false;
     for (int w = begin_tile; w < work; next(w)) {
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), a_bytes + kBytesB);
-        const int k = (backwards ? first + last - 1 - n : n) * kTileK;
+        const int k = (backwards ? last - 1 - n : n) * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
         copy_box(a, a_map, k, row0, full(stage));
 #pragma unroll
