@@ -61,7 +61,9 @@ def test_arguments_are_the_kernels_parameters(
     text = render(spec).text
     for launch in made(spec, *size, Alignment(*aligned)).launches:
         kernel = re.search(
-            rf'extern "C" __global__[^(]*\([^)]*\)[^(]* {launch.kernel}\((.*?)\) {{', text, re.S
+            rf'extern "C" __global__(?:[^(]*\([^)]*\))+[^(]* {launch.kernel}\((.*?)\) {{',
+            text,
+            re.S,
         )
         assert kernel, launch.kernel
         parameters = re.sub(r"//.*", "", kernel[1]).split(",")
