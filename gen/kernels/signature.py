@@ -35,6 +35,7 @@ BIAS = _parameters("const output_t* bias")
 ALPHA = _parameters("scalar_t alpha")
 WORKSPACE = _parameters("void* workspace", "size_t workspace_bytes")
 PARTIALS = _parameters("index_t slices", "scalar_t* partials")
+STREAM = _parameters("void* partials", "int* flags")
 
 
 def matrices(has_bias: bool) -> tuple[Parameter, ...]:
@@ -75,6 +76,9 @@ PACK = _parameters(
 )  # fmt: skip
 
 
+CLEAR = _parameters("index_t count", "int* flags")
+
+
 def reduce(has_bias: bool) -> tuple[Parameter, ...]:
     """Of the kernel that adds up partial sums."""
     partials = _parameters("index_t slices", "const scalar_t* partials")
@@ -88,10 +92,10 @@ def mma(writes_d: bool, has_bias: bool, has_partials: bool) -> tuple[Parameter, 
 
 
 def mma_tma(
-    writes_d: bool, has_bias: bool, has_partials: bool, may_be_early: bool
+    writes_d: bool, has_bias: bool, has_slices: bool, has_stream: bool, may_be_early: bool
 ) -> tuple[Parameter, ...]:
-    """Of the kernel `mma_tma`, whose operands are tensor maps."""
-    partials = PARTIALS if has_partials else ()
+    """Of the kernels `mma_tma` and `wgmma`, whose operands are tensor maps."""
+    partials = PARTIALS if has_slices else STREAM if has_stream else ()
     early = EARLY if may_be_early else ()
     if not writes_d:
         return (*SIZES, *MAPS[:2], *early, *partials)

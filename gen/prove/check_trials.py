@@ -45,6 +45,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     trials += _in_place(spec)
     trials += _few_blocks(spec)
     trials += _crowds(spec)
+    trials += _shared(spec)
     for shape, count in _long(spec):
         one = trial(spec, shape, "integer", (3, -2), RAGGED)
         trials.append(replace(one, multiprocessors=count))
@@ -165,6 +166,33 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
         for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (_MANY, k + 1), (2, 0)):
             one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, depth), "integer", (3, -2), WHOLE)
             yield replace(one, multiprocessors=count, watched=count == 1)
+
+
+def _shared(spec: KernelSpec) -> Iterator[Trial]:
+    """Tiles that blocks share along K, after which come no whole ones, a round of them, several."""
+    if not spec.stream_k:
+        return
+    m, n, k = spec.threadblock
+    for i, (tiles, count, steps) in enumerate(_streams(spec)):
+        size = (tiles * m - 1, n - 3, steps * k - steps % 2)
+        (shape,) = _turned(spec, [GemmShape(*size)])
+        for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
+            one = trial(spec, shape, "integer", scalars, where)
+            yield replace(one, multiprocessors=count, watched=where is WHOLE and i < 2)
+        one = trial(spec, shape, "integer", (2, -1), PACKED)
+        yield replace(_c_is_d(one), multiprocessors=count)
+        for kind, alpha, beta in cases(spec) if i == 0 else ():
+            one = trial(spec, shape, kind, (alpha, beta), WHOLE)
+            yield replace(one, multiprocessors=count)
+
+
+def _streams(spec: KernelSpec) -> list[tuple[int, int, int]]:
+    """Tiles, multiprocessors, steps of a tile: as many as the stages, fewer and more of them.
+
+    The tiles are one more than multiprocessors, one less than two rounds, and more than that.
+    """
+    s = spec.stages
+    return [(3, 2, 3), (4, 3, s), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1), (9, 2, s + 1), (9, 5, 4)]
 
 
 def _near(spec: KernelSpec, thresholds: Sequence[int]) -> list[GemmShape]:

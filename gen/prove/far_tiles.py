@@ -195,9 +195,11 @@ def _windows(
     x, y, z = launch.grid
     starts: Sequence[int]
     if launch.kernel == spec.name:
-        # A persistent kernel's clusters have one tile of one slice each, slice by slice.
+        # A persistent kernel's clusters have one tile of one slice each, slice by slice; the first
+        # blocks have the last tiles where they may share them.
         cluster = math.prod(spec.cluster)
-        starts = range((tiles - 2) * cluster, x, tiles * cluster)
+        last = range((tiles - 2) * cluster, x, tiles * cluster)
+        starts = range(1) if spec.stream_k else last
         blocks = 2 * cluster
     elif "partials" in launch.args:
         blocks = 2 * x // tiles

@@ -125,7 +125,9 @@ def _launch(
     if all_shared and given.get((kernel, _CARVEOUT)) != 100:
         return f"{kernel} does not ask for all of the L1 cache as shared memory"
     # What a kernel without partial sums is given in their place, it does not read.
-    unused = {"partials"} if launch.args.get("slices") == 1 else set()
+    unused = {
+        name for name in ("partials", "flags") if not isinstance(launch.args.get(name), Pointer)
+    }
     if len(values) != len(launch.args):
         return f"{kernel} is given {len(values)} arguments, not {len(launch.args)}"
     for (name, argument), value in zip(launch.args.items(), values, strict=True):

@@ -206,16 +206,18 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
 
         t = (max P_j - min P_j) + max over the instructions of |A| |B|,   with P_0 = 0.
 
-    Teams of warps that take turns along K have partial sums of their own. With w = the number of
-    steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs differ, that is
-    far less than what the whole |A| |B| gives.
+    Teams of warps that take turns along K have partial sums of their own. Where blocks share work
+    tiles along K ("stream-K"), their steps may come last to first: then a sum in between is one of
+    two runs of consecutive products, the steps so far and the products of this one. With w = the
+    number of steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs
+    differ, that is far less than what the whole |A| |B| gives.
 
     Where sums are promoted, each part of K has a t and a w of its own, and the errors are added up.
     A slice may cut a part in two, which have no larger ones.
 
     A factor below the least normal number has that one's exponent. Promoted sums and those over
-    slices of K are added in f32, those of teams in the type that they have: with an error of gamma
-    times |A| |B|, or, if that is less, t for each of them.
+    slices of K are added in f32, those of teams and of blocks that share a tile in the type that
+    they have: with an error of gamma times |A| |B|, or, if that is less, t for each of them.
     """
     dtypes = spec.dtypes
     instruction = spec.instruction
@@ -225,6 +227,7 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
     u = numerics.unit_roundoff("f32")
     step = _core(spec, core).error(instruction.k, half)
     promote = int(spec.tunables.get("promote", 0))
+    runs, teams = (2, 2) if spec.stream_k else (1, spec.sliced_k)
 
     def errors(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         k, tiny = a.shape[1], numerics.smallest_normal(dtypes.input.name)
@@ -234,15 +237,15 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
         for at in promoted:
             here = slice(at, at + promoted.step)
             part, other = a[:, here], b[here]
-            own = _reach(part, other, tiny, instruction.k, spec.threadblock.k, spec.sliced_k)
+            own = _reach(part, other, tiny, instruction.k, spec.threadblock.k, spec.sliced_k, runs)
             w = -(-part.shape[1] // instruction.k) * step
             error += w / (1 - w) * own if w < 1 else np.inf
             reach += own
         slices = max(-(-k // spec.threadblock.k), 1)
         slices = min(spec.split_k or slices, slices)
-        parts = slices * spec.sliced_k + len(promoted) - 1
+        parts = slices * teams + len(promoted) - 1
         if parts > 1:
-            team = gamma(spec.sliced_k - 1, numerics.unit_roundoff("f16") if half else u)
+            team = gamma(teams - 1, numerics.unit_roundoff("f16") if half else u)
             added = gamma(slices + len(promoted) - 2, u) + team
             total = np.abs(a) @ np.abs(b)
             error += added * (np.minimum(total, parts * reach) + error)
@@ -252,9 +255,12 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
 
 
 def _reach(
-    a: np.ndarray, b: np.ndarray, tiny: float, each: int, tile: int, teams: int
+    a: np.ndarray, b: np.ndarray, tiny: float, each: int, tile: int, teams: int, runs: int
 ) -> np.ndarray:
-    """No less than any term or sum of sums in steps of `each` products: see `sums_of`."""
+    """No less than any term or sum of sums in steps of `each` products: see `sums_of`.
+
+    runs: of consecutive products, that a sum in between has.
+    """
     shape = (a.shape[0], b.shape[1])
     team = np.zeros((teams, *shape))
     low, high = np.zeros_like(team), np.zeros_like(team)
@@ -267,7 +273,7 @@ def _reach(
         np.maximum(high[turn], team[turn], out=high[turn])
         sizes = (np.where(x, np.maximum(np.abs(x), tiny), 0) for x in (part, other))
         np.maximum(most, np.matmul(*sizes), out=most)
-    return np.asarray((high - low).max(axis=0) + most)
+    return np.asarray(runs * (high - low).max(axis=0) + most)
 
 
 def error_bound(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from gen.compile import nvrtc
@@ -15,6 +16,7 @@ from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.trials import Trial, emulated
 from gen.prove.unreached import Probed, probe_kernels
 from gen.source.render import Source
+from gen.spec.arch import MULTIPROCESSORS
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem, GemmShape
 
@@ -67,14 +69,21 @@ _NO_SPEC = (
 )
 
 
-# Where each of a file's kernels takes part: operands that need packing, a long sum in slices.
+# Where each of a file's kernels takes part: operands that need packing, a long sum in slices, tiles
+# that blocks share.
 _UNALIGNED = Alignment(False, False, False)
 LONG = GemmShape(1, 1, 2**20)
 
 
 def launches(spec: KernelSpec) -> tuple[Launch, ...]:
     """A launch of each kernel that the file of a specification has."""
-    return spec.plan(GemmProblem.packed(LONG, spec.layouts), _UNALIGNED).launches
+    shape, multiprocessors = LONG, MULTIPROCESSORS
+    if spec.stream_k:  # three tiles for two
+        rows = 2 * spec.threadblock.m + 1
+        shape = replace(LONG, m=rows) if spec.layouts.c else replace(LONG, n=rows)
+        multiprocessors = 2
+    problem = GemmProblem.packed(shape, spec.layouts)
+    return spec.plan(problem, _UNALIGNED, multiprocessors).launches
 
 
 def _check_kernels(spec: KernelSpec, ptx: PtxModule) -> None:

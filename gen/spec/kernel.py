@@ -112,6 +112,16 @@ class KernelSpec:
         return int(self.tunables.get("split_k", 1))
 
     @property
+    def stream_k(self) -> bool:
+        """Whether blocks share work tiles along K, so that all end together."""
+        return bool(self.tunables.get("stream_k", 0))
+
+    @property
+    def has_partials(self) -> bool:
+        """Whether the workspace may hold partial sums."""
+        return self.split_k != 1 or self.stream_k
+
+    @property
     def epilogue(self) -> str:
         """What becomes of the sums: one of `EPILOGUES`."""
         return str(self.tunables.get("epilogue", "linear"))

@@ -61,7 +61,9 @@ def test_arguments_are_the_kernels_parameters(
     text = render(spec).text
     for launch in made(spec, *size, Alignment(*aligned)).launches:
         kernel = re.search(
-            rf'extern "C" __global__[^(]*\([^)]*\)[^(]* {launch.kernel}\((.*?)\) {{', text, re.S
+            rf'extern "C" __global__(?:[^(]*\([^)]*\))+[^(]* {launch.kernel}\((.*?)\) {{',
+            text,
+            re.S,
         )
         assert kernel, launch.kernel
         parameters = re.sub(r"//.*", "", kernel[1]).split(",")
@@ -283,6 +285,35 @@ def test_room_is_made_for_a_reduction_that_starts_early(
     assert ("cudaSharedmemCarveoutMaxShared" in render(spec).text) == room
 
 
+def test_blocks_share_tiles_where_a_round_would_not_be_full() -> None:
+    spec = make_spec("wgmma", threadblock="128x64x64", stream_k=1)
+    tile, clear = 128 * 64 * 4, f"{spec.name}_clear"
+    for tiles, multiprocessors, shared in (
+        (5, 4, True),
+        (8, 4, False),
+        (3, 4, False),
+        (9, 2, True),
+    ):
+        steps = made(spec, 128 * tiles, 64, 640, multiprocessors=multiprocessors)
+        blocks = min(tiles, multiprocessors)
+        args = main(steps, spec)
+        assert steps.launch(spec.name).grid == (blocks, 1, 1)
+        assert [s.kernel for s in steps.launches] == [clear] * shared + [spec.name]
+        if not shared:
+            assert (args["partials"], args["flags"], steps.workspace_bytes) == (NULL, NULL, 0)
+            continue
+        assert args["partials"] == Pointer("workspace", 0)
+        assert args["flags"] == Pointer("workspace", blocks * tile)
+        helper = steps.launch(clear)
+        assert (helper.grid, helper.block) == ((1, 1, 1), (256, 1, 1))
+        assert dict(helper.args) == {"count": 8 * blocks, "flags": args["flags"]}
+        assert steps.workspace_bytes == blocks * tile + 8 * blocks * 4
+    assert not made(spec, 128 * 5, 64, 0, multiprocessors=4).workspace_bytes  # no steps to share
+    packed = made(spec, 128 * 5, 64, 641, multiprocessors=4)
+    assert [s.kernel for s in packed.launches] == [f"{spec.name}_pack", clear, spec.name]
+    assert all(launch.early for launch in packed.launches)
+
+
 def test_teams_have_room_for_the_rows_that_they_finish() -> None:
     tile = {"threadblock": "96x96x64", "warp": "48x48", "stages": 4, "layout": "rcr"}
     one, two = (make_spec("mma_tma", **tile, sliced_k=n).geometry for n in (1, 2))
@@ -347,7 +378,14 @@ def test_the_workspace_has_room_for_everything(
         rows, cols = size[:2] if spec.layouts.c else size[1::-1]
         tile = spec.threadblock
         tiles = -(-rows // tile.m) * -(-cols // tile.n)
-        parts.append((args["partials"], int(args["slices"]) * tiles * tile.m * tile.n * 4))
+        sums = tile.m * tile.n
+        if spec.stream_k:
+            size_of_sum = spec.dtypes.accumulator.size
+            parts.append((args["partials"], min(tiles, 7) * sums * size_of_sum))
+            count = int(steps.launch(f"{spec.name}_clear").args["count"])
+            parts.append((args["flags"], 4 * count))
+        else:
+            parts.append((args["partials"], int(args["slices"]) * tiles * sums * 4))
     end = 0
     for pointer, nbytes in parts:
         assert pointer.buffer == "workspace"

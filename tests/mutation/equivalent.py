@@ -63,6 +63,10 @@ _SLOTS = "a team has as many slots as blocks, and begins each tile with all of t
 _ALONE = "a block that is no cluster's has rank 0: found in wgmma cluster"
 _ONE_GROUP = "one warpgroup has all 64 rows; found in wgmma, where there are two"
 _SWAPPED = "each of two blocks copies the part of the other one"
+_SHARES = "ranges differ in length: as right, and slower"
+_TWICE = "the block that finishes a tile computes all of it: as right, and slower"
+_NOBODYS = "the last block gives nothing: nobody looks at its flags"
+_IN_ORDER = "blocks run in the order of their numbers here, so that flags are set when looked at"
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
 
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
@@ -75,6 +79,18 @@ _DESCRIPTOR = (
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
+    (_NOBODYS, "-> for (index_t i = threadIdx.x; i < count - 1; i += 256) flags[i] = 0;"),
+    (_TWICE, "-> last = w == end_tile ? steps : steps;"),
+    (_IN_ORDER, "-> for (index_t i = threadIdx.x; i < count; i += 256) flags[i] = 1;"),
+    (_IN_ORDER, "wgmma stream-k: stream: while (!set) { -> if (!set) {"),
+    *(
+        (_SHARES, f"wgmma stream-k: stream: {line}")
+        for line in (
+            "const uint32_t more = range * (work % gridDim.x), part = more % gridDim.x; -> "
+            "const uint32_t more = range * (work % gridDim.x), part = 0;",
+            "step = part * (steps / gridDim.x) + part * (steps % gridDim.x) / gridDim.x; ->",
+        )
+    ),
     (_FEWER, "-> stage = stage + 1 < kStages - 1 ?"),
     (_STAGED, "mma_tma split-k: bytes: const auto staging"),
     (_PADDING, "kStages * kStageBytes + 16);"),

@@ -60,6 +60,8 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     # Lines of both operands along M or N.
     "wgmma": {"layout": "crr", "threadblock": "128x64x64", "stages": 2},
     # Two panels of B, lines of two lengths.
+    # Blocks that share tiles.
+    "wgmma stream-k": {"threadblock": "64x64x32", "stages": 2, "stream_k": 1},
     "wgmma split-k": {"threadblock": "128x128x32", "stages": 2, "split_k": 3},
     # Blocks below each other copy one of two panels of B each, for both.
     "wgmma cluster": {"threadblock": "64x128x64", "stages": 2, "cluster": "2x1"},

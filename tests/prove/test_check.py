@@ -191,6 +191,7 @@ _STARTS = [
     ("mma_tma", "f16", {"split_k": 2}),
     ("mma_tma", "bf16", {"sliced_k": 2, "stages": 3}),
     ("wgmma", "tf32", {"split_k": 2}),
+    ("wgmma", "bf16", {"split_k": 1, "stream_k": 1}),
 ]
 
 

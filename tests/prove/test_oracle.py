@@ -487,6 +487,22 @@ def test_sums_in_parts_have_bounds(tunables):
     assert (bound < 400 * error.max()).all()
 
 
+def test_sums_of_shared_tiles_have_bounds():
+    """The first steps by one block and the last ones by another, each last to first."""
+    spec = make_spec("wgmma", dtype="f16_f32", threadblock="64x64x64", stream_k=1)
+    tile, k = spec.threadblock.k, 7 * spec.threadblock.k
+    rng = np.random.default_rng(3)
+    a, b = (np.float16(rng.uniform(0.5, 1, s)) for s in ((5, k), (k, 6)))
+    total = np.zeros((5, 6), np.float32)
+    for steps in (range(2, -1, -1), range(6, 2, -1)):
+        own = np.concatenate([np.arange(tile) + tile * step for step in steps])
+        total += on_hopper(a[:, own], b[own], spec.instruction.k, "f16", False).astype(np.float32)
+    bound = oracle.sums_of(spec, oracle.HOPPER)(*(x.astype(np.float64) for x in (a, b)))
+    error = np.abs(total - a.astype(np.float64) @ b.astype(np.float64))
+    assert (error <= bound).all()
+    assert (bound < 400 * error.max()).all()
+
+
 def test_epilogues_are_their_definitions():
     a, b = np.array([[1.0, -2.0]], np.float32), np.array([[1.0], [1.0]], np.float32)
     c, bias = np.zeros((1, 1), np.float32), np.array([0.25], np.float32)

@@ -187,6 +187,26 @@ def test_epilogues(
     assert complaints(spec, runner) == []
 
 
+STREAMS = [
+    ("f16", "rcc", "linear_bias_relu", 4),
+    ("f16_f16", "crr", "linear", 2),
+    ("i8", "rcr", "linear_bias", 5),
+    ("tf32", "rcr", "linear", 3),
+    ("bf16_f32", "ccc", "linear_bias_gelu", 7),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "epilogue", "multiprocessors"), sift(STREAMS, STREAMS[:2])
+)
+def test_tiles_that_blocks_share(
+    dtype: str, layout: str, epilogue: str, multiprocessors: int
+) -> None:
+    spec = small("wgmma", dtype, layout, epilogue=epilogue, split_k=1, stream_k=1)
+    runner = EmulatorRunner(multiprocessors=multiprocessors)
+    assert complaints(spec, runner) == []
+
+
 # On CUDA cores all epilogues are one function's; layouts and functions differ from type to type.
 EPILOGUES_OF_SUMS = [
     (variant, dtype, epilogue)

@@ -101,6 +101,9 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wgmma", {"dtype": "f16_f16", "threadblock": "256x64x32", "stages": 2}),
     ("wgmma", {"dtype": "f16_f16", "layout": "crr", "threadblock": "256x128x64",
                "cluster": "2x2", "epilogue": "linear_bias_gelu"}),
+    ("wgmma", {"layout": "rcr", "threadblock": "256x192x64", "stream_k": 1}),
+    ("wgmma", {"dtype": "f16_f16", "layout": "ccc", "threadblock": "128x64x64", "stream_k": 1,
+               "epilogue": "linear_bias_relu"}),
 )  # fmt: skip
 
 # Bundles, whose kernels leave out what only a file of their own says.
@@ -123,6 +126,7 @@ EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ..
     ("tiles", {"dtype": "f64", "layout": "ccc"}, ("sm_80", "sm_90a"), ("ptx", "cubin")),
     ("mma", {"split_k": 0, "epilogue": "linear_bias"}, ("sm_80", "sm_90"), ("cubin",)),
     ("mma_tma", {}, ("sm_90a",), ("cubin",)),
+    ("wgmma", {"stream_k": 1}, ("sm_90a",), ("cubin",)),
 )
 
 

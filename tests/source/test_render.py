@@ -251,6 +251,7 @@ def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
                      "sliced_k": 2}),
         ("wgmma", {}),
         ("wgmma", {"split_k": 3}),
+        ("wgmma", {"stream_k": 1}),
     ],
 )  # fmt: skip
 def test_shared_memory_is_what_plans_say(variant: str, options: dict[str, Any]) -> None:

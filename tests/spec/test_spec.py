@@ -247,6 +247,16 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "that there are; use threadblock=192x192x64",
         ),
         (
+            {"variant": "wgmma", "stream_k": 1, "split_k": 3},
+            "split_k=3 goes with stream_k=0, since with stream-K single blocks share the sums of a "
+            "whole tile; use split_k=1 or stream_k=0",
+        ),
+        (
+            {"variant": "wgmma", "stream_k": 1, "cluster": "2x1"},
+            "cluster=2x1 goes with stream_k=0, since with stream-K single blocks share the sums of "
+            "a whole tile; use cluster=1x1 or stream_k=0",
+        ),
+        (
             {"variant": "wgmma", "stages": 9},
             "stages=9 of threadblock=128x256x64 want 459920 bytes of shared memory, more than the "
             "232448 that a block may have on sm_90a; use stages=4 or threadblock=128x192x32",
@@ -542,10 +552,10 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
         ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
         ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),
-        ("wgmma", "bf16", "sm_90a", "128x256x64 3 1x1 0"),
-        ("wgmma", "tf32", "sm_90a", "128x256x32 3 1x1 0"),
-        ("wgmma", "i8", "sm_90a", "128x256x128 3 1x1 0"),
-        ("wgmma", "e4m3_f32", "sm_90a", "128x128x128 4 1x1 128"),
+        ("wgmma", "bf16", "sm_90a", "128x256x64 3 1x1 0 0"),
+        ("wgmma", "tf32", "sm_90a", "128x256x32 3 1x1 0 0"),
+        ("wgmma", "i8", "sm_90a", "128x256x128 3 1x1 0 0"),
+        ("wgmma", "e4m3_f32", "sm_90a", "128x128x128 4 1x1 128 0"),
     ],
 )
 def test_defaults_on_tensor_cores(variant: str, dtype: str, arch: str, chosen: str) -> None:
@@ -585,6 +595,7 @@ def test_a_warp_of_wgmma_stages_16_rows(threadblock: str) -> None:
             {"layout": "rcr", "threadblock": "64x64x64", "warp": "32x32", "stages": 8},
         ),
         ("wgmma_f16_rrr", {}),
+        ("wgmma_f16_rrr_stream1", {"stream_k": 1}),
         ("wgmma_f16_rcr_tb64x80x64_s5", {"layout": "rcr", "threadblock": "64x80x64", "stages": 5}),
         (
             "mma_tma_f16_rrr_tb128x128x64_s4_tk2",

@@ -1,8 +1,9 @@
 """Races in global memory: two blocks, or two threads of a block, and at least one writes.
 
 Blocks of a launch run in any order, so nothing orders what they write to the same place, or what
-one reads and another writes. Within a block, barriers do. Kernels that let blocks wait for each
-other (they have a fence, or an acquire or release, of GPU scope) are left alone. Not recorded are
+one reads and another writes. Within a block, barriers do; between blocks, stores that release and
+loads that acquire (`releases`). Kernels that let blocks wait for each other in other ways (they
+have a fence, or an atomic that acquires or releases, of GPU scope) are left alone. Not recorded are
 loads that the compiler knows to be of read-only data (`ld.global.nc`), and that a thread reads
 before another thread of its own block writes. Asynchronous copies count when they are issued: that
 settles what they may race with in other blocks.
@@ -26,6 +27,7 @@ from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, narrow
 from gen.emulator.watch.findings import Sites, noun
 from gen.emulator.watch.granules import extremes, granule_of
+from gen.emulator.watch.releases import Releases
 
 Numbers = npt.NDArray[np.int64]
 _SITE_BITS = 20
@@ -37,7 +39,9 @@ _SCOPED = re.compile(
     r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
     r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
 )
-_STRONG = {"volatile", "relaxed", "mmio"}  # such accesses race with plain ones, as atomics do
+_BY_ACCESS = re.compile(r"(ld\..*acquire|st\..*release)\b")
+# Such accesses race with plain ones, as atomics do.
+_STRONG = {"volatile", "relaxed", "mmio", "acquire", "release"}
 
 
 class Records:
@@ -107,12 +111,16 @@ class GlobalRaces(ChunkObserver):
             self._launch = launch
             self.records: dict[Buffer, Records] = {}
             self.sites = Sites()
+            self.releases = Releases(_THREADS)
         if launch.program not in self._programs:
             items = [i for b in launch.program.blocks for i in b.body]
-            scoped = any(_SCOPED.match(item.name) for item in items)
+            scoped = any(
+                _SCOPED.match(item.name) and not _BY_ACCESS.match(item.name) for item in items
+            )
             self._programs[launch.program] = granule_of(launch.program, "global"), scoped
         self.granule, self.off = self._programs[launch.program]
         self.epoch: Any = np.zeros((1,) * 6, np.int64)
+        self.block_epoch: Any = self.epoch  # the last one that began with a barrier of the block
         self.threads = _thread_numbers(chunk)
         self.together = _THREADS * chunk.clusters.size  # numbers per cluster
 
@@ -125,6 +133,8 @@ class GlobalRaces(ChunkObserver):
             return
         for touch in self._touches(chunk, site, space, address, mask):
             if _STRONG & set(site.item.modifiers):
+                if "acquire" in site.item.modifiers:
+                    self._acquire(touch)
                 self._against_writer(chunk, site, "RAW", touch.granules())
             else:
                 self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
@@ -213,6 +223,22 @@ class GlobalRaces(ChunkObserver):
         """See Observer."""
         for touch in self._touches(chunk, site, space, address, mask):
             self._atomic(chunk, site, touch)
+            if "release" in site.item.modifiers:
+                self._release(touch)
+
+    def _release(self, touch: _Touch) -> None:
+        blocks, epochs = np.broadcast_arrays(self.threads // _THREADS, self.block_epoch)
+        since = dict(zip(blocks.ravel().tolist(), epochs.ravel().tolist(), strict=True))
+        pieces = (of.tolist() for of in (touch.index, touch.high, touch.epoch))
+        for index, thread, epoch in zip(*pieces, strict=True):
+            place = touch.records, index
+            self.releases.release(place, thread, epoch, since[thread // _THREADS])
+
+    def _acquire(self, touch: _Touch) -> None:
+        pieces = (of.tolist() for of in (touch.index, touch.low, touch.high))
+        for index, low, high in zip(*pieces, strict=True):
+            blocks = range(low // _THREADS, high // _THREADS + 1)
+            self.releases.acquire((touch.records, index), blocks)
 
     def _atomic(self, chunk: ObservedChunk, site: Site, touch: _Touch) -> None:
         touch = touch.granules()
@@ -222,30 +248,35 @@ class GlobalRaces(ChunkObserver):
 
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """See Observer."""
-        self.epoch = self.epoch + (1 if blocks is None else blocks)
+        self._met(1 if blocks is None else blocks)
 
     def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
         """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block.
 
         In a cluster it is taken to order all of its blocks.
         """
-        self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
+        self._met(_blocks(chunk, mask))
         if chunk.clusters.size > 1:
             self.cluster_wait(chunk, mask)
 
     def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""
-        some = np.asarray(True if mask is None else mask.per_block(chunk.shape) > 0)
+        some = np.asarray(_blocks(chunk, mask), np.bool_)
         blocks = some.reshape(some.shape or (1,) * 6)
-        self.epoch = self.epoch + _CLUSTERS * chunk.clusters.any(blocks)
+        self._met(_CLUSTERS * chunk.clusters.any(blocks))
 
     def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
         """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
-        self.epoch = self.epoch + (mask.per_block(chunk.shape) > 0)
+        self._met(_blocks(chunk, mask))
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
-        """See Observer. As `meet`."""
-        self.epoch = self.epoch + (1 if mask is None else mask.per_block(chunk.shape) > 0)
+        """See Observer. As `meet`, but for what a release shows."""
+        self.epoch = self.epoch + _blocks(chunk, mask)
+
+    def _met(self, steps: Any) -> None:
+        """The threads of blocks have met: their epochs go on by so many steps."""
+        self.epoch = self.epoch + steps
+        self.block_epoch = np.where(np.asarray(steps) > 0, self.epoch, self.block_epoch)
 
     # -- records -------------------------------------------------------------------------------
     def _touches(
@@ -309,7 +340,9 @@ class GlobalRaces(ChunkObserver):
                 by // self.together == touch.high // self.together
             )
             ordered = ordered | near & (epoch // _CLUSTERS != touch.epoch // _CLUSTERS)
-        self._report(chunk, site, kind, touch, (found >= 0) & ~ordered, found)
+        bad = (found >= 0) & ~ordered
+        bad[bad] = ~self.releases.ordered(touch.high[bad], by[bad], epoch[bad])
+        self._report(chunk, site, kind, touch, bad, found)
 
     def _against_others(
         self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch, atomics: bool
@@ -324,7 +357,9 @@ class GlobalRaces(ChunkObserver):
             early = early // self.together != touch.low // self.together
             late = (last >> _SITE_BITS) // self.together != touch.high // self.together
             bad = (last >= 0) & (early | late)
-            self._report(chunk, site, kind, touch, bad, np.where(early, first, last))
+            other = np.where(early, first, last)
+            bad[bad] = ~self.releases.met(touch.high[bad], other[bad] >> _SITE_BITS)
+            self._report(chunk, site, kind, touch, bad, other)
 
     def _add(self, touch: _Touch, site: Site, atomics: bool) -> None:
         number = self.sites.number(site)
@@ -354,6 +389,11 @@ class GlobalRaces(ChunkObserver):
             "racecheck", site.item, f"{message} ({kind})", block, (thread, other_thread), where,
             kind, earlier.item,
         )  # fmt: skip
+
+
+def _blocks(chunk: ObservedChunk, mask: Mask | None) -> Any:
+    """1 for each block that has lanes of a mask."""
+    return 1 if mask is None else mask.per_block(chunk.shape) > 0
 
 
 def _thread_numbers(chunk: ObservedChunk) -> Numbers:

@@ -159,7 +159,9 @@ def facts(spec: KernelSpec) -> list[Fact]:
         Fact("b_offset", _rounded(_bytes("a_lines * a_ld", size), SECTION), "bytes"),
         _tiles(spec),
     ]
-    if spec.split_k == 1:
+    if spec.stream_k:
+        lines += _stream(spec, packed)
+    elif spec.split_k == 1:
         lines.append(Fact("bytes", packed, "of the workspace"))
     else:
         lines += [*_slices(spec), *_partials(spec, packed)]
@@ -205,6 +207,22 @@ def _partials(spec: KernelSpec, offset: str) -> list[Fact]:
     ]
 
 
+def _stream(spec: KernelSpec, offset: str) -> list[Fact]:
+    """What blocks that share work tiles give each other: a tile of sums each, a flag for a warp."""
+    sums = f"kTileM * kTileN * {spec.dtypes.accumulator.size}"
+    return [
+        Fact("blocks", _BLOCKS),
+        Fact("sharing", "K > 0 && tiles % blocks > 0 ? blocks : 0", "blocks that share tiles"),
+        Fact("partials_offset", offset),
+        Fact("flags_offset", f"partials_offset + sharing * {sums}"),
+        Fact("flags", f"sharing * {spec.geometry.values['consumers']}", "for each warp one"),
+        Fact("bytes", "flags_offset + flags * 4", "of the workspace"),
+    ]
+
+
+_BLOCKS = "tiles < multiprocessors ? tiles : multiprocessors"
+
+
 def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     work = "tiles" if spec.split_k == 1 else "work"
     # After packing, the next launch is likely to pack as well, which is slower among this kernel's
@@ -228,7 +246,7 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     return [
         *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
         *([_clusters(cluster)] if cluster > 1 else []),
-        Fact("blocks", blocks),
+        *([] if spec.stream_k else [Fact("blocks", blocks)]),
         *([early] if may_be_early(spec) else []),
         *boxes,
     ]
@@ -290,7 +308,7 @@ def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
     """Those of the kernel that multiplies."""
     wanted = writes_d(spec.tunables), spec.has_bias, spec.split_k != 1
     if spec.row.persistent:
-        return signature.mma_tma(*wanted, may_be_early(spec))
+        return signature.mma_tma(*wanted, spec.stream_k, may_be_early(spec))
     return signature.mma(*wanted)
 
 
@@ -325,7 +343,8 @@ def _flag(value: int) -> Argument:
 def plan(
     spec: KernelSpec, problem: GemmProblem, alignment: Alignment, multiprocessors: int
 ) -> Plan:
-    """All launches: packing, where an operand is packed; the product; the reduction of slices.
+    """All launches: packing, where an operand is packed; flags cleared, where blocks share tiles;
+    the product; the reduction of slices.
 
     A persistent kernel has a block for each multiprocessor, others one for each tile and slice.
     """
@@ -341,6 +360,8 @@ def plan(
         "A": read["a"], "lda": i64(found["a_ld"]), "B": read["b"], "ldb": i64(found["b_ld"]),
         "bias": Pointer(BIAS), "slices": i64(found.get("slices", 1)),
         "partials": Pointer(WORKSPACE, found["partials_offset"]) if _sums(found) else _null(),
+        "flags": Pointer(WORKSPACE, found["flags_offset"]) if found.get("flags") else _null(),
+        "count": i64(found.get("flags", 0)),
     }  # fmt: skip
     grid = (found["tiles"], found.get("slices", 1), 1)
     if spec.row.persistent:
@@ -362,9 +383,11 @@ def plan(
         all_shared=dependent and spec.split_k != 1,
     )
     launches = [main]
+    if found.get("flags"):
+        launches.insert(0, _helper(f"{spec.name}_clear", (1, 1, 1), signature.CLEAR, values))
     if found["packs_a"] or found["packs_b"]:
         launches.insert(0, _pack(spec, problem, found, given, packed))
-    if _sums(found):
+    if _sums(found) and "reduce_blocks" in found:
         grid = (found["reduce_blocks"], 1, 1)
         reduce = signature.reduce(spec.has_bias)
         launches.append(_helper(f"{spec.name}_reduce", grid, reduce, values))
@@ -391,7 +414,7 @@ def _pack(
 
 
 def _sums(found: Mapping[str, int]) -> bool:
-    """Whether partial sums are kept and added up."""
+    """Whether partial sums are kept."""
     return found["bytes"] > found.get("partials_offset", found["bytes"])
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # What the launcher passes for a parameter of the kernel, where that is not called the same there.
 _ARGUMENTS = {
     "M": "plan.M", "N": "plan.N", "A": "a", "lda": "plan.a_ld", "B": "b", "ldb": "plan.b_ld",
-    "early": "plan.early", "slices": "plan.slices",
+    "early": "plan.early", "slices": "plan.slices", "count": "plan.flags",
 }  # fmt: skip
 # The vector of two elements of a type.
 PAIRS = {"f32": "float2", "i32": "int2", "f16": "__half2", "bf16": "__nv_bfloat162"}
@@ -56,6 +56,7 @@ def _common(spec: KernelSpec) -> dict[str, Any]:
         "copies_accumulators": writes_d(spec.tunables)
         and d.accumulator.size == 2
         and spec.epilogue == "linear",
+        "stream_k": spec.stream_k,
         "multiprocessors": spec.row.persistent or split_k == 0,
         "facts": facts(spec),
         "work": "work" if spec.row.persistent and split_k != 1 else "tiles",
@@ -69,6 +70,7 @@ def _common(spec: KernelSpec) -> dict[str, Any]:
             "reduce_arguments": [
                 _ARGUMENTS.get(p.name, p.name) for p in signature.reduce(spec.has_bias)
             ],
+            "clear_arguments": [_ARGUMENTS.get(p.name, p.name) for p in signature.CLEAR],
         },
     }
 

@@ -82,6 +82,8 @@ _STAGES = "stages of the pipeline, each a tile of both operands in shared memory
 
 _CLUSTER = "blocks along M and N that share operands: the TMA copies these to all of them"
 
+_STREAM = "1: blocks share work tiles along K that would not fill a round, so that all end together"
+
 _INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
 # So many share operands in the L2 cache.
 _SWIZZLE = Integer("swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g")
@@ -175,6 +177,7 @@ TENSOR_VARIANTS = (
             Integer("stages", _STAGES, _wgmma_stages, 2, 16, tag="s"),
             Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
             _PROMOTE,
+            Integer("stream_k", _STREAM, 0, 0, 1, tag="stream"),
             *_REST[:-1],
             replace(_SWIZZLE, default=_wgmma_group),
         ),

@@ -96,6 +96,7 @@ def wgmma_rules(chosen: Choice) -> None:
         _panel_rule(chosen, axis, size, along)
     _wgmma_size_rule(block)
     _cluster_rule(chosen, block)
+    _stream_rule(chosen)
     _line_rule(block, chosen.dtypes)
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
     as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
@@ -142,6 +143,18 @@ def _cluster_rule(chosen: Choice, block: Tile) -> None:
                 f"{sharers} blocks of a cluster could copy equal parts",
                 "threadblock",
                 "cluster",
+            )
+
+
+def _stream_rule(chosen: Choice) -> None:
+    """Sums that blocks give each other are those of whole warps, as wgmma adds them up."""
+    for name, alone in (("split_k", 1), ("cluster", "1x1"), ("promote", 0)):
+        if chosen.values["stream_k"] and chosen.values[name] != alone:
+            raise Conflict(
+                f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
+                "blocks share the sums of a whole tile",
+                name,
+                "stream_k",
             )
 
 

@@ -119,7 +119,8 @@ def render_embedded(
         "images": images,
         "runs_on": columns([_HEADINGS, *(image.row for image in reversed(images))]),
         "planned": planned,
-        "has_partials": planned and spec.split_k != 1,
+        "has_partials": spec.has_partials,
+        "helpers": _helpers(spec),
         "stamp": stamp_of(specs),
         "input": types["input_t"],
         "output": types["output_t"],
@@ -133,10 +134,21 @@ def render_embedded(
         layouts=spec.layouts,
         has_bias=spec.has_bias,
         transposed=spec.row.printed(spec).get("transposed", []),
-        split_k=spec.split_k,
         **values,
     )
     return source, header
+
+
+def _helpers(spec: KernelSpec) -> list[tuple[str, str]]:
+    """The kernels besides the main one: how their names end, and what they do."""
+    found = []
+    if spec.row.takes_workspace:
+        found.append(("pack", "copies operands that the kernel cannot read where they are"))
+    if spec.stream_k:
+        found.append(("clear", "clears the flags of partial sums"))
+    if spec.split_k != 1:
+        found.append(("reduce", "adds up partial sums"))
+    return found
 
 
 def stamp_of(specs: Sequence[KernelSpec]) -> str:

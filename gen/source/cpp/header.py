@@ -37,7 +37,7 @@ def render_header(*specs: KernelSpec, name: str | None = None) -> str:
         unsupported=unsupported(spec),
         only=only_capability(spec.arch),
         transposed=printed.get("transposed", []),
-        split_k=spec.split_k,
+        has_partials=spec.has_partials,
         opaque=opaque_types([spec.dtypes]),
         stamp=stamp(*specs),
     )

@@ -180,7 +180,7 @@ CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded
       kernels.kernel,  // by the name that it has in the machine code
       "gemm_mma_f16_rrr_skauto_linear_bias");
   find(
-      kernels.pack,  // packs operands
+      kernels.pack,  // copies operands that the kernel cannot read where they are
       "gemm_mma_f16_rrr_skauto_linear_bias_pack");
   find(
       kernels.reduce,  // adds up partial sums

@@ -206,7 +206,7 @@ CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded
       kernels.kernel,  // by the name that it has in the machine code
       "gemm_mma_tma_f16_rrr");
   find(
-      kernels.pack,  // packs operands
+      kernels.pack,  // copies operands that the kernel cannot read where they are
       "gemm_mma_tma_f16_rrr_pack");
   if (error != CUDA_SUCCESS) driver.cuLibraryUnload(library);
   return error;

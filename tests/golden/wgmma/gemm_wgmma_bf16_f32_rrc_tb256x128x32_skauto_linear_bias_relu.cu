@@ -17,9 +17,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype bf16_f32 --layout rrc --arch sm_90a --threadblock 256x128x32 --stages 3 --cluster 1x1 --promote 0 --split-k 0 --epilogue linear_bias_relu --swizzle 8
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype bf16_f32 --layout rrc --arch sm_90a --threadblock 256x128x32 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --split-k 0 --epilogue linear_bias_relu --swizzle 8
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_bf16_f32_rrc_tb256x128x32_skauto_linear_bias_relu.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "bf16_f32", "layout": "rrc", "arch": "sm_90a", "threadblock": "256x128x32", "stages": 3, "cluster": "1x1", "promote": 0, "split_k": 0, "epilogue": "linear_bias_relu", "swizzle": 8}
+// gen-spec: {"variant": "wgmma", "dtype": "bf16_f32", "layout": "rrc", "arch": "sm_90a", "threadblock": "256x128x32", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 0, "epilogue": "linear_bias_relu", "swizzle": 8}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_bf16.h>

@@ -18,9 +18,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype e5m2_f32 --layout rcr --arch sm_90a --threadblock 64x64x64 --stages 4 --cluster 1x1 --promote 256 --split-k 3 --epilogue linear --swizzle 32
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype e5m2_f32 --layout rcr --arch sm_90a --threadblock 64x64x64 --stages 4 --cluster 1x1 --promote 256 --stream-k 0 --split-k 3 --epilogue linear --swizzle 32
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "e5m2_f32", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x64", "stages": 4, "cluster": "1x1", "promote": 256, "split_k": 3, "epilogue": "linear", "swizzle": 32}
+// gen-spec: {"variant": "wgmma", "dtype": "e5m2_f32", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x64", "stages": 4, "cluster": "1x1", "promote": 256, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp8.h>

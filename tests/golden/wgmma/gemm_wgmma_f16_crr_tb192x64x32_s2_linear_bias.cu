@@ -17,9 +17,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout crr --arch sm_90a --threadblock 192x64x32 --stages 2 --cluster 1x1 --promote 0 --split-k 1 --epilogue linear_bias --swizzle 10
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout crr --arch sm_90a --threadblock 192x64x32 --stages 2 --cluster 1x1 --promote 0 --stream-k 0 --split-k 1 --epilogue linear_bias --swizzle 10
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_crr_tb192x64x32_s2_linear_bias.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "crr", "arch": "sm_90a", "threadblock": "192x64x32", "stages": 2, "cluster": "1x1", "promote": 0, "split_k": 1, "epilogue": "linear_bias", "swizzle": 10}
+// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "crr", "arch": "sm_90a", "threadblock": "192x64x32", "stages": 2, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear_bias", "swizzle": 10}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

@@ -17,9 +17,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are __half,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout crr --arch sm_90a --threadblock 256x128x64 --stages 3 --cluster 2x2 --promote 0 --split-k 1 --epilogue linear_bias_gelu --swizzle 4
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout crr --arch sm_90a --threadblock 256x128x64 --stages 3 --cluster 2x2 --promote 0 --stream-k 0 --split-k 1 --epilogue linear_bias_gelu --swizzle 4
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "crr", "arch": "sm_90a", "threadblock": "256x128x64", "stages": 3, "cluster": "2x2", "promote": 0, "split_k": 1, "epilogue": "linear_bias_gelu", "swizzle": 4}
+// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "crr", "arch": "sm_90a", "threadblock": "256x128x64", "stages": 3, "cluster": "2x2", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear_bias_gelu", "swizzle": 4}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

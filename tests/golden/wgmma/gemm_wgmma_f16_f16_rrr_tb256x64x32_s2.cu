@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are __half,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout rrr --arch sm_90a --threadblock 256x64x32 --stages 2 --cluster 1x1 --promote 0 --split-k 1 --epilogue linear --swizzle 8
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16_f16 --layout rrr --arch sm_90a --threadblock 256x64x32 --stages 2 --cluster 1x1 --promote 0 --stream-k 0 --split-k 1 --epilogue linear --swizzle 8
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_f16_rrr_tb256x64x32_s2.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "256x64x32", "stages": 2, "cluster": "1x1", "promote": 0, "split_k": 1, "epilogue": "linear", "swizzle": 8}
+// gen-spec: {"variant": "wgmma", "dtype": "f16_f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "256x64x32", "stages": 2, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 8}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

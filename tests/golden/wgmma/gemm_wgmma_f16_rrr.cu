@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout rrr --arch sm_90a --threadblock 128x256x64 --stages 3 --cluster 1x1 --promote 0 --split-k 1 --epilogue linear --swizzle 16
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout rrr --arch sm_90a --threadblock 128x256x64 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --split-k 1 --epilogue linear --swizzle 16
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_rrr.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x256x64", "stages": 3, "cluster": "1x1", "promote": 0, "split_k": 1, "epilogue": "linear", "swizzle": 16}
+// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x256x64", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 16}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

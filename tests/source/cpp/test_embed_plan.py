@@ -60,6 +60,7 @@ BROKEN: list[tuple[str, dict[str, Any], str, str]] = [
     ("mma", {"split_k": 0}, "cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,"
      " device)", "cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)"),
     ("mma", {"split_k": 3}, "kernels.reduce, loaded.reduce", "kernels.reduce, loaded.pack"),
+    ("wgmma", {"stream_k": 1}, "kernels.clear, loaded.clear", "kernels.clear, loaded.pack"),
     ("mma_tma", {}, "result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE",
      "CUDA_SUCCESS"),
     ("mma_tma", {}, "{cuuint64_t(length), cuuint64_t(lines)}",

@@ -36,7 +36,7 @@ KERNELS: dict[str, dict[str, Any]] = {
     "rec_tiles": {"dtype": "f64", "tile": 32, "coarsen": 8},
     "mma": {"dtype": "f16", "split_k": 2},
     "mma_tma": {"dtype": "f16", "split_k": 2},
-    "wgmma": {"dtype": "f16", "split_k": 2},
+    "wgmma": {"dtype": "f16", "stream_k": 1, "threadblock": "64x64x64"},
 }
 LAUNCHERS = [*KERNELS, *(f"{variant} embedded" for variant in KERNELS), "bundle"]
 BUNDLE = "--variant mma --dtype f16 --split-k 2 --aligned\n--variant mma --dtype f16\n"

@@ -1,0 +1,92 @@
+"""What a release and an acquire order between blocks, and what nothing does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gen.compile.nvrtc import compile_cuda
+from gen.emulator import Emulator, GlobalRaces
+from gen.emulator.watch.releases import Releases
+
+# Block 0 hands a number of each thread over; block 1 reads them, and may answer.
+_SOURCE = """
+extern "C" __global__ void hand_over(float* data, int* flags) {
+  const auto set = [&](int* flag) {
+    asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(flag) : "memory");
+  };
+  const auto wait_for = [&](int* flag) {
+    int set = 0;
+    while (!set) {
+      asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");
+    }
+  };
+  if (blockIdx.x == 0) {
+    data[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x == 0) set(flags);
+    wait_for(flags + 1);
+    data[threadIdx.x] = 0;
+  } else {
+    wait_for(flags);
+    data[64 + threadIdx.x] = data[63 - threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) set(flags + 1);
+  }
+}
+"""
+
+
+def kinds(text: str) -> set[str]:
+    """The races of the two blocks, as "RAW" and so on, whichever block comes first."""
+    ptx = compile_cuda(text, name="hand_over.cu", arch="sm_90", format="ptx").code.decode()
+    found = set()
+    for chunk_threads in (1 << 16, 64):  # both blocks in lockstep, one after the other
+        emulator = Emulator(chunk_threads=chunk_threads)
+        data = emulator.alloc(np.zeros(128, np.float32), "data")
+        flags = emulator.alloc(np.zeros(2, np.int32), "flags")
+        report = emulator.launch(
+            ptx, "hand_over", (2, 1, 1), (64, 1, 1), [data, flags], observers=[GlobalRaces()]
+        )
+        found |= {finding.kind for finding in report.findings}
+    return found
+
+
+def test_what_was_released_before_is_seen() -> None:
+    assert kinds(_SOURCE) == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("    wait_for(flags);\n", "", "RAW"),  # nobody waits
+        ("    wait_for(flags + 1);\n", "", "RAW"),  # what was read is overwritten
+        # A thread shows its own number, and no others.
+        ("threadIdx.x;\n    __syncthreads();", "threadIdx.x;", "RAW"),
+        ("__syncthreads();\n    if (threadIdx.x == 0) set(flags);", "set(flags);", "RAW"),
+        ("st.release.gpu", "st.relaxed.gpu", "RAW"),
+        ("ld.acquire.gpu", "ld.relaxed.gpu", "RAW"),
+    ],
+)
+def test_what_nothing_orders(old: str, new: str, kind: str) -> None:
+    assert _SOURCE.count(old) == 1
+    assert kind in kinds(_SOURCE.replace(old, new))
+
+
+def test_what_a_block_has_seen_it_shows() -> None:
+    """Three blocks in a row; barriers of a warp order less than those of a block."""
+    releases = Releases(1024)
+    releases.release(("flags", 0), 5, epoch=3, block_epoch=1)
+    releases.acquire(("flags", 0), [1])
+    releases.release(("flags", 1), 1024, epoch=7, block_epoch=7)
+    releases.acquire(("flags", 1), [2])
+    tried = (
+        (5, 3, True), (5, 4, False),  # what the thread did itself
+        (9, 2, True), (9, 3, False),  # its warp
+        (40, 0, True), (40, 1, False),  # its block
+        (1030, 6, True), (1030, 7, False),
+    )  # fmt: skip
+    writers, epochs, seen = (np.array(of) for of in zip(*tried, strict=True))
+    readers = np.full(len(tried), 2048)
+    assert releases.ordered(readers, writers, epochs).tolist() == seen.tolist()
+    assert releases.met(readers[:2], np.array([5, 3 * 1024])).tolist() == [True, False]
