@@ -14,6 +14,7 @@ from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.options import DTYPE, FILES, JSON, LAYOUT, VARIANT, sources
 from gen.device.gpus import GPUS, GpuModel, find_gpu
+from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
 from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
@@ -41,7 +42,10 @@ def profile(
     """Count what kernels do to memory, line by line, without a GPU."""
     target = find_gpu(gpu)
     notes = Annotations(annotations, json)
-    found = sources(files, variant, dtype, layout, target.arch, tunables)
+    # Some kernels need what only the GPU's own generation has.
+    own = any(VARIANTS[name].max_arch for name in variant or () if name in VARIANTS)
+    arch = target.own_arch if own else target.arch
+    found = sources(files, variant, dtype, layout, arch, tunables)
     with notes.of_compiler():
         _profile(found, parse_shape(shape), target, json)
 

@@ -23,6 +23,7 @@ from gen.prove.launcher_program import EMBEDDED, PLAIN, Host, NotCompiledError, 
 from gen.prove.launcher_reaching import numbered_calls, unreached_by
 from gen.prove.unreached import Unreached
 from gen.source.render import Source, render
+from gen.spec.arch import SHARED_KIB, compute_capability
 from gen.spec.kernel import KernelSpec
 
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION = 0, 1, 9
@@ -75,7 +76,7 @@ def complaint(spec: KernelSpec, call: Call, reply: Reply | None, kind: str = PLA
     if len(steps) != len(reply.launches):
         return f"it launches {len(reply.launches)} kernels, the plan {len(steps)}"
     for launch, words in zip(steps, reply.launches, strict=True):
-        if wrong := _launch(launch, words, reply.settings, call, kind):
+        if wrong := _launch(spec, launch, words, reply.settings, call, kind):
             return wrong
     return ""
 
@@ -103,7 +104,12 @@ def _workspace(spec: KernelSpec, call: Call, reply: Reply, kind: str) -> str:
 
 
 def _launch(
-    launch: Launch, words: list[str], settings: list[list[str]], call: Call, kind: str
+    spec: KernelSpec,
+    launch: Launch,
+    words: list[str],
+    settings: list[list[str]],
+    call: Call,
+    kind: str,
 ) -> str:
     kernel, *rest = words
     numbers, values = [int(x) for x in rest[:8]], rest[8:]
@@ -120,8 +126,14 @@ def _launch(
         if got != want:
             return f"{kernel}: {what} {' x '.join(map(str, got))}, not {' x '.join(map(str, want))}"
     given = {(name, int(at)): int(value) for name, at, value in settings}
-    if given.get((kernel, _SHARED), _STATIC) < launch.shared_bytes:
+    allowed, most = (
+        given.get((kernel, _SHARED), _STATIC),
+        1024 * SHARED_KIB[compute_capability(spec.arch)],
+    )
+    if allowed < launch.shared_bytes:
         return f"{kernel} is not allowed its {launch.shared_bytes} bytes of shared memory"
+    if allowed > most:
+        return f"{kernel} asks for {allowed} bytes of shared memory, {spec.arch} has {most}"
     if all_shared and given.get((kernel, _CARVEOUT)) != 100:
         return f"{kernel} does not ask for all of the L1 cache as shared memory"
     # What a kernel without partial sums is given in their place, it does not read.

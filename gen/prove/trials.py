@@ -147,7 +147,8 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     """What IEEE 754 has besides numbers, and the ends of the numbers' range."""
     if not spec.dtypes.scalar.is_float:
         # Sums wrap around, and so do their products with alpha.
-        return [("random", 1, 1), ("random", -7, 0), ("integer", 2**30 + 1, 0)]
+        ends = [("integer", 2**30 + 1, 0), ("integer", -(2**31), 0)]
+        return [("random", 1, 1), ("random", -7, 0), *ends]
     kinds = (
         ("special", 1, 0), ("special", -1, 0), ("special", -2, 1), ("special", 0, 1),
         ("integer", _NAN, 0), ("integer", 1, _NAN), ("integer", _INF, -1), ("integer", 2, -_INF),

@@ -42,9 +42,10 @@ constexpr auto max(A a, B b) {
 // Element types that the host does not compute with, in place of those of CUDA's headers.
 #define __CUDA_FP16_H__
 #define __CUDA_BF16_H__
-template <int kType>
+#define __CUDA_FP8_H__
+template <int kType, class Bits = unsigned short>
 struct Element {
-  unsigned short bits;
+  Bits bits;
   Element() = default;
   template <class T>
   explicit Element(T) {
@@ -61,6 +62,8 @@ using __half = Element<0>;
 using __half2 = Pair<0>;
 using __nv_bfloat16 = Element<1>;
 using __nv_bfloat162 = Pair<1>;
+using __nv_fp8_e4m3 = Element<2, unsigned char>;
+using __nv_fp8_e5m2 = Element<3, unsigned char>;
 inline float2 __half22float2(__half2) {
   return {};
 }

@@ -520,6 +520,12 @@ def write_kernels() -> None:
         Path(f"{name}.cu").write_text(text.replace(old, new, 1))
 
 
+def test_a_profile_has_what_only_the_gpu_s_generation_has(gen: Gen) -> None:
+    words = "--variant wgmma --threadblock 64x64x64 --shape 64 --json"
+    code, out, _ = gen("profile", *words.split())
+    assert (code, "wgmma" in out) == (0, True)
+
+
 @pytest.mark.parametrize("command", ["check --shape 8", "compile", "profile --shape 8"])
 def test_several_files(gen: Gen, command: str) -> None:
     write_kernels()

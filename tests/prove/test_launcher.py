@@ -191,6 +191,12 @@ def test_a_launcher_that_does_not_compile_is_wrong() -> None:
     assert "my_launch" in wrong
 
 
+def test_more_shared_memory_than_there_is() -> None:
+    asks = "cudaFuncAttributeMaxDynamicSharedMemorySize, "
+    report = check_launcher(edited(make_spec("mma"), (f"{asks}kSharedBytes", f"{asks}256 * 1024")))
+    assert "262144 bytes of shared memory, sm_80 has 166912" in report.wrong[0]
+
+
 def test_a_launch_between_arrows() -> None:
     """As CUDA has it: it is compared with the plan, too."""
     spec = make_spec("thread_1d")

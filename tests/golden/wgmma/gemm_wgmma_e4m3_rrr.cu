@@ -23,8 +23,8 @@
 // gen-spec: {"variant": "wgmma", "dtype": "e4m3", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x128x128", "stages": 4, "cluster": "1x1", "promote": 128, "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 16}
 // SPDX-License-Identifier: 0BSD
 
-#include <cuda_fp8.h>
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 #ifndef __CUDACC_RTC__
 #include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
 

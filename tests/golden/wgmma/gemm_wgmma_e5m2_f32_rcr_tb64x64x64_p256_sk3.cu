@@ -251,7 +251,7 @@ __device__ inline void reduce(
   if (threadIdx.x < 4 * kReduceWidth) {
     // store_partial wrote four elements of a lane: two neighbours in a row, and two 8 rows below.
     const index_t at = begin + threadIdx.x / 4;
-    const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8);
     const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
     tile_at(at / kFours, tiles_m, tiles_n, row, col);
     row += 16 * warp + lane / 4 + e / 2 * 8;

@@ -273,8 +273,7 @@ __device__ inline void read_rows(
 }
 
 // Copies the accumulators of some columns, which are D, to `staging`: of those from fragment `first` on.
-__device__ inline void copy_rows(
-    Staging& staging, const WarpTile& tile, int first, int lane) {
+__device__ inline void copy_rows(Staging& staging, const WarpTile& tile, int first, int lane) {
 #pragma unroll
   for (int j = 0; j < kPieceN / 16; ++j) {
     uint32_t d[4];
