@@ -265,6 +265,8 @@ SLOW = (
     "sums of bytes that saturate",
     "sums of bytes that saturate, before ReLU",
     "the reduction of more than 64 slices does not wait",
+    "one tile of sums of nothing",
+    "fragments of zeros are left out",
 )
 # Of the others, every third one is tried each time.
 QUICK = [*[name for name in MISTAKES if name not in SLOW][::3], "operands are cut off to tf32"]
