@@ -6,6 +6,7 @@ from gen.kernels.registry import make_spec
 from gen.prove.check import check
 from gen.spec.problem import GemmShape
 from tests.prove.test_defects import plant
+from tests.support.slow import slow
 
 SHAPES = [GemmShape(129, 130, 136)]
 MASK = ("address % (1 << 18) >> 4", "address >> 4")  # what is left out
@@ -32,6 +33,7 @@ def test_a_descriptor_with_the_rank_in_its_leading_offset() -> None:
     assert "bits above 18" in found[0]
 
 
+@slow
 def test_lines_along_k_have_no_leading_offset() -> None:
     assert checked("rcr", MASK) == []
 

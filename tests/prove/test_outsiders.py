@@ -14,7 +14,7 @@ from gen.prove.check import check
 from gen.source.render import render
 from tests.prove.test_defects import plant
 from tests.prove.test_verify import small
-from tests.support.slow import sift
+from tests.support.slow import sift, slow
 
 
 class Mistake(NamedTuple):
@@ -282,6 +282,7 @@ def test_a_mistake_is_found(name: str) -> None:
     assert not report.error
 
 
+@slow
 def test_every_line_of_a_kernel_has_run() -> None:
     report = check(render(make_spec("thread_1d")))
     assert report.ok

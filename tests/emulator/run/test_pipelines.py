@@ -20,6 +20,7 @@ from tests.emulator.pipeline_kernels import (
     run_copy,
     run_tensor,
 )
+from tests.support.slow import slow
 
 RUNS = {
     "cp.async": (CP_ASYNC, run_copy),
@@ -440,6 +441,7 @@ def run_cutlass(source: str) -> Result:
     return Result(bool((emulator.read(out) == values).all()), report)
 
 
+@slow
 def test_the_pipeline_of_cutlass() -> None:
     result = run_cutlass(CUTLASS)
     assert result.report.findings == []
