@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,8 @@ _STORAGE: Mapping[str, Any] = {
     "bool": np.bool_,
 }  # fmt: skip
 NAMES = tuple(_STORAGE)
-FLOATS = ("f32", "f64", "f16", "bf16", "tf32", "e4m3", "e5m2")
+_FP8 = ("e4m3", "e5m2")
+FLOATS = ("f32", "f64", "f16", "bf16", "tf32", *_FP8)
 
 # How much a float may differ from what is expected, relative to the largest of that.
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "tf32": 2e-3, "f16": 5e-3, "bf16": 4e-2, "e4m3": 0.15,
@@ -72,21 +72,22 @@ def of_dtype(dtype: np.dtype[Any]) -> str:
 
 def values(array: Array, name: str) -> Array:
     """Storage as numbers: float32 or wider for floats, as it is for integers."""
-    if name == "bf16":
+    if name in ("bf16", *_FP8):
         wide: Array = numerics.to_float64(array, name).astype(np.float32)
         return wide
-    if name in ("e4m3", "e5m2"):
-        found: Array = _table(name)[array]
-        return found
     return array
 
 
 def stored(numbers: Array, name: str) -> Array:
-    """Numbers as storage, rounded to nearest where they have to be."""
+    """Numbers as storage, rounded to nearest where they have to be.
+
+    What is too large for fp8 becomes the largest number.
+    """
     if name in ("bf16", "tf32"):
         return numerics.from_float64(numbers, name)
-    if name in ("e4m3", "e5m2"):
-        return _to_f8(np.asarray(numbers, np.float64), name)
+    if name in _FP8:
+        most = numerics.largest(name)
+        return numerics.from_float64(np.clip(np.asarray(numbers, np.float64), -most, most), name)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(numbers).astype(storage(name))
 
@@ -94,32 +95,3 @@ def stored(numbers: Array, name: str) -> Array:
 def poison(name: str) -> Any:
     """A value that spoils what it gets into: NaN, or ones in all bits."""
     return storage(name).type(np.nan) if name in ("f32", "f64", "f16", "tf32") else None
-
-
-@cache
-def _table(name: str) -> Array:
-    """The values of all 256 patterns."""
-    bits = np.arange(256)
-    width, bias = (3, 7) if name == "e4m3" else (2, 15)
-    exponent, fraction = (bits & 0x7F) >> width, bits & ((1 << width) - 1)
-    scale = np.float64(2) ** (np.maximum(exponent, 1) - bias - width)
-    found = np.where(exponent > 0, fraction + (1 << width), fraction) * scale
-    if name == "e4m3":
-        found[(bits & 0x7F) == 0x7F] = np.nan
-    else:
-        found[exponent == 31] = np.where(fraction[exponent == 31] == 0, np.inf, np.nan)
-    signed: Array = np.where(bits & 0x80, -found, found).astype(np.float32)
-    return signed
-
-
-def _to_f8(numbers: Array, name: str) -> Array:
-    """To the nearest, ties to even, and what is too large to the largest."""
-    finite = _table(name)[:128].astype(np.float64)
-    last = int(np.flatnonzero(np.isfinite(finite))[-1])
-    finite = finite[: last + 1]
-    middle = (finite[1:] + finite[:-1]) / 2
-    size = np.abs(numbers)
-    at = np.searchsorted(middle, size, "left")
-    tie = (at < last) & (size == middle[np.minimum(at, last - 1)]) & (at % 2 == 1)
-    at = np.where(np.isnan(numbers), 0x7F, at + tie)
-    return np.asarray(at | np.where(np.signbit(numbers), 0x80, 0), np.uint8)

@@ -9,6 +9,7 @@ and this module evaluates: neither can drift from the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -211,7 +212,7 @@ def _stream(spec: KernelSpec, offset: str) -> list[Fact]:
     """What blocks that share work tiles give each other: a tile of sums each, a flag for a warp."""
     sums = f"kTileM * kTileN * {spec.dtypes.accumulator.size}"
     return [
-        Fact("blocks", _BLOCKS),
+        *_blocks(spec),
         Fact("sharing", "K > 0 && tiles % blocks > 0 ? blocks : 0", "blocks that share tiles"),
         Fact("partials_offset", offset),
         Fact("flags_offset", f"partials_offset + sharing * {sums}"),
@@ -220,20 +221,13 @@ def _stream(spec: KernelSpec, offset: str) -> list[Fact]:
     ]
 
 
-_BLOCKS = "tiles < multiprocessors ? tiles : multiprocessors"
-
-
 def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     work = "tiles" if spec.split_k == 1 else "work"
     # After packing, the next launch is likely to pack as well, which is slower among this kernel's
     # blocks.
-    cluster = spec.cluster[0] * spec.cluster[1]
-    blocks = f"{work} < multiprocessors ? {work} : multiprocessors"
-    first = work
-    if cluster > 1:
-        blocks = f"({work} < clusters ? {work} : clusters) * {cluster}"
-        first = f"{work} * {cluster}"
-    alone = f"{first} == blocks && !packs_a && !packs_b"
+    cluster = math.prod(spec.cluster)
+    all_of_them = f"{work} * {cluster}" if cluster > 1 else work
+    alone = f"{all_of_them} == blocks && !packs_a && !packs_b"
     early = Fact("early", alone, "the next kernel may start", "bool")
     # TMA takes long for lines that a matrix does not have.
     boxes = [
@@ -245,16 +239,22 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     ]
     return [
         *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
-        *([_clusters(cluster)] if cluster > 1 else []),
-        *([] if spec.stream_k else [Fact("blocks", blocks)]),
+        *([] if spec.stream_k else _blocks(spec)),
         *([early] if may_be_early(spec) else []),
         *boxes,
     ]
 
 
-def _clusters(size: int) -> Fact:
-    text = f"multiprocessors < {2 * size} ? 1 : multiprocessors / {size}"
-    return Fact("clusters", text, "that run at the same time")
+def _blocks(spec: KernelSpec) -> list[Fact]:
+    """Those that stay, in whole clusters."""
+    work, size = "tiles" if spec.split_k == 1 else "work", math.prod(spec.cluster)
+    if size == 1:
+        return [Fact("blocks", f"{work} < multiprocessors ? {work} : multiprocessors")]
+    clusters = f"multiprocessors < {2 * size} ? 1 : multiprocessors / {size}"
+    return [
+        Fact("clusters", clusters, "that run at the same time"),
+        Fact("blocks", f"({work} < clusters ? {work} : clusters) * {size}"),
+    ]
 
 
 def _packing(a: Operand, b: Operand) -> list[Fact]:

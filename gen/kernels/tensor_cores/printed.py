@@ -110,6 +110,7 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "together": together,
         "moves_up": together if writes and moves else 0,
         "asynchronous_reads": False,
+        "wgmmas": 1,
         "fragment_rows": "warp % kWarpsM * kWarpM + 16 * i",
         "cluster": None,
         "tests_barriers": True,

@@ -694,11 +694,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       store_partial(tile, partials, w, warp, lane);
       continue;
     }
-    const int row = row0 + warp / 4 * kFragmentsM * 64 + warp % 4 * 16;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, bias};
 #pragma unroll
     for (int i = 0; i < kFragmentsM; ++i) {
-      store(tile, i, out, d_map, staging + warp * kSlots, row + 64 * i, col0, lane);
+      const int row = row0 + (warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16;
+      store(tile, i, out, d_map, staging + warp * kSlots, row, col0, lane);
     }
   }
   if (threadIdx.x % 32 == 0) wait_for_stores<0>();  // shared memory lasts as long as the block

@@ -46,6 +46,7 @@ constexpr int kTileM = 256, kTileN = 128, kTileK = 64;  // of a block: work tile
 constexpr int kThreads = 288;  // 8 consumer warps, 1 producer warp
 constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
 constexpr int kClusterM = 2, kClusterN = 2;  // blocks that share operands
+constexpr int kClusterBlocks = kClusterM * kClusterN;  // 4
 constexpr int kSpanM = kClusterM * kTileM, kSpanN = kClusterN * kTileN;  // 512, 256
 
 constexpr int kWarpM = 32, kWarpN = 128;  // what each warp computes of the work tile
@@ -487,7 +488,7 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024
 
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
-extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
+extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
@@ -508,7 +509,7 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
   const int steps = int((K + kTileK - 1) / kTileK);
   const int work = tiles_m * tiles_n;
   int row0, col0;
-  tile_at(blockIdx.x / (kClusterM * kClusterN), tiles_m, tiles_n, row0, col0);
+  tile_at(blockIdx.x / kClusterBlocks, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   const int block = rank_in_cluster();
@@ -543,7 +544,7 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
   const auto next = [&](int& w) {
-    w += gridDim.x / (kClusterM * kClusterN);
+    w += gridDim.x / kClusterBlocks;
     tile_at(w, tiles_m, tiles_n, row0, col0);
   };
   int stage = 0, phase = 0;
@@ -554,7 +555,7 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
-    for (int w = blockIdx.x / (kClusterM * kClusterN); w < work; next(w)) {
+    for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), kStageBytes);
@@ -576,14 +577,14 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
     return;
   }
 
-  for (int w = blockIdx.x / (kClusterM * kClusterN); w < work; next(w)) {
+  for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
     WarpTile tile;
     tile.clear();
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     // Hands back the stage before this one, to all blocks: they may copy into it.
     const auto finish = [&](int stage) {
       const int rank = threadIdx.x % 128;
-      if (rank >= kClusterM * kClusterN) return;
+      if (rank >= kClusterBlocks) return;
       barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1), rank);
     };
 #pragma unroll 1
@@ -605,11 +606,11 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;
-    const int row = row0 + warp / 4 * kFragmentsM * 64 + warp % 4 * 16;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, bias};
 #pragma unroll
     for (int i = 0; i < kFragmentsM; ++i) {
-      store(tile, i, out, d_map, staging + warp * kSlots, row + 64 * i, col0, lane);
+      const int row = row0 + (warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16;
+      store(tile, i, out, d_map, staging + warp * kSlots, row, col0, lane);
     }
   }
   if (threadIdx.x % 32 == 0) wait_for_stores<0>();  // shared memory lasts as long as the block

@@ -659,11 +659,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;
-    const int row = row0 + warp / 4 * kFragmentsM * 64 + warp % 4 * 16;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
 #pragma unroll
     for (int i = 0; i < kFragmentsM; ++i) {
-      store(tile, i, out, d_map, staging + warp * kSlots, row + 64 * i, col0, lane);
+      const int row = row0 + (warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16;
+      store(tile, i, out, d_map, staging + warp * kSlots, row, col0, lane);
     }
   }
   if (threadIdx.x % 32 == 0) wait_for_stores<0>();  // shared memory lasts as long as the block

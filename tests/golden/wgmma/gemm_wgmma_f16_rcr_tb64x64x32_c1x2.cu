@@ -45,6 +45,7 @@ constexpr int kTileM = 64, kTileN = 64, kTileK = 32;  // of a block: work tile, 
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
 constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
 constexpr int kClusterM = 1, kClusterN = 2;  // blocks that share operands
+constexpr int kClusterBlocks = kClusterM * kClusterN;  // 2
 constexpr int kSpanM = kClusterM * kTileM, kSpanN = kClusterN * kTileN;  // 64, 128
 
 constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
@@ -442,7 +443,7 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024
 
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
-extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
+extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_f16_rcr_tb64x64x32_c1x2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
@@ -476,7 +477,7 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
   const int steps = int((K + kTileK - 1) / kTileK);
   const int work = tiles_m * tiles_n;
   int row0, col0;
-  tile_at(blockIdx.x / (kClusterM * kClusterN), tiles_m, tiles_n, row0, col0);
+  tile_at(blockIdx.x / kClusterBlocks, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   const int block = rank_in_cluster();
@@ -502,7 +503,7 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
   const auto next = [&](int& w) {
-    w += gridDim.x / (kClusterM * kClusterN);
+    w += gridDim.x / kClusterBlocks;
     tile_at(w, tiles_m, tiles_n, row0, col0);
   };
   int stage = 0, phase = 0;
@@ -513,7 +514,7 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
-    for (int w = blockIdx.x / (kClusterM * kClusterN); w < work; next(w)) {
+    for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), kBytesA + b_bytes);
@@ -529,14 +530,14 @@ extern "C" __global__ void __cluster_dims__(kClusterM * kClusterN, 1, 1)
     return;
   }
 
-  for (int w = blockIdx.x / (kClusterM * kClusterN); w < work; next(w)) {
+  for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
     WarpTile tile;
     tile.clear();
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     // Hands back the stage before this one, to all blocks: they may copy into it.
     const auto finish = [&](int stage) {
       const int rank = threadIdx.x % 128;
-      if (rank >= kClusterM * kClusterN) return;
+      if (rank >= kClusterBlocks) return;
       barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1), rank);
     };
 #pragma unroll 1
