@@ -12,7 +12,7 @@ run: $(VENV)/.run  ## emit all kernels into build/out and verify them
 	$(BIN)/gen verify
 
 test test-all: export PATH := $(CURDIR)/$(BIN):$(PATH)
-test: lint  ## the test suite, each branch of the code once
+test: lint  ## the test suite, a few cases of each kind
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-all: lint  ## all tests: also those marked slow, which are others with more types and shapes

@@ -4,6 +4,7 @@
 #
 #   gen_add_kernel(<target> VARIANT rec_tiles [DTYPE f32] [LAYOUT rrr] [NAME gemm_f32] ...)
 #   gen_add_bundle(<target> FILE gemm.kernels [NAME gemm] [ARCH sm_80])
+#   gen_add_bundle(<target> AUTO SHAPES 4096 1-64x512x512 GPUS a100 h100 [NAME gemm] ...)
 #   gen_add_embedded_kernel(<target> VARIANT tiles ARCH sm_80,sm_90 [EMBED cubin,ptx] [NAME f] ...)
 #
 # gen_add_kernel adds one kernel to a target of the same folder: its .cu, and a folder with its
@@ -11,7 +12,8 @@
 # SPLIT_K 4 is --split-k 4. Without ARCH, each of the target's CUDA_ARCHITECTURES has its own.
 #
 # gen_add_bundle adds the kernels that FILE lists (relative to the current source folder), behind
-# one function. gen_add_embedded_kernel adds C++ with machine code, or with PTX, which needs
+# one function; or with AUTO those that are predicted to be the fastest for SHAPES on GPUS, behind
+# the launcher of one kernel. gen_add_embedded_kernel adds C++ with machine code, or with PTX, which needs
 # neither nvcc nor the CUDA toolkit; its ARCH may be several, separated by commas.
 #
 # All is checked at the end of the folder's CMakeLists.txt, when the targets' properties are known,

@@ -1,7 +1,8 @@
 """gen: readable CUDA GEMM kernels, generated, proven with or without a GPU.
 
-`gen.matmul` and `gen.Kernel` multiply arrays; see docs/python.md. `gen.emulate` runs any CUDA
-kernel without a GPU; see docs/any-kernel.md.
+`gen.matmul` and `gen.Kernel` multiply arrays; see docs/python.md. `gen.torch` has the same as
+operators of PyTorch, `gen.jax` as an operation of JAX; see docs/torch.md and docs/jax.md.
+`gen.emulate` runs any CUDA kernel without a GPU; see docs/any-kernel.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ DISTRIBUTION = "gemmgen"  # tells this package from others that are called gen
 # They need numpy and CUDA, which the commands do without.
 _HOMES = {"Kernel": "gen.api", "matmul": "gen.api", "emulate": "gen.foreign.emulate"}
 
+# They need the framework that they are for, too.
+_FOR_FRAMEWORKS = ("torch", "jax")
+
 if TYPE_CHECKING:
     from gen.api import Kernel as Kernel
     from gen.api import matmul as matmul
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FOR_FRAMEWORKS:
+        return import_module(f"gen.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'gen' has no attribute '{name}'")
     for module in ("numpy", "cuda.bindings"):
@@ -37,4 +43,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_FOR_FRAMEWORKS})

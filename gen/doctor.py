@@ -78,7 +78,8 @@ def _extra(requirement: str, extra: str) -> Check:
     found = _package(requirement)
     if found.status == "ok":
         return found
-    return Check(found.name, "note", f"{found.found}; only gen {extra} uses it", found.fix)
+    user = f"gen.{extra}" if extra in ("torch", "jax") else f"gen {extra}"
+    return Check(found.name, "note", f"{found.found}; only {user} uses it", found.fix)
 
 
 def _required(name: str, find: Callable[[], str]) -> Check:

@@ -41,6 +41,8 @@ def test_it_emits_what_gemmgen_emits(alone: Emitting, tmp_path: Path) -> None:
         (*emit, *every, "--header"),
         (*emit, "--bundle", str(kernels), "--depfile", "out/rule.d"),
         (*emit, *every[:2], "--embed", "cubin", "--dry-run"),
+        ("choose", "--shape", "64", "--gpu", "h200"),
+        (*emit, "--best", "--shape", "64-512", "--gpu", "h200", "--dry-run"),
         ("list", "mma", "--json"),
         ("--cmake-dir",),
         ("report", "--help"),
@@ -101,7 +103,8 @@ def test_the_other_commands_name_all_that_they_lack(alone: Emitting, tmp_path: P
 
 
 def test_no_command_is_left_out() -> None:
-    known = {command.split()[0] for command, _ in LACKING} | {"cmake", "list", "report", "doctor"}
+    others = {"choose", "cmake", "list", "report", "doctor"}
+    known = {command.split()[0] for command, _ in LACKING} | others
     assert known == {
         command.name or command.callback.__name__ for command in app.registered_commands
     }

@@ -18,6 +18,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.requirements import EMITTING, distribution
 from gen.source.render import render
 from tests import ROOT
+from tests.support.slow import slow
 
 TOPLEVEL = ("--no-config", "--toplevel", "gen,gemmgen")
 
@@ -59,6 +60,7 @@ def test_an_installed_wheel_needs_no_checkout(tmp_path: Path) -> None:
     assert not (site / "tests").exists()
 
 
+@slow
 def test_an_extra_is_added_to_what_is_installed(tmp_path: Path) -> None:
     """`pip install 'gemmgen[report]'`, as messages say, looks for no gemmgen elsewhere."""
     pytest.importorskip("matplotlib")
@@ -68,6 +70,7 @@ def test_an_extra_is_added_to_what_is_installed(tmp_path: Path) -> None:
     assert "already satisfied: gemmgen[report] in ./site " in out
 
 
+@slow
 def test_the_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
     with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as archive:
         names = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -88,3 +89,17 @@ def test_python_names_what_is_missing(
     monkeypatch.setattr(gen, "import_module", missing)
     with pytest.raises(MissingPackages, match=rf"^gen\.{name} needs cuda-python, .* and numpy,"):
         getattr(gen, name)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_what_is_for_a_framework_says_what_it_needs(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(vars(gen), framework, raising=False)
+    for name in [name for name in sys.modules if name.startswith(f"gen.{framework}")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, framework, None)  # as if it were not installed
+    with pytest.raises(
+        ImportError, match=rf"gen\.{framework} needs {framework}, .* pip install '{framework}>="
+    ):
+        getattr(gen, framework)

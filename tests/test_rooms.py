@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,6 @@ ORDER = (
     "compile",
     "kernels",
     "source",
-    "source.cpp",
     "emulator.ptx",
     "emulator.isa",
     "emulator.warp",
@@ -39,6 +39,7 @@ ORDER = (
     "emulator",
     "device",
     "dispatch",
+    "source.cpp",
     "prove",
     "profile",
     "foreign",
@@ -46,6 +47,8 @@ ORDER = (
     "tune",
     "report",
     "api",
+    "torch",
+    "jax",
     "doctor",
     "cli",
     "__main__",
@@ -79,8 +82,13 @@ TYPES_ALONE = {
 }
 
 
-def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def imports_of(path: Path) -> list[tuple[str, int]]:
     """The modules of the package that a file imports, if only for types, and the lines."""
+    return list(_imports_of(path))
+
+
+def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for_types = {
         inner

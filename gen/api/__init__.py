@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gen.api.kernel import Kernel
@@ -21,8 +22,10 @@ def matmul(
     out: Any = None,
     bias: Any = None,
     epilogue: str = "linear",
+    operands: Mapping[str, Any] | None = None,
     variant: str = "auto",
     dtype: str | None = None,
+    invariant: str | None = None,
     stream: Any = None,
     device: str = "auto",
     **tunables: Any,
@@ -32,15 +35,22 @@ def matmul(
     a (M x K), b (K x N) and c (M x N): matrices of PyTorch, CuPy or NumPy, or anything with DLPack
     or `__cuda_array_interface__`, row-major or column-major, with any distance between lines; a
     vector as `a` is a row, as `b` a column, and the result then a vector. c is read unless beta
-    is 0.
+    is 0. More dimensions are those of a batch, which broadcast as those of numpy.matmul, c's to
+    the result's; what lies at one stride for each operand is one launch, and nothing is copied.
 
     out: an array for the result, row-major or column-major; may be c. If left out, a new array of
     the framework of `a`, in the order of c, or else row-major. The result's element type is that of
     out, c or bias where there is one, else that of `a` (i32 for i8).
 
     bias: N elements, added to each row of D. epilogue: see `gen.spec.EPILOGUES`; a bias alone means
-    `linear_bias`. variant, tunables: see `gen list`. dtype: a row of `gen.spec.DTYPES`, where the
-    arrays leave a choice: `tf32` for f32, `f16_f16` for sums in f16.
+    `linear_bias`. It may also be an expression of x, what the product is without it, such as
+    "silu(x) * up[row, col]"; operands: the arrays and numbers that it names, by name (see
+    `gen.spec.epilogue`). variant, tunables: see `gen list`. dtype: a row of `gen.spec.DTYPES`,
+    where the arrays leave a choice: `tf32` or `f32_6xbf16` (as exact as f32, on Hopper) for f32,
+    `f16_f16` for sums in f16.
+
+    invariant: "rows" for a kernel that gives a row of D the same bits whatever other rows A has,
+    and however many: one order of sums for all M.
 
     stream: of cuda.core, PyTorch or CuPy, or a handle; if left out, the framework's current one, on
     which the call returns without waiting. device: "gpu", "cpu" (the emulator) or "auto", for NumPy
@@ -51,10 +61,14 @@ def matmul(
     """
     if bias is not None and epilogue == "linear":
         epilogue = "linear_bias"
-    key = (variant, epilogue, dtype, device, *sorted(tunables.items()))
+    key: tuple[Any, ...] = (variant, epilogue, dtype, invariant, device)
+    if tunables:
+        key = (*key, *sorted(tunables.items()))
     kernel = _kernels.get(key)
     if kernel is None:
         if epilogue != "linear":
             tunables["epilogue"] = epilogue
-        kernel = _kernels[key] = Kernel(variant, dtype=dtype, device=device, **tunables)
-    return kernel(a, b, c, alpha=alpha, beta=beta, out=out, bias=bias, stream=stream)
+        kernel = _kernels[key] = Kernel(
+            variant, dtype=dtype, invariant=invariant, device=device, **tunables
+        )
+    return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands)

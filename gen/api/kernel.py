@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from gen.api.frameworks import framework, stream_handle, view_beside
-from gen.api.gpu import Launcher
+from gen.api.frameworks import BY_TYPE, Framework, beside, framework, stream_handle
+from gen.api.gpu import Launcher, Launchers
+from gen.api.operands import NOTHING, Own, checked, forms, is_number
 from gen.api.problem import Arguments, Call, Wanted, fit
-from gen.api.views import HOST
+from gen.api.views import HOST, View, element
 from gen.compile import nvrtc
 from gen.device import driver
 from gen.device.choose import DEVICES
-from gen.dispatch.rules import Product, choose, oldest_arch
+from gen.dispatch.invariant import INVARIANT, rank_invariant
+from gen.dispatch.ranking import Product, model_of, oldest_arch, rank
 from gen.errors import UsageError, said_in_python, unknown
+from gen.kernels.order import check_invariant
 from gen.kernels.registry import get_variant, make_spec, retarget
 from gen.source.render import Source, read_source, render
+from gen.spec.arch import UNIT
 from gen.spec.dtypes import parse_dtype
-from gen.spec.kernel import EPILOGUES, KernelSpec
-from gen.spec.problem import Alignment, parse_layout
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import ALIGNED, ONE, Alignment, GemmProblem, parse_layout
 
 # Prepared calls that a kernel keeps: a few kilobytes each, of which programs with changing shapes
 # would collect any number.
@@ -30,6 +35,7 @@ MOST_PREPARED = 4096
 class Target(Protocol):
     """What a kernel is compiled for: a runner or a GPU."""
 
+    name: str
     format: str
     multiprocessors: int
 
@@ -39,22 +45,17 @@ class Target(Protocol):
 
 
 class _Prepared:
-    """A call with all that follows from its arrays' shapes, strides, types and alignment."""
+    """A call with all that follows from the forms of its arrays: what is left is to launch it."""
 
-    __slots__ = ("_launcher", "call", "kind", "row_major", "shape")
+    __slots__ = ("call", "dtype", "launcher", "row_major", "shape", "workspace_bytes")
 
-    def __init__(self, call: Call, launcher: Launcher | None) -> None:
-        self.call, self._launcher = call, launcher
-        self.shape, self.kind = call.result_shape, call.dtypes.output.name
-        self.row_major = call.layouts.c
+    def __init__(self, call: Call, launcher: Launcher | Launchers | None, dtype: Any) -> None:
+        self.call, self.launcher, self.dtype = call, launcher, dtype
+        self.shape, self.row_major = call.result_shape, call.layouts.c
+        self.workspace_bytes = launcher.workspace_bytes if launcher else 0
 
-    def launch(self, stream: int, views: Arguments, result: int, alpha: Any, beta: Any) -> None:
-        """Queues the kernel with these arrays, and the result at an address."""
-        if self._launcher is None:  # the result has no elements
-            return
-        a, b, c, _, bias = views
-        addresses = (a[0], b[0], result if c is None else c[0], result, bias[0] if bias else 0)
-        self._launcher(stream, addresses, alpha, beta)
+
+_ALIGNED = (True, True, True)  # A, B and D
 
 
 class Kernel:
@@ -63,10 +64,12 @@ class Kernel:
     kernel: a variant of `gen list` or "auto"; a KernelSpec; or the path of an emitted `.cu` file,
     edited or not. A specification and a file fix the element types and the layouts; a variant takes
     them from the arrays of each call, unless `dtype` (see `gen.spec.DTYPES`) or `layout` ("rcr")
-    are given. tunables: see `gen list`; on tensor cores also `epilogue`. device: where NumPy arrays
-    are multiplied: "gpu", "cpu" (the emulator), or "auto", a GPU if there is one. time_budget:
-    seconds that the emulator may take for a launch, after which it raises BudgetError; if left out,
-    some thirty times of what any kernel needs for the shape.
+    are given. tunables: see `gen list`; on tensor cores also `epilogue`. invariant: "rows" for
+    kernels whose rows of D do not depend on other rows, or on how many there are (see
+    `gen.dispatch.invariant`). device: where NumPy arrays are multiplied: "gpu", "cpu" (the
+    emulator), or "auto", a GPU if there is one. time_budget: seconds that the emulator may take for
+    a launch, after which it raises BudgetError; if left out, some thirty times of what any kernel
+    needs for the shape.
 
     It is compiled when it is first called, once for each architecture, element types and layouts,
     and may be called from several threads. Raises UsageError and SpecError for what cannot be made.
@@ -78,13 +81,16 @@ class Kernel:
         *,
         dtype: str | None = None,
         layout: str | None = None,
+        invariant: str | None = None,
         device: str = "auto",
         time_budget: float | None = None,
         **tunables: Any,
     ) -> None:
         if device not in DEVICES:
             raise unknown("device", device, DEVICES)
-        self._device, self._time_budget = device, time_budget
+        if invariant is not None and invariant not in INVARIANT:
+            raise unknown("invariant", str(invariant), INVARIANT)
+        self._device, self._time_budget, self._invariant = device, time_budget, invariant
         self._spec, self._source, self._variant = _origin(kernel)
         self._tunables = {k: v for k, v in tunables.items() if v is not None}
         if self._spec:
@@ -93,11 +99,14 @@ class Kernel:
                     "a specification or a file is complete; pass a variant with dtype, layout and "
                     "tunables instead, or gen.kernels.registry.make_spec with others"
                 )
-            self._wanted = Wanted(self._spec.dtypes.name, self._spec.layouts, self._spec.epilogue)
+            if invariant:
+                check_invariant(self._spec)
+            self._wanted = Wanted(
+                self._spec.dtypes.name, self._spec.layouts, self._spec.epilogue, self._spec.batched
+            )
         else:
             epilogue = self._tunables.get("epilogue", "linear")
-            if epilogue not in EPILOGUES:
-                raise unknown("epilogue", str(epilogue), EPILOGUES)
+            checked(str(epilogue))
             layouts = parse_layout(layout) if layout else None
             self._wanted = Wanted(parse_dtype(dtype).name if dtype else None, layouts, epilogue)
         self._lock = threading.Lock()
@@ -107,7 +116,10 @@ class Kernel:
     def __repr__(self) -> str:
         if self._spec:
             return f"<gen.Kernel {self._spec.name}>"
-        options = "".join(f", {key}={value!r}" for key, value in self._tunables.items())
+        given = {"invariant": self._invariant} if self._invariant else {}
+        options = "".join(
+            f", {key}={value!r}" for key, value in {**given, **self._tunables}.items()
+        )
         return f"<gen.Kernel {self._variant}{options}>"
 
     def __call__(
@@ -120,91 +132,176 @@ class Kernel:
         beta: Any = 0,
         out: Any = None,
         bias: Any = None,
+        operands: Mapping[str, Any] | None = None,
         stream: Any = None,
     ) -> Any:
         """The product; see `gen.matmul` for the arrays. Returns `out`, or a new array like `a`."""
+        return self.multiply(a, b, c, alpha, beta, out, bias, stream, operands)
+
+    def multiply(
+        self, a: Any, b: Any, c: Any, alpha: Any, beta: Any, out: Any, bias: Any, stream: Any,
+        operands: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """The same, with all arguments by position, which Python passes faster."""
         given = None if stream is None else stream_handle(stream)
-        home = framework(a, "A")
-        views = Arguments(
-            home.view(a, "A", given),
-            view_beside(home, b, "B", given),
-            None if c is None else view_beside(home, c, "C", given),
-            None if out is None else view_beside(home, out, "out", given),
-            None if bias is None else view_beside(home, bias, "bias", given),
-        )
-        if views.a.device == HOST:
-            return self._on_host((a, b, c, bias), out, views, alpha, beta, given)
-        key = _key(views, beta)
-        ready = self._prepared.get(key) or self._prepare(key, views, alpha, beta)
-        if views.out is None:
-            made, address = home.empty(a, views.a, ready.shape, ready.kind, ready.row_major, given)
+        kind = type(a)
+        home = BY_TYPE.get(kind) or framework(a, "A")
+        at_a, form_a = home.describe(a, "A", given)
+        own = home if type(b) is kind else beside(home, b, "B", given)
+        at_b, form_b = own.describe(b, "B", given)
+        at_c = at_out = at_bias = 0
+        form_c = form_out = form_bias = None
+        if c is not None:
+            at_c, form_c = beside(home, c, "C", given).describe(c, "C", given)
+        if out is not None:
+            own = home if type(out) is kind else beside(home, out, "out", given)
+            at_out, form_out = own.describe(out, "out", given)
+        if bias is not None:
+            at_bias, form_bias = beside(home, bias, "bias", given).describe(bias, "bias", given)
+        # Calls with the same key differ in addresses, alpha, beta and stream, and in nothing else.
+        # New memory is aligned.
+        aligned = _ALIGNED
+        if (at_a | at_b | at_out) & 15:
+            aligned = (at_a & 15 == 0, at_b & 15 == 0, at_out & 15 == 0)
+        key: Any = (form_a, form_b, form_c, form_out, form_bias, beta == 0, aligned)
+        addresses: tuple[int, ...] = (at_a, at_b, at_c, at_out, at_bias)
+        extra = NOTHING
+        at_extra: tuple[int, ...] = ()
+        if operands:
+            extra = _described(home, operands, given)
+            at_extra = tuple(view.address for view in extra.views.values())
+            addresses += at_extra
+            key = (*key[:-1], forms(extra), aligned)
+        ready = self._prepared.get(key)
+        if ready is None:
+            views = _views(key, addresses)
+            if form_a[3] == HOST:
+                given_arrays = (a, b, c, bias, operands or {})
+                return self._on_host(given_arrays, out, views, alpha, beta, given, extra)
+            ready = self._prepare(key, views, alpha, beta, home, extra)
+        device = form_a[3]
+        if out is None:
+            made, at_out = home.empty(a, device, ready.shape, ready.dtype, ready.row_major, given)
         else:
-            ready.call.check_overlap(views)
-            made, address = out, views.out.address
-        stream = home.stream(views.a.device) if given is None else given
-        ready.launch(stream, views, address, alpha, beta)
+            made = out
+            ready.call.check_overlap(at_out, addresses)
+        on = home.stream(device) if given is None else given
+        if ready.launcher is not None:  # the result has elements
+            space: tuple[Any, int] = (None, 0)
+            if ready.workspace_bytes:
+                space = home.workspace(a, device, ready.workspace_bytes, given)
+            at_c = at_out if c is None else at_c
+            ready.launcher(
+                on, (at_a, at_b, at_c, at_out, at_bias, *at_extra, space[1]), alpha, beta
+            )
         if home.has_streams:
             return made
         if given is None or out is None:
-            driver.gpu(views.a.device).synchronize(stream)
+            driver.gpu(device).synchronize(on)
         return out if out is not None else home.finish(made, a)
 
-    def _prepare(self, key: Any, views: Arguments, alpha: Any, beta: Any) -> _Prepared:
+    def _prepare(
+        self, key: Any, views: Arguments, alpha: Any, beta: Any, home: Framework, extra: Own
+    ) -> _Prepared:
         """What the calls with this key need. Raises UsageError, SpecError, CompileError."""
         if self._device == "cpu":
-            raise UsageError("device='cpu' is for NumPy arrays; leave it out for arrays on a GPU")
-        call = fit(views, self._wanted, alpha, beta)
+            raise UsageError("device='cpu' is for arrays of the host; leave it out for a GPU's")
+        call = fit(views, self._wanted, alpha, beta, extra)
         on = driver.gpu(views.a.device)
         with on:
-            spec, module = self._build(call, on)
-            steps = spec.plan(call.problem, Alignment(*key[-3:]), on.multiprocessors)
-            launcher = None if call.empty else Launcher(on, module, steps, call.dtypes)
+            alignment = Alignment(*key[-1])
+            spec, module = self._build(call, on, alignment)
+
+            def made(alignment: Alignment) -> Launcher:
+                steps = spec.plan(call.problem, alignment, on.multiprocessors)
+                return Launcher(on, module, steps, call.dtypes, call.own)
+
+            launcher = None if call.empty else _launcher(call, alignment, made)
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
-        ready = self._prepared[key] = _Prepared(call, launcher)
+        ready = _Prepared(call, launcher, _result_dtype(home, call, views.a))
+        self._prepared[key] = ready
         return ready
 
     def _on_host(
         self, arrays: tuple[Any, ...], out: Any, views: Arguments, alpha: Any, beta: Any,
-        given: int | None,
+        given: int | None, extra: Own,
     ) -> Any:  # fmt: skip
-        """The product of NumPy arrays."""
+        """The product of arrays in host memory: A, B, C, the bias, and further ones by name."""
         from gen.api import host
 
         if given is not None:
-            raise UsageError("stream is for arrays on a GPU; leave it out for NumPy arrays")
-        call = fit(views, self._wanted, alpha, beta)
-        call.check_overlap(views)
-        host.check(arrays, out)
+            raise UsageError("stream is for arrays on a GPU; leave it out for arrays of the host")
+        call = fit(views, self._wanted, alpha, beta, extra)
+        home = framework(arrays[0], "A")
+        named = zip(("A", "B", "C", "bias"), arrays[:4], strict=True)
+        own = {
+            name: framework(x, name).on_host(x, name)
+            for name, x in arrays[4].items()
+            if name in extra.views
+        }
+        inputs = [None if x is None else framework(x, name).on_host(x, name) for name, x in named]
         if out is None:
-            home, kind = framework(arrays[0], "A"), call.dtypes.output.name
-            out, _ = home.empty(arrays[0], views.a, call.result_shape, kind, call.layouts.c, None)
+            dtype = _result_dtype(home, call, views.a)
+            out, _ = home.empty(arrays[0], HOST, call.result_shape, dtype, call.layouts.c, None)
+        else:
+            both = (*views, *extra.views.values())
+            addresses = tuple(0 if view is None else view.address for view in both)
+            call.check_overlap(addresses[3], addresses)
         if not call.empty:
             with said_in_python():
                 host.multiply(
-                    call, arrays, out, self._device, lambda on: self._build(call, on),
-                    self._time_budget,
+                    call, inputs, framework(out, "out").on_host(out, "out"), self._device,
+                    lambda on: self._build(call, on), self._time_budget, own,
                 )  # fmt: skip
         return out
 
-    def _spec_for(self, call: Call, target: Target) -> tuple[KernelSpec, str]:
+    def choose(
+        self, views: Arguments, alpha: Any, beta: Any, target: Target, alignment: Alignment
+    ) -> tuple[GemmProblem, KernelSpec, str]:
+        """What a call with such arrays comes to: problem, kernel, architecture to compile for.
+
+        alignment: of the arrays, whose addresses do not count. Raises UsageError and SpecError as a
+        call.
+        """
+        call = fit(views, self._wanted, alpha, beta)
+        return call.problem, *self._spec_for(call, target, alignment)
+
+    def _spec_for(self, call: Call, target: Target, alignment: Alignment) -> tuple[KernelSpec, str]:
         """The kernel for a call, and the architecture to compile it for."""
         if self._spec:
             arch = target.target(self._spec.arch)
             retarget(self._spec, arch)  # whether that has what the kernel needs
             return self._spec, arch  # whose symbol, in the text of a file, names its own
-        variant, tunables = self._variant, self._tunables
-        if variant == "auto":
-            arch = target.target(oldest_arch(call.dtypes))
-            product = Product(call.problem.shape, call.dtypes, call.layouts)
-            variant, tunables = choose(product, arch, target.multiprocessors, tunables)
-        arch = target.target(get_variant(variant).usual_arch(call.dtypes.name))
+        own: dict[str, Any] = {"epilogue": call.epilogue} if call.epilogue else {}
+        batched = {} if call.problem.batch == ONE else {"batched": True}
+        tunables = {**self._tunables, **own, **batched}
+        if self._variant == "auto":
+            p, arch = call.problem, target.target(oldest_arch(call.dtypes))
+            product = Product(
+                p.shape,
+                call.dtypes,
+                call.layouts,
+                p.lda,
+                p.ldb,
+                alignment,
+                max(p.batch.products, 1),
+            )
+            gpu = model_of(arch, target.multiprocessors, target.name)
+            ranked = rank_invariant if self._invariant else rank
+            return ranked(product, gpu, arch, tunables)[0].spec, arch
+        arch = target.target(get_variant(self._variant).usual_arch(call.dtypes.name))
         names = {"dtype": call.dtypes.name, "layout": str(call.layouts)}
-        return make_spec(variant, arch=arch, **names, **tunables), arch
+        spec = make_spec(self._variant, arch=arch, **names, **tunables)
+        if self._invariant:
+            check_invariant(spec)
+        return spec, arch
 
-    def _build(self, call: Call, target: Target) -> tuple[KernelSpec, nvrtc.Module]:
+    def _build(
+        self, call: Call, target: Target, alignment: Alignment = ALIGNED
+    ) -> tuple[KernelSpec, nvrtc.Module]:
         """The kernel for a call, compiled unless it was before. Raises CompileError."""
-        spec, arch = self._spec_for(call, target)
+        spec, arch = self._spec_for(call, target, alignment)
         key = (spec, arch, target.format)
         with self._lock:
             if key not in self._modules:
@@ -234,20 +331,43 @@ def _origin(
     return source.spec, source, source.spec.variant
 
 
-def _key(views: Arguments, beta: Any) -> tuple[Any, ...]:
-    """What a prepared call depends on: all but addresses and values.
+def _described(home: Framework, operands: Mapping[str, Any], stream: int | None) -> Own:
+    """An epilogue's operands, arrays and numbers."""
+    views: dict[str, View] = {}
+    for name, array in operands.items():
+        if not is_number(array):
+            at, form = beside(home, array, name, stream).describe(array, name, stream)
+            views[name] = View(at, *form)
+    return Own(views, {name: x for name, x in operands.items() if name not in views})
 
-    The last three are the alignment of A, B and D; new memory is aligned.
-    """
-    a, b, c, out, bias = views
-    return (
-        a[1:],
-        b[1:],
-        None if c is None else c[1:],
-        None if out is None else out[1:],
-        None if bias is None else bias[1:],
-        beta == 0,
-        a[0] & 15 == 0,
-        b[0] & 15 == 0,
-        out is None or out[0] & 15 == 0,
-    )
+
+def _launcher(
+    call: Call, alignment: Alignment, made: Callable[[Alignment], Launcher]
+) -> Launcher | Launchers:
+    """What launches a call: `made` for the alignment of each of its launches."""
+    if call.offsets == ((0, 0, 0, 0),):
+        return made(alignment)
+    size, wide = call.dtypes.input.size, call.dtypes.output.size
+    ready: dict[Alignment, Launcher] = {}
+    each = []
+    for a, b, c, d in call.offsets:
+        moves = a * size, b * size, c * wide, d * wide
+        whole = (moves[0] % UNIT == 0, moves[1] % UNIT == 0, moves[3] % UNIT == 0)
+        here = Alignment(*(x and y for x, y in zip(alignment, whole, strict=True)))
+        if here not in ready:
+            ready[here] = made(here)
+        each.append((ready[here], moves))
+    return Launchers(each)
+
+
+def _views(key: tuple[Any, ...], addresses: tuple[int, ...]) -> Arguments:
+    """The arrays of a call as `fit` takes them."""
+    pairs = zip(addresses[1:5], key[1:5], strict=True)
+    others = (None if form is None else View(at, *form) for at, form in pairs)
+    return Arguments(View(addresses[0], *key[0]), *others)  # type: ignore[arg-type]
+
+
+def _result_dtype(home: Framework, call: Call, a: View) -> Any:
+    """The type of a new result for `Framework.empty`."""
+    kind = call.dtypes.output.name
+    return None if element(a.dtype) == kind else home.dtype(kind)

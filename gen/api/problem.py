@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from gen.api.batches import Products, is_batch, launches, products
+from gen.api.operands import NOTHING, Own, place
 from gen.api.views import HOST, Extent, Matrix, View, as_matrix, element_of, extent, overlap
 from gen.errors import SpecError, UsageError
 from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
+from gen.spec.epilogue import Epilogue
+from gen.spec.kernel import EPILOGUES
 from gen.spec.problem import GemmProblem, GemmShape, Layouts
 
 
@@ -29,24 +34,28 @@ class Arguments(NamedTuple):
 class Wanted(NamedTuple):
     """What a kernel fixes beforehand: element types and orders, if it does; whether it has a bias.
 
-    `epilogue` is only for messages.
+    `epilogue` is only for messages. `batched`: whether it may take batches.
     """
 
     dtype: str | None
     layouts: Layouts | None
     epilogue: str
+    batched: bool = True
 
     @property
     def has_bias(self) -> bool:
         """Whether the epilogue adds a bias."""
-        return "bias" in self.epilogue
+        return self.epilogue in EPILOGUES and "bias" in self.epilogue
 
 
 @dataclass(frozen=True)
 class Call:
     """What a call computes: `problem` in `layouts`, with the result's shape as the caller sees it.
 
-    `inputs` are what the result must not overlap, by name; `c` only where it is read.
+    `inputs` are what the result must not overlap, by name; `c` only where it is read. `own`: the
+    arrays that the user's own epilogue takes. `epilogue`: its text with their types; None where it
+    is another. Of a batch, `batch_shape` is its shape, and `offsets` says of each launch where A,
+    B, C and D begin, in elements: `problem` has the products of one.
     """
 
     dtypes: DTypes
@@ -55,36 +64,52 @@ class Call:
     result_shape: tuple[int, ...]
     result: Extent
     inputs: dict[str, Extent]
+    own: tuple[str, ...] = ()
+    epilogue: str | None = None
+    batch_shape: tuple[int, ...] = ()
+    offsets: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0),)
 
     @property
     def empty(self) -> bool:
         """Whether the result has no elements."""
         return 0 in self.result_shape
 
-    def check_overlap(self, views: Arguments) -> None:
+    @cached_property
+    def _reaches(self) -> tuple[int, tuple[tuple[int, int, str], ...]]:
+        """The bytes that the result spans; of each input its place, the bytes, its name."""
+        places = (*Arguments._fields, *self.own).index
+        inputs = ((places(name), bytes_.reach, name) for name, bytes_ in self.inputs.items())
+        return self.result.reach, tuple(inputs)
+
+    def check_overlap(self, out: int, addresses: tuple[int, ...]) -> None:
         """Raises SpecError where the caller's `out` shares elements with what is read.
 
-        C may be `out` itself: each of its elements is read before it is replaced.
+        addresses: of A, B, C, anything, the bias, and `own`. C may be `out` itself: each of its
+        elements is read before it is replaced.
         """
-        out = views.out
-        if out is None:
-            return
-        for name, bytes_ in self.inputs.items():
-            view = getattr(views, name)
-            same = name == "c" and view.address == out.address and bytes_ == self.result
-            if not same and overlap(out.address, self.result, view.address, bytes_):
-                raise SpecError(
-                    f"out overlaps {_label(name)}, which is read while out is written; "
-                    "pass another out" + (", or c itself" if name == "c" else "")
-                )
+        reach, inputs = self._reaches
+        end = out + reach
+        for which, length, name in inputs:
+            at = addresses[which]
+            if at < end and out < at + length:  # their spans overlap: maybe not their lines
+                self._check_lines(out, name, at)
+
+    def _check_lines(self, out: int, name: str, at: int) -> None:
+        bytes_ = self.inputs[name]
+        same = name == "c" and at == out and bytes_ == self.result
+        if not same and overlap(out, self.result, at, bytes_):
+            raise SpecError(
+                f"out overlaps {_label(name)}, which is read while out is written; "
+                "pass another out" + (", or c itself" if name == "c" else "")
+            )
 
 
 def _label(name: str) -> str:
     return name.upper() if len(name) == 1 else name
 
 
-def _check_devices(views: Arguments) -> None:
-    for name, view in zip(views._fields, views, strict=True):
+def _check_devices(views: Arguments, own: Own) -> None:
+    for name, view in [*zip(views._fields, views, strict=True), *own.views.items()]:
         if view is not None and view.device != views.a.device:
             here, there = (
                 "in host memory" if device == HOST else f"on GPU {device}"
@@ -93,17 +118,19 @@ def _check_devices(views: Arguments) -> None:
             raise UsageError(f"A is {here} and {_label(name)} {there}; move one of them")
 
 
-def _dtypes(views: Arguments, wanted: str | None) -> DTypes:
-    """The row of `DTYPES` that the arrays have. Raises UsageError, SpecError."""
-    given = element_of(views.a, "A")
-    other = element_of(views.b, "B")
+def dtypes_of(wanted: str | None, **arrays: Any) -> DTypes:
+    """The row of `DTYPES` for a, b, c, out and bias, each anything with `dtype`, or None.
+
+    Raises UsageError, SpecError.
+    """
+    results = {
+        name: element_of(array.dtype, _label(name))
+        for name, array in arrays.items()
+        if array is not None
+    }
+    given, other = results.pop("a"), results.pop("b")
     if given != other:
         raise SpecError(f"A is {given} and B is {other}, not of one type; convert one of them")
-    results = {
-        name: element_of(view, _label(name))
-        for name, view in (("out", views.out), ("c", views.c), ("bias", views.bias))
-        if view is not None
-    }
     if len(set(results.values())) > 1:
         listed = ", ".join(f"{_label(name)} {kind}" for name, kind in results.items())
         raise SpecError(f"C, out and bias are of one type, not {listed}; convert them")
@@ -179,14 +206,21 @@ def _check_bias(views: Arguments, wanted: Wanted, n: int) -> None:
         )
 
 
-def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any) -> Call:
-    """What the arrays of a call ask for.
+def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own = NOTHING) -> Call:
+    """What the arrays of a call ask for. own: what an epilogue of the user's own takes.
 
     Raises UsageError and SpecError for what does not go together; the messages say the way out.
     """
-    _check_devices(views)
-    dtypes = _dtypes(views, wanted.dtype)
+    _check_devices(views, own)
+    epilogue = own.epilogue(wanted.epilogue)
+    dtypes = dtypes_of(wanted.dtype, **views._asdict())
     alpha, beta = scalar(alpha, "alpha", dtypes), scalar(beta, "beta", dtypes)
+    found = None
+    if is_batch(views.a, views.b):
+        by_rows = wanted.layouts is None or (wanted.layouts.a and wanted.layouts.c)
+        by_rows &= epilogue is None  # which has rows of each product
+        found = products(views.a, views.b, views.c if beta != 0 else None, views.out, by_rows)
+        views = views._replace(a=found.a, b=found.b, c=found.c or views.c, out=found.out)
     a, b = as_matrix(views.a, "A", True), as_matrix(views.b, "B", False)
     shape = _shape(a, b)
     result_shape = (shape.m,) * (len(views.a.shape) == 2) + (shape.n,) * (len(views.b.shape) == 2)
@@ -205,7 +239,50 @@ def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any) -> Call:
     ldc = ldd if c is None else c.ld(layouts.c)
     problem = GemmProblem(shape, a.ld(layouts.a), b.ld(layouts.b), ldc, ldd, alpha, beta)
     result = Matrix(shape.m, shape.n, ldd, ldd) if d is None else d
-    return _call(dtypes, layouts, problem, result_shape, (a, b, c, result), views.bias)
+    call = _call(dtypes, layouts, problem, result_shape, (a, b, c, result), views.bias)
+    if epilogue is not None:
+        call = _with_own(call, epilogue, own)
+    return call if found is None else _batch(call, found, wanted.batched)
+
+
+def _with_own(call: Call, epilogue: Epilogue, own: Own) -> Call:
+    """The call with what the user's own epilogue takes."""
+    shape, by_row = call.problem.shape, call.layouts.c
+    placed = place(epilogue, own, call.dtypes, shape, call.result_shape, by_row)
+    numbers = ((name, scalar(value, name, call.dtypes)) for name, value in own.numbers.items())
+    return replace(
+        call,
+        problem=replace(call.problem, operands=(*placed.values, *numbers)),
+        inputs={**call.inputs, **placed.extents},
+        own=tuple(own.views),
+        epilogue=str(epilogue),
+    )
+
+
+def _batch(call: Call, found: Products, batched: bool) -> Call:
+    """The call of all products, from that of the first."""
+    made = launches(found.dimensions, call.problem, call.layouts, batched)
+
+    def all_of(one: Extent, which: int, size: int) -> Extent:
+        steps = (each.strides[which] * max(each.size - 1, 0) for each in found.dimensions)
+        reach = one.reach + sum(steps) * size
+        return Extent(1, reach, reach)
+
+    size, wide = call.dtypes.input.size, call.dtypes.output.size
+    if found.dimensions:
+        sizes = {"a": size, "b": size, "c": wide}  # others are the same for all products
+        inputs = {
+            name: all_of(one, "abc".index(name), sizes[name]) if name in sizes else one
+            for name, one in call.inputs.items()
+        }
+        call = replace(call, inputs=inputs, result=all_of(call.result, 3, wide))
+    return replace(
+        call,
+        problem=replace(call.problem, batch=made.batch),
+        result_shape=found.result_shape,
+        batch_shape=found.shape,
+        offsets=made.offsets,
+    )
 
 
 def _layouts(

@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 from gen.errors import SpecError, UsageError
 
+# A view without its address, as a plain tuple, which is what prepared calls are found by.
+Form = tuple[tuple[int, ...], tuple[int, ...], Any, int, bool]
+
 
 class View(NamedTuple):
-    """An array as its framework describes it; strides are in elements.
+    """An array as its framework describes it: an address and a `Form`. Strides are in elements.
 
     `device` is the GPU's ordinal, or -1 for host memory. `dtype` is the framework's own.
     """
@@ -42,6 +45,11 @@ class Extent(NamedTuple):
     length: int
     pitch: int
 
+    @property
+    def reach(self) -> int:
+        """The bytes from the first to the last."""
+        return (self.lines - 1) * self.pitch + self.length if self.lines and self.length else 0
+
 
 HOST = -1
 
@@ -71,12 +79,12 @@ def framework_dtype(name: str) -> str:
     return next(theirs for theirs, ours in _ELEMENTS.items() if ours == name)
 
 
-def element_of(view: View, name: str) -> str:
+def element_of(dtype: Any, name: str) -> str:
     """The element type of an operand. Raises UsageError where no kernel has it."""
-    found = element(view.dtype)
+    found = element(dtype)
     if found is None:
         raise UsageError(
-            f"{name} has dtype {view.dtype}, which no kernel has; use {', '.join(_ELEMENTS)}"
+            f"{name} has dtype {dtype}, which no kernel has; use {', '.join(_ELEMENTS)}"
         )
     return found
 
@@ -94,7 +102,7 @@ def as_matrix(view: View, name: str, vector_is_row: bool) -> Matrix:
     if len(shape) != 2:
         raise SpecError(
             f"{name} has {len(view.shape)} dimensions, shape {tuple(view.shape)}; "
-            "pass matrices or vectors, for a batch one after another"
+            "pass matrices or vectors, or a batch as A or B"
         )
     (rows, cols), (down, right) = shape, strides
     matrix = Matrix(rows, cols, _ld(rows, cols, down, right), _ld(cols, rows, right, down))
@@ -136,7 +144,7 @@ def overlap(at: int, one: Extent, other_at: int, other: Extent) -> bool:
     """
     if at > other_at:
         at, one, other_at, other = other_at, other, at, one
-    if 0 in (*one[:2], *other[:2]) or other_at >= at + (one.lines - 1) * one.pitch + one.length:
+    if 0 in (*one[:2], *other[:2]) or other_at >= at + one.reach:
         return False
     if other.lines > 1 and other.pitch != one.pitch:
         return True

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gen.source.render import render, render_template
-from gen.spec.arch import compute_capability
+from gen.spec.arch import WARP, compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 
 THREADS = 256  # of a block
 UNROLLED = 16  # steps of the loop
 
-WARP, WARPGROUP = 32, 128
+WARPGROUP = 128  # threads
 
 # The operands of wgmma for a block: 64 rows of A for each warpgroup and 256 of B, 128 bytes each.
 WGMMA_WORDS = (THREADS // WARPGROUP * 64 + 256) * 128 // 4
@@ -118,6 +118,7 @@ def _mma(
         {"f32": "float", "f64": "double"}.get(sums, "unsigned"),
         ptx=f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{types}",
         registers=registers,
+        chains=4 if element == "f64" else 8,  # of numbers in two registers each
         min_arch=min_arch,
         group=WARP,
     )
@@ -175,6 +176,9 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
         _mma(16, 8, 32, "e4m3", "f32", Registers(4, 2, 4), 89),
         _mma(16, 8, 32, "e5m2", "f32", Registers(4, 2, 4), 89),
         _mma(8, 8, 4, "f64", "f64", Registers(1, 1, 2), 80),
+        _mma(16, 8, 4, "f64", "f64", Registers(2, 1, 4), 90),
+        _mma(16, 8, 8, "f64", "f64", Registers(4, 2, 4), 90),
+        _mma(16, 8, 16, "f64", "f64", Registers(8, 4, 4), 90),
         _wgmma("f16", "f32"),
         _wgmma("f16", "f16"),
         _wgmma("bf16", "f32"),
@@ -231,4 +235,5 @@ def instruction_of(spec: KernelSpec) -> str:
         return on_cuda_cores(spec.dtypes)
     if found[1] == "mma":
         return on_tensor_cores(found[2], spec.dtypes)
-    return wgmma_name(*multiplied(spec.dtypes))
+    dtypes = spec.dtypes
+    return wgmma_name(*(multiplied(dtypes) if dtypes.parts == 1 else (dtypes.factor.name, "f32")))

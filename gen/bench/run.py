@@ -11,6 +11,7 @@ from gen.bench.admission import admit_all, compile_ahead
 from gen.bench.ceiling import COPY
 from gen.bench.contenders import Contender, Ours, Prepared, launcher
 from gen.bench.device import ClockWatch, MeasuredGpu, versions
+from gen.bench.instructions import on_cuda_cores
 from gen.bench.peers import table
 from gen.bench.problem import Problem
 from gen.bench.results import ABSENT, NO_MEMORY, Header, Results, Row
@@ -187,7 +188,9 @@ def _with_shares(row: Row, problem: Problem, ceilings: Mapping[str, float]) -> R
     contender = next(c for c in problem.contenders if c.name == row.contender)
     ceiling = contender.ceiling(problem.dtypes, ceilings) if row.tflops is not None else ""
     if row.tflops is not None and ceiling in ceilings:
-        shares["share_of_ceiling"] = row.tflops / ceilings[ceiling]
+        # Where elements are multiplied in parts, an instruction makes one of several products.
+        each = 1 if ceiling == on_cuda_cores(problem.dtypes) else problem.dtypes.products
+        shares["share_of_ceiling"] = each * row.tflops / ceilings[ceiling]
         row = replace(row, ceiling=ceiling)
     return replace(row, **shares)  # type: ignore[arg-type]
 

@@ -49,6 +49,7 @@ def _mnist() -> tuple[GemmShape, ...]:
 SUITES: Mapping[str, tuple[GemmShape, ...]] = {
     "seeds": _cubes(256, 512, 1024, 4096),
     "squares": _cubes(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
+    "ladder": _cubes(1024, 2048, 4096),
     "odd": (
         *_cubes(127, 511, 1023, 2047, 4095),
         GemmShape(1023, 1025, 1027),

@@ -57,8 +57,8 @@ def bench(
         typer.Option(
             "--suite",
             metavar="NAME",
-            help="A list of shapes: seeds, squares, odd, splitk, llama, mnist; default: seeds; "
-            "repeatable.",
+            help="A list of shapes: seeds, squares, ladder, odd, splitk, llama, mnist; "
+            "default: seeds; repeatable.",
         ),
     ] = None,
     shape: Annotated[list[str] | None, SHAPE] = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from gen._version import __version__
-from gen.cli import bench, check, emit, foreign, output, profile, sweep_report, verify
+from gen.cli import bench, check, choose, emit, foreign, output, profile, sweep_report, verify
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, sources, tunable_options
@@ -58,9 +58,12 @@ app = typer.Typer(
 command = partial(app.command, cls=Command)
 
 
+_group = cache(typer.main.get_command)  # takes longer than most commands
+
+
 def run(args: Sequence[str]) -> int:
     """Runs one command and returns its exit code. Raises GenError for what went wrong."""
-    group = typer.main.get_command(app)
+    group = _group(app)
     if COMPLETION in os.environ:  # a shell asks, as --show-completion has told it
         group.main(list(args), prog_name="gen", complete_var=COMPLETION)
     try:
@@ -117,6 +120,11 @@ def list_(
         tables.variant(rows[0])
     else:
         tables.variants(rows)
+
+
+command("choose", epilog=example("choose --shape 4096x11008x4096 --dtype f16 --gpu h200"))(
+    tunable_options(choose.choose)
+)
 
 
 command("emit", epilog=example("emit --variant tiles --tile 16 --header -o gemm/"))(

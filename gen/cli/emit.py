@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +11,16 @@ import typer
 
 from gen.cli import output
 from gen.cli.options import ARCH, DTYPE, LAYOUT, VARIANT, select
+from gen.device.gpus import GPUS, find_gpu
 from gen.errors import UsageError
 from gen.files import write
 from gen.kernels.tunables import Value
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import Family, make_family, render_family
 from gen.spec.arch import compute_capability
-from gen.spec.kernel import KernelSpec
+from gen.spec.dtypes import parse_dtype
+from gen.spec.kernel import KernelSpec, option_of
+from gen.spec.problem import parse_layout
 
 OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
 NAME = typer.Option("--name", metavar="SYMBOL", help="C symbol of the kernel, or of the bundle.")
@@ -30,6 +33,21 @@ EMBED = typer.Option(
     metavar="FORMATS",
     help="cubin, ptx or cubin,ptx: write C++ that contains machine code, or PTX that the driver "
     "compiles, for --arch (several with commas).",
+)
+BEST = typer.Option(
+    "--best",
+    help="Emit what gen choose ranks first for --shape on --gpu; for several of these one file "
+    "with a launcher that chooses.",
+)
+SHAPES = typer.Option(
+    "--shape",
+    metavar="MxNxK",
+    help="With --best: a problem size, with ranges such as 1-64x4096x4096; repeatable.",
+)
+GPU_NAMES = typer.Option(
+    "--gpu",
+    metavar="NAMES",
+    help=f"With --best: GPUs, with commas: {', '.join(GPUS)}; default: the one that is present.",
 )
 DEPFILE = typer.Option(
     "--depfile",
@@ -58,6 +76,9 @@ def emit(
     header: Annotated[bool, HEADER] = False,
     bundle: Annotated[Path | None, BUNDLE] = None,
     embed: Annotated[str | None, EMBED] = None,
+    best: Annotated[bool, BEST] = False,
+    shape: Annotated[list[str] | None, SHAPES] = None,
+    gpu: Annotated[str | None, GPU_NAMES] = None,
     depfile: Annotated[Path | None, DEPFILE] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
     **tunables: Value | None,
@@ -65,6 +86,16 @@ def emit(
     """Write kernels as CUDA source; print the paths."""
     if bundle and embed:
         raise UsageError("--bundle and --embed do not go together; use one of them")
+    if best:
+        if variant or arch or bundle or embed:
+            raise UsageError("--best chooses kernels for --shape on --gpu; leave out other choices")
+        asked = Asked(shape or [], dtype or "f32", layout, gpu, name, tunables)
+        named = _named(output_) if header else None
+        emitted = _best(asked, header, named)
+        _write(emitted, f"{named.parent}/" if named else output_, depfile, dry_run)
+        return
+    if shape or gpu:
+        raise UsageError("--shape and --gpu go with --best; use gen emit --best")
     dtypes = [dtype] if dtype else None
     for one in arch.split(",") if arch else ():
         compute_capability(one)
@@ -84,6 +115,54 @@ def emit(
         emitted = _kernels(families, header, named)
         output_ = f"{named.parent}/" if named else output_
     _write(emitted, output_, depfile, dry_run)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of --best."""
+
+    shapes: Sequence[str]
+    dtype: str
+    layout: str
+    gpus: str | None
+    name: str | None
+    tunables: Mapping[str, Value | None]
+
+    @property
+    def given(self) -> dict[str, Value]:
+        """The tunables that were set."""
+        return {key: value for key, value in self.tunables.items() if value is not None}
+
+    def command(self, gpus: Sequence[str]) -> str:
+        """The command that emits the same file."""
+        words = [f"gen emit --best --dtype {self.dtype} --layout {self.layout}"]
+        words += [f"--gpu {','.join(gpus)}", *(f"--shape {shape}" for shape in self.shapes)]
+        words += [option_of(key, value) for key, value in self.given.items()]
+        return " ".join([*words, *([f"--name {self.name}"] if self.name else [])])
+
+
+def _best(asked: Asked, header: bool, named: Path | None) -> Emitted:
+    from gen.cli.choose import present
+    from gen.source.cpp.best import make_best, products_of, render_best
+    from gen.source.cpp.header import TEMPLATE, render_header
+
+    if not asked.shapes:
+        raise UsageError("no shape is named; use --shape, such as 4096 or 1-64x4096x4096")
+    gpus = [find_gpu(one) for one in asked.gpus.split(",")] if asked.gpus else [present()]
+    products = products_of(asked.shapes, parse_dtype(asked.dtype), parse_layout(asked.layout))
+    command = asked.command([gpu.name for gpu in gpus])
+    found = make_best(products, gpus, asked.given, asked.name, command)
+    if len(found.kernels) == 1:
+        return _kernels(
+            [make_family([replace(found.kernels[0], symbol=asked.name)])], header, named
+        )
+    name = named.stem if named else found.name
+    text = render_best(found, f"{name}.h" if header else None)
+    files = [(named.name if named else f"{name}.cu", text)]
+    if header:
+        top = render_header(*found.kernels, name=found.name, stamp_=found.stamp)
+        files.append((f"{name}.h", top))
+    return Emitted(files, [*found.templates, *([TEMPLATE] if header else [])])
 
 
 def _families(of_archs: Sequence[Sequence[KernelSpec]]) -> list[Family]:

@@ -19,6 +19,7 @@ from gen.errors import UsageError
 from gen.files import write
 from gen.foreign.launch import LaunchText
 from gen.kernels.registry import VARIANTS
+from gen.kernels.tunables import Value
 from gen.spec.problem import parse_shape
 
 if TYPE_CHECKING:
@@ -88,19 +89,19 @@ _MADE_BY = re.compile(
 _NOT_OF_KERNELS = re.compile(r" --(embed|name) \S+")
 # What a command that chooses kernels may take, but a launch has no use for.
 _CHOICES = ("variant", "dtype", "layout", "also", "allow_unreached")
-_TUNABLES = {tunable.name for row in VARIANTS.values() for tunable in row.tunables}
+_TUNABLES = {tunable.name: tunable for row in VARIANTS.values() for tunable in row.tunables}
 
 
 def launch_options(command: Command, checked: bool = True) -> Command:
     """A command for emitted kernels that takes any other file, too, with how to launch it.
 
-    `--grid` is an option of both: of an emitted kernel it is a tunable.
+    `--grid` and `--cluster` are options of both: of an emitted kernel they are tunables.
     """
     signature = inspect.signature(command, eval_str=True)
     added = [*_LAUNCH, *(_CHECKED if checked else ())]
     names = [name for name, _, _ in added]
     kept = [p for p in signature.parameters.values() if p.name not in names]
-    tunable = signature.parameters.get("grid")
+    shared = [name for name in names if name in signature.parameters and name in _TUNABLES]
     keyword = inspect.Parameter.KEYWORD_ONLY
     more = [
         inspect.Parameter(name, keyword, default=None, annotation=Annotated[kind, option])
@@ -115,14 +116,12 @@ def launch_options(command: Command, checked: bool = True) -> Command:
             raise UsageError(f"{foreign[0]} is no emitted file; such files go one at a time")
         file = files[0] if files else None
         if file is None or not foreign:
-            _refuse_launch(own, file, tunable is not None)
-            if tunable is not None:
-                options["grid"] = _tunable_grid(own["grid"])
-            command(**options)
+            _refuse_launch({name: own[name] for name in own if name not in shared}, file)
+            command(**options, **{name: _tunable(name, own[name]) for name in shared})
             return
         given = {name for name, value in options.items() if value is not None}
         given -= {name for name in given if options[name] is False}
-        chosen = [name for name in (*_CHOICES, *_TUNABLES - {"grid"}) if name in given]
+        chosen = [name for name in (*_CHOICES, *_TUNABLES.keys() - set(shared)) if name in given]
         if own["gemm"] if checked else False:
             chosen = [name for name in chosen if name != "layout"]
         if chosen:
@@ -174,8 +173,8 @@ def _refuse_emitted(file: Path) -> None:
     )
 
 
-def _refuse_launch(own: Mapping[str, Any], file: Path | None, has_grid: bool) -> None:
-    given = [name for name, value in own.items() if value and not (name == "grid" and has_grid)]
+def _refuse_launch(own: Mapping[str, Any], file: Path | None) -> None:
+    given = [name for name, value in own.items() if value]
     if not given:
         return
     options = ", ".join("--" + name.replace("_", "-") for name in given)
@@ -187,14 +186,9 @@ def _refuse_launch(own: Mapping[str, Any], file: Path | None, has_grid: bool) ->
     )
 
 
-def _tunable_grid(text: str | None) -> int | None:
-    """`--grid N` of an emitted kernel."""
-    if text is None:
-        return None
-    tunables = (t for row in VARIANTS.values() for t in row.tunables if t.name == "grid")
-    value = next(tunables).parse(text)
-    assert isinstance(value, int)
-    return value
+def _tunable(name: str, text: str | None) -> Value | None:
+    """`--grid N` or `--cluster MxN` of an emitted kernel."""
+    return None if text is None else _TUNABLES[name].parse(text)
 
 
 def _launch_text(own: Mapping[str, Any], options: Mapping[str, Any]) -> LaunchText:

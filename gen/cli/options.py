@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
 from gen.errors import GenError, SpecError, UsageError
+from gen.kernels.epilogues import EPILOGUE, Expression
 from gen.kernels.registry import VARIANTS, get_variant, make_spec
-from gen.kernels.tunables import Tunable, Value
+from gen.kernels.tunables import Flag, Tunable, Value
 from gen.kernels.variant import Variant
 from gen.source.render import Source, read_source, render
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, parse_dtype
+from gen.spec.epilogue import with_operands
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_layout
 
@@ -47,6 +50,12 @@ ARCH = typer.Option(
     "--arch",
     metavar="SM",
     help="Architecture; default: sm_80, or sm_90a for mma_tma and wgmma.",
+)
+OPERAND = typer.Option(
+    "--operand",
+    metavar="NAME=TYPE[INDEX]",
+    help="An operand of --epilogue that has not D's type: up=f32[row, col] or slope=scalar; "
+    "repeatable.",
 )
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
 SHAPE = typer.Option(
@@ -88,21 +97,54 @@ def tunable_options(command: Command) -> Command:
         facts = [f"{tunable.help[0].upper()}{tunable.help[1:]}"]
         facts += [tunable.values] * (tunable.metavar != tunable.values)
         defaults = {t.default for v in VARIANTS.values() for t in v.tunables if t.name == name}
-        if len(defaults) == 1 and not callable(tunable.default):
+        if len(defaults) == 1 and not callable(tunable.default) and tunable.default is not False:
             facts.append(f"default {tunable.show(tunable.default)}")
         text = f"{'; '.join(facts)} ({where})."
+        if isinstance(tunable, Expression):
+            text = f"{text[:-1]}; see --operand."
         flag, metavar = f"--{name.replace('_', '-')}", tunable.metavar
-        info = typer.Option(flag, metavar=metavar, help=text, parser=_parser(tunable))
         keyword = inspect.Parameter.KEYWORD_ONLY
-        return inspect.Parameter(
-            name, keyword, default=None, annotation=Annotated[str | None, info]
-        )
+        annotation: Any
+        if isinstance(tunable, Flag):
+            annotation = Annotated[bool | None, typer.Option(flag, help=text)]
+        else:
+            # An expression is read with what the other option says of its operands.
+            parser = str if isinstance(tunable, Expression) else _parser(tunable)
+            info = typer.Option(flag, metavar=metavar, help=text, parser=parser)
+            annotation = Annotated[str | None, info]
+        return inspect.Parameter(name, keyword, default=None, annotation=annotation)
 
     signature = inspect.signature(command, eval_str=True)
     written = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    parameters = [*written, *map(option, owners)]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return command
+    operand = inspect.Parameter(
+        "operand",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[list[str] | None, OPERAND],
+    )
+    parameters = [*written, *map(option, owners), operand]
+
+    @functools.wraps(command)
+    def with_epilogue(operand: list[str] | None = None, **options: Any) -> None:
+        options["epilogue"] = _epilogue(options.get("epilogue"), operand or [])
+        command(**options)
+
+    whole = signature.replace(parameters=parameters)
+    with_epilogue.__signature__ = whole  # type: ignore[attr-defined]
+    return cast(Command, with_epilogue)
+
+
+def _epilogue(text: str | None, operands: Sequence[str]) -> Value | None:
+    """The value of --epilogue with each --operand. Raises UsageError."""
+    if text is None:
+        if operands:
+            raise UsageError(f"--operand {operands[0]} is for an expression; use --epilogue, too")
+        return None
+    try:
+        return EPILOGUE.parse(with_operands(text, operands))
+    except UsageError as error:
+        reason = str(error).removeprefix("epilogue: ")
+        raise typer.BadParameter(reason, param_hint="'--epilogue'") from None
 
 
 def select(

@@ -34,18 +34,18 @@ CHECKS = ("race", "init")  # what the emulator looks for only when asked
 _UNALIGNED = Alignment(False, False, False)
 
 
-def default_budget(spec: KernelSpec, shape: GemmShape) -> int:
+def default_budget(spec: KernelSpec, problem: GemmProblem) -> int:
     """Thread-instructions that no launch of this kind should need: some thirty times too many."""
-    steps = spec.plan(GemmProblem.packed(shape, spec.layouts), _UNALIGNED)
+    shape, steps = problem.shape, spec.plan(problem, _UNALIGNED)
     threads = max((math.prod(s.grid) * math.prod(s.block) for s in steps.launches), default=0)
     sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
     work = math.prod(max(ceil_div(size, step), 1) * step for size, step in sizes)
-    return 1000 * work + 50_000 * threads
+    return 1000 * work * problem.batch.products + 50_000 * threads
 
 
-def default_time(shape: GemmShape) -> float:
+def default_time(shape: GemmShape, products: int = 1) -> float:
     """Seconds that no launch of this kind should need."""
-    return 60 + shape.m * shape.n * shape.k / 10**6
+    return 60 + products * shape.m * shape.n * shape.k / 10**6
 
 
 class EmulatorRunner:
@@ -150,9 +150,7 @@ class EmulatorRunner:
         return emulator.TensorMap(
             replace(buffer, address=buffer.address + offset),
             _PTX_ELEMENTS.get(described.element, described.element),
-            described.dims,
-            (described.pitch,),
-            described.box,
+            *described.tiled,
             swizzle=described.swizzle,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,20 +23,24 @@ from gen.kernels.launches import (
     resolve,
 )
 from gen.spec import numerics
+from gen.spec.arch import UNIT
+from gen.spec.epilogue import MATRIX, Operand
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import Alignment, GemmProblem
+from gen.spec.problem import ONE, Alignment, GemmProblem, Layouts
 
 if TYPE_CHECKING:
     from gen.emulator import Finding
 
-_UNIT = 16  # bytes: what `Alignment` is about
 _POISON = 0xFF  # of every byte of a workspace: NaN in any float format
 
 
 class Operands(NamedTuple):
     """A, B, C as matrices (m x k, k x n, m x n) of their storage dtype; D's storage before.
 
-    `bias` has n elements of C's type, or is None where the kernel has none.
+    `bias` has n elements of C's type, or is None where the kernel has none. Of a batched kernel,
+    matrices have a dimension before these: of 1, where all products have the same. `own`: arrays
+    of the operands of an epilogue of the user's own, by name, each m x n, m or n elements of its
+    type's storage; all products of a batch have the same.
     """
 
     a: np.ndarray
@@ -43,6 +48,28 @@ class Operands(NamedTuple):
     c: np.ndarray
     d_storage: np.ndarray
     bias: np.ndarray | None = None
+    own: Mapping[str, np.ndarray] = MappingProxyType({})
+
+
+def results(spec: KernelSpec, problem: GemmProblem, storage: np.ndarray) -> np.ndarray:
+    """D in its storage: a matrix, or of a batched kernel several."""
+    s, batch = problem.shape, problem.batch
+    several = (batch.products, batch.stride_d) if spec.batched else None
+    return numerics.unpack(storage, s.m, s.n, spec.layouts.c, problem.ldd, several)
+
+
+def products(
+    layouts: Layouts, problem: GemmProblem, operands: Operands
+) -> Iterator[tuple[GemmProblem, Operands]]:
+    """Each product of a batch as a problem of its own; what has no dimension for it, as it is."""
+    if operands.a.ndim == 2:
+        yield problem, operands
+        return
+    one, batch = replace(problem, batch=ONE), problem.batch
+    for i in range(batch.products):
+        d = operands.d_storage[i * batch.stride_d :][: problem.extent("D", layouts)]
+        a, b, c = (x[i if len(x) > 1 else 0] for x in operands[:3])
+        yield one, Operands(a, b, c, d, operands.bias, operands.own)
 
 
 class FindingsError(CheckError):
@@ -146,18 +173,30 @@ def storages(spec: KernelSpec, problem: GemmProblem, operands: Operands) -> dict
     """The buffers that a problem starts with, by name, as BLAS stores matrices."""
     layouts, input_, output = spec.layouts, spec.dtypes.input.name, spec.dtypes.output.name
     bias = {} if operands.bias is None else {BIAS: operands.bias}
+    p, batch = problem, problem.batch
     return {
-        "A": numerics.pack(operands.a, layouts.a, problem.lda, input_),
-        "B": numerics.pack(operands.b, layouts.b, problem.ldb, input_),
-        "C": numerics.pack(operands.c, layouts.c, problem.ldc, output),
+        "A": numerics.pack(operands.a, layouts.a, p.lda, input_, batch.stride_a),
+        "B": numerics.pack(operands.b, layouts.b, p.ldb, input_, batch.stride_b),
+        "C": numerics.pack(operands.c, layouts.c, p.ldc, output, batch.stride_c),
         "D": operands.d_storage,
         **bias,
+        **{o.name: _stored(spec, problem, o, operands.own) for o in spec.operands if o.index},
     }
+
+
+def _stored(
+    spec: KernelSpec, problem: GemmProblem, operand: Operand, own: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    array = own[operand.name]
+    if operand.index != MATRIX:
+        return array
+    ld = int(problem.value(operand.ld, problem.ldd))
+    return numerics.pack(array, spec.layouts.c, ld, operand.element(spec.dtypes).name)
 
 
 def alignment(places: Mapping[str, Place]) -> Alignment:
     """Which matrices start at a multiple of 16 bytes."""
-    return Alignment(*(places[name].address % _UNIT == 0 for name in "ABD"))
+    return Alignment(*(places[name].address % UNIT == 0 for name in "ABD"))
 
 
 def run_kernel(

@@ -2,8 +2,8 @@
 
 Limits per compute capability are from the CUDA C++ Programming Guide ("Technical Specifications per
 Compute Capability" and "Features and Technical Specifications"), allocation units from NVIDIA's
-occupancy calculator, peaks from NVIDIA's data sheets and architecture white papers: dense, at boost
-clock, for f16 with f32 sums.
+occupancy calculator, peaks and L2 caches from NVIDIA's data sheets and architecture white papers:
+dense, at boost clock, for f16 with f32 sums.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 from gen.errors import unknown
 from gen.kernels.formulas import round_up
-from gen.spec.arch import SHARED_KIB
+from gen.spec.arch import REGISTERS, SHARED_KIB, WARP
 
-WARP = 32
-REGISTERS = 64 * 1024  # 32-bit registers of an SM, on every GPU here
 REGISTER_UNIT = 256  # registers are given to a warp in units of this
 PARTITIONS = 4  # parts of an SM; a warp's registers are in one of them
-MAX_REGISTERS = 255  # per thread
 
 
 def own_arch(capability: int) -> str:
@@ -44,6 +41,7 @@ SM_LIMITS = {
     86: SmLimits(48, 16, 100, 1024, 128, 128),
     89: SmLimits(48, 24, 100, 1024, 128, 128),
     90: SmLimits(64, 32, 228, 1024, 128, 128),
+    100: SmLimits(64, 32, 228, 1024, 128, 128),
     120: SmLimits(48, 24, 100, 1024, 128, 128),
 }
 
@@ -52,7 +50,11 @@ SM_LIMITS = {
 class GpuModel:
     """A GPU as its data sheet has it.
 
-    Peaks are in TFLOP/s (`tensor`: f16 on the tensor cores), and in GB/s of device memory.
+    Peaks are in TFLOP/s (`tensor`: f16 on the tensor cores), and in GB/s of device memory. `l2` is
+    the L2 cache in MiB. halved: whether sums in f32 halve the rate of the tensor cores (GeForce).
+    mma: the share of `tensor` that mma.sync can reach. It is 1 but where the peak is that of newer
+    instructions: on Hopper as measured (docs/lab/bench.md), on Blackwell's B200 an assumption, that
+    a multiprocessor does as much in a clock as Hopper's.
     """
 
     name: str
@@ -63,6 +65,9 @@ class GpuModel:
     fp64: float
     tensor: float
     bandwidth: float
+    l2: float
+    halved: bool = False
+    mma: float = 1
 
     @property
     def arch(self) -> str:
@@ -75,26 +80,41 @@ class GpuModel:
         return own_arch(self.capability)
 
     @property
+    def clock(self) -> float:
+        """GHz: the boost clock, of which the peak of f32 is that of two operations a lane."""
+        return self.fp32 * 1e3 / (2 * self.sms * self.limits.fp32_lanes)
+
+    @property
+    def fp64_tensor(self) -> float:
+        """TFLOP/s of f64 on tensor cores: twice as many where CUDA cores have many, too."""
+        return self.fp64 * (2 if self.capability in (80, 90) else 1)
+
+    @property
     def limits(self) -> SmLimits:
         """Limits of one SM."""
         return SM_LIMITS[self.capability]
 
 
+HOPPER_MMA, BLACKWELL_MMA = 0.655, 0.32  # see GpuModel.mma
+
 GPUS = {
     gpu.name: gpu
     for gpu in (
-        GpuModel("h200", "H200 SXM 141 GB", 90, 132, 66.9, 33.5, 989, 4800),
-        GpuModel("h100", "H100 SXM 80 GB", 90, 132, 66.9, 33.5, 989, 3350),
-        GpuModel("a100", "A100 SXM 80 GB", 80, 108, 19.5, 9.7, 312, 2039),
-        GpuModel("l40s", "L40S 48 GB", 89, 142, 91.6, 1.43, 362, 864),
-        GpuModel("l4", "L4 24 GB", 89, 58, 30.3, 0.47, 121, 300),
-        GpuModel("a10", "A10 24 GB", 86, 72, 31.2, 0.49, 125, 600),
-        GpuModel("t4", "T4 16 GB", 75, 40, 8.1, 0.25, 65, 320),
-        GpuModel("rtx5090", "GeForce RTX 5090 32 GB", 120, 170, 104.8, 1.64, 209.5, 1792),
-        GpuModel("rtx4090", "GeForce RTX 4090 24 GB", 89, 128, 82.6, 1.29, 165.2, 1008),
-        GpuModel("rtx3090", "GeForce RTX 3090 24 GB", 86, 82, 35.6, 0.56, 71, 936),
-        GpuModel("rtx3060", "GeForce RTX 3060 12 GB", 86, 28, 12.7, 0.2, 25.5, 360),
-        GpuModel("rtx3060-laptop", "GeForce RTX 3060 Laptop 6 GB", 86, 30, 13.1, 0.2, 26, 336),
+        GpuModel("h200", "H200 SXM 141 GB", 90, 132, 66.9, 33.5, 989, 4800, 50, mma=HOPPER_MMA),
+        GpuModel("h100", "H100 SXM 80 GB", 90, 132, 66.9, 33.5, 989, 3350, 50, mma=HOPPER_MMA),
+        GpuModel("b200", "B200 SXM 180 GB", 100, 148, 75, 37, 2250, 8000, 126, mma=BLACKWELL_MMA),
+        GpuModel("a100", "A100 SXM 80 GB", 80, 108, 19.5, 9.7, 312, 2039, 40),
+        GpuModel("l40s", "L40S 48 GB", 89, 142, 91.6, 1.43, 362, 864, 96),
+        GpuModel("l4", "L4 24 GB", 89, 58, 30.3, 0.47, 121, 300, 48),
+        GpuModel("a10", "A10 24 GB", 86, 72, 31.2, 0.49, 125, 600, 6),
+        GpuModel("t4", "T4 16 GB", 75, 40, 8.1, 0.25, 65, 320, 4),
+        GpuModel("rtx5090", "GeForce RTX 5090 32 GB", 120, 170, 104.8, 1.64, 209.5, 1792, 96, True),
+        GpuModel("rtx4090", "GeForce RTX 4090 24 GB", 89, 128, 82.6, 1.29, 165.2, 1008, 72, True),
+        GpuModel("rtx3090", "GeForce RTX 3090 24 GB", 86, 82, 35.6, 0.56, 71, 936, 6, True),
+        GpuModel("rtx3060", "GeForce RTX 3060 12 GB", 86, 28, 12.7, 0.2, 25.5, 360, 3, True),
+        GpuModel(
+            "rtx3060-laptop", "GeForce RTX 3060 Laptop 6 GB", 86, 30, 13.1, 0.2, 26, 336, 3, True
+        ),
     )
 }
 

@@ -36,16 +36,17 @@ def encode(described: TensorMap, address: int) -> CUtensorMap:
     if 0 in described.dims:
         return driver.CUtensorMap()
     element, swizzle = codes(described)
+    sizes, strides, box = described.tiled
     try:
         return call(
             "cuTensorMapEncodeTiled",
             element,
-            2,
+            len(sizes),
             address,
-            [driver.cuuint64_t(n) for n in described.dims],
-            [driver.cuuint64_t(described.pitch)],
-            [driver.cuuint32_t(n) for n in described.box],
-            [driver.cuuint32_t(1)] * 2,
+            [driver.cuuint64_t(n) for n in sizes],
+            [driver.cuuint64_t(n) for n in strides],
+            [driver.cuuint32_t(n) for n in box],
+            [driver.cuuint32_t(1)] * len(box),
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle,
             driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,

@@ -23,6 +23,7 @@ from gen.foreign.launch import LaunchText, sizes
 from gen.kernels.registry import make_spec
 from gen.prove import oracle
 from gen.prove.inputs import draw_operands
+from gen.prove.sums import Sums, rounded_sums
 from gen.prove.trials import Trial, verify_trials
 from gen.spec import numerics
 from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, DTypes, parse_dtype
@@ -334,9 +335,9 @@ def _compare(gemm: Gemm, trial: Trial, x: Operands, outcome: Outcome) -> tuple[f
     )
 
 
-def _sums(gemm: Gemm) -> oracle.Sums:
+def _sums(gemm: Gemm) -> Sums:
     """How the kernel may sum: on tensor cores if it has an `mma`, perhaps in slices."""
     accumulator = gemm.dtypes.accumulator.name
     if re.search(r"^\s*w?mma\.", gemm.built.ptx, re.MULTILINE) and accumulator != "f16":
         return oracle.any_tensor_core(_SLICES, gemm.dtypes)
-    return oracle.rounded_sums(_SLICES, numerics.unit_roundoff(accumulator))
+    return rounded_sums(_SLICES, numerics.unit_roundoff(accumulator))

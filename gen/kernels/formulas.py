@@ -8,20 +8,37 @@ precedence, ``!``, ``* / %``, ``+ -``, ``< <= > >=``, ``== !=``, ``&&``, ``||``,
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any, NamedTuple
 
+from gen.spec.expressions import Binary, Choice, Name, Node, Number, Unary, parse, written
+
 
 class Fact(NamedTuple):
-    """A named value: `type` and `text` are C++, `comment` says what it is."""
+    """A named value: `type` and `text` are C++, `comment` says what it is.
+
+    `beside`: it is declared on the line of the one before, which has its type and no comment.
+    """
 
     name: str
     text: str
     comment: str = ""
     type: str = "index_t"
+    beside: bool = False
+
+
+def declarations(facts: Iterable[Fact]) -> list[str]:
+    """The lines of C++ that declare them."""
+    lines: list[str] = []
+    for fact in facts:
+        value = f"{fact.name} = {fact.text};{f'  // {fact.comment}' if fact.comment else ''}"
+        if fact.beside:
+            lines[-1] = f"{lines[-1].removesuffix(';')}, {value}"
+        else:
+            lines.append(f"{fact.type} {value}")
+    return lines
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -34,80 +51,32 @@ def round_up(a: int, b: int) -> int:
     return ceil_div(a, b) * b
 
 
-_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|&&|\|\||[<>=!]=|[-+*/%<>!?:()])")
-
-# Binary operators from the weakest to the strongest, with Python's word for them.
-_LEVELS: tuple[Mapping[str, str], ...] = (
-    {"||": "or"},
-    {"&&": "and"},
-    {"==": "==", "!=": "!="},
-    {"<": "<", "<=": "<=", ">": ">", ">=": ">="},
-    {"+": "+", "-": "-"},
-    {"*": "*", "/": "//", "%": "%"},
-)
+# Python's words for operators of C++ that it calls otherwise.
+_WORDS = {"||": "or", "&&": "and", "/": "//"}
 
 
-class _Parser:
-    """C++ expression -> Python expression, by recursive descent."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = _TOKEN.findall(text)
-        if "".join(self._tokens) != re.sub(r"\s", "", text):
-            raise ValueError(f"not an expression: {text!r}")
-
-    def all(self) -> str:
-        found = self._conditional()
-        if self._tokens:
-            raise ValueError(f"{self._tokens[0]!r} is left over in {self._text!r}")
-        return found
-
-    def _next(self) -> str:
-        return self._tokens[0] if self._tokens else ""
-
-    def _take(self, *wanted: str) -> str:
-        token = self._next()
-        if wanted and token not in wanted:
-            raise ValueError(f"{' or '.join(wanted)} is missing in {self._text!r}")
-        del self._tokens[:1]
-        return token
-
-    def _conditional(self) -> str:
-        condition = self._binary(0)
-        if self._next() != "?":
-            return condition
-        self._take("?")
-        yes = self._conditional()
-        self._take(":")
-        return f"({yes} if {condition} else {self._conditional()})"
-
-    def _binary(self, level: int) -> str:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._binary(level + 1)
-        while self._next() in _LEVELS[level]:
-            word = _LEVELS[level][self._take()]
-            left = f"({left} {word} {self._binary(level + 1)})"
-            if word in ("and", "or"):  # Python's are one of the operands, C++'s are 0 or 1
-                left = f"(not not {left})"
-        return left
-
-    def _unary(self) -> str:
-        token = self._take()
-        if token == "!":
-            return f"(not {self._unary()})"
-        if token == "(":
-            inner = self._conditional()
-            self._take(")")
-            return inner
-        if not re.fullmatch(r"\w+", token):
-            raise ValueError(f"{token!r} stands where a value should in {self._text!r}")
-        return token
+def _in_python(node: Node) -> str:
+    """A Python expression with the value that the tree has in C++. Raises ValueError."""
+    if isinstance(node, Number) and node.text.isdigit():
+        return node.text
+    if isinstance(node, Name):
+        return node.name
+    if isinstance(node, Unary) and node.operator == "!":
+        return f"(not {_in_python(node.of)})"
+    if isinstance(node, Binary):
+        word = _WORDS.get(node.operator, node.operator)
+        found = f"({_in_python(node.left)} {word} {_in_python(node.right)})"
+        # Python's are one of the operands, C++'s are 0 or 1.
+        return f"(not not {found})" if word in ("and", "or") else found
+    if isinstance(node, Choice):
+        condition, yes, no = map(_in_python, node.parts)
+        return f"({yes} if {condition} else {no})"
+    raise ValueError(f"not an expression of integers: '{written(node)}'")
 
 
 @lru_cache(maxsize=1024)
 def _compiled(text: str) -> CodeType:
-    return compile(_Parser(text).all(), text, "eval")
+    return compile(_in_python(parse(text)), text, "eval")
 
 
 def evaluate(facts: Iterable[Fact], given: Mapping[str, int]) -> dict[str, int]:
@@ -119,3 +88,17 @@ def evaluate(facts: Iterable[Fact], given: Mapping[str, int]) -> dict[str, int]:
     for fact in facts:
         known[fact.name] = int(eval(_compiled(fact.text), {"__builtins__": {}}, known))
     return known
+
+
+def function(facts: Sequence[Fact], given: Sequence[str]) -> Callable[..., tuple[int, ...]]:
+    """What `evaluate` does, as a function of the given values in their order, for many calls.
+
+    It returns the facts' values. Conditions among these are True or False.
+    """
+    lines = [f"    {fact.name} = {_in_python(parse(fact.text))}" for fact in facts]
+    names = ", ".join(fact.name for fact in facts)
+    text = "\n".join([f"def found({', '.join(given)}):", *lines, f"    return ({names},)"])
+    known: dict[str, Any] = {"__builtins__": {}}
+    exec(text, known)
+    made: Callable[..., tuple[int, ...]] = known["found"]
+    return made

@@ -1,17 +1,20 @@
 """How a problem is run: the launches, in order, with their arguments, and the memory they need.
 
-A plan names its buffers ("A", "B", "C", "D", "bias", "workspace") and knows no addresses, so that
+A plan names its buffers ("A", "B", "C", "D", "bias", those of the
+user's own operands, "workspace") and knows no addresses, so that
 it can be printed, tested and carried out by any runner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gen.kernels import signature
+from gen.kernels.batches import launched
 from gen.spec.dtypes import DTypes
+from gen.spec.epilogue import MATRIX
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +42,10 @@ class TensorMap:
 
     `dims` and `box` are elements, the contiguous dimension first; `pitch` is the bytes from one
     line to the next. `swizzle` is how many bytes of shared memory its pattern spans: 128, 64, 32.
-    With a size of 0 in `dims` the map describes nothing, and is never used.
+    With a size of 0 in `dims` the map describes nothing, and is never used. Where a line has
+    several `parts` of as many bytes, each a line of a matrix, boxes have the same place in all.
+    `batch`: of a batched kernel, how many matrices there are, and the bytes from one to the next;
+    a box is of one of them.
     """
 
     source: Pointer
@@ -48,6 +54,22 @@ class TensorMap:
     pitch: int
     box: tuple[int, int]
     swizzle: int
+    parts: int = 1
+    batch: tuple[int, int] | None = None
+
+    @property
+    def tiled(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Sizes, strides in bytes and box, as cuTensorMapEncodeTiled takes them."""
+        dims, strides, box = [*self.dims], [self.pitch], [*self.box]
+        if self.batch:
+            dims.append(self.batch[0])
+            strides.append(self.batch[1])
+            box.append(1)
+        if self.parts > 1:
+            dims.append(self.parts)
+            strides.append(self.pitch // self.parts)
+            box.append(self.parts)
+        return tuple(dims), tuple(strides), tuple(box)
 
 
 Argument = Any  # a Pointer, a TensorMap, or a numpy scalar of the parameter's size
@@ -114,19 +136,53 @@ def scalar(value: float, dtypes: DTypes) -> np.generic:
     return converted
 
 
-def matrices(problem: GemmProblem, dtypes: DTypes, has_bias: bool = False) -> dict[str, Argument]:
-    """The arguments of a kernel that computes a whole GEMM: see `signature.matrices`."""
-    s, p = problem.shape, problem
+def matrices(
+    problem: GemmProblem, dtypes: DTypes, swapped: bool = False, strided: bool = False
+) -> dict[str, Argument]:
+    """The arguments of a kernel that computes a whole GEMM: see `signature.matrices`.
+
+    swapped: whether it computes the transpose of D.
+    """
+    s, p, b = problem.shape, problem, problem.batch
     values: dict[str, Argument] = {
         "M": i64(s.m), "N": i64(s.n), "K": i64(s.k), "alpha": scalar(p.alpha, dtypes),
         "A": Pointer("A"), "lda": i64(p.lda), "B": Pointer("B"), "ldb": i64(p.ldb),
         "beta": scalar(p.beta, dtypes), "C": Pointer("C"), "ldc": i64(p.ldc),
-        "D": Pointer("D"), "ldd": i64(p.ldd), "bias": Pointer(BIAS),
+        "D": Pointer("D"), "ldd": i64(p.ldd),
+        "stride_a": i64(b.stride_a), "stride_b": i64(b.stride_b),
+        "stride_c": i64(b.stride_c), "stride_d": i64(b.stride_d),
     }  # fmt: skip
-    return {p.name: values[p.name] for p in signature.matrices(has_bias)}
+    names = [p.name for p in signature.matrices(strided=strided)]
+    return {name: values[signature.given_as(name, swapped)] for name in names}
 
 
-def one_launch(spec: KernelSpec, problem: GemmProblem, grid: Dim3, shared_bytes: int) -> Plan:
-    """The plan of a kernel that does everything in one launch, without a workspace."""
-    args = matrices(problem, spec.dtypes, spec.has_bias)
-    return Plan((Launch(spec.name, grid, (*spec.threads, 1), shared_bytes, args),))
+def of_epilogue(spec: KernelSpec, problem: GemmProblem) -> dict[str, Argument]:
+    """The arguments behind these: see `signature.of_epilogue`."""
+    if spec.has_bias:
+        return {BIAS: Pointer(BIAS)}
+    found: dict[str, Argument] = {}
+    for operand in spec.operands:
+        if not operand.index:
+            found[operand.name] = scalar(problem.value(operand.name, 1), spec.dtypes)
+            continue
+        found[operand.name] = Pointer(operand.name)
+        if operand.index == MATRIX:
+            found[operand.ld] = i64(int(problem.value(operand.ld, problem.ldd)))
+    return found
+
+
+def one_kernel(spec: KernelSpec, problem: GemmProblem, grid: Dim3, shared_bytes: int) -> Plan:
+    """The plan of a kernel that does everything, without a workspace.
+
+    That is one launch of a grid for each product; of a batch, as many as a grid can be deep.
+    """
+    args = matrices(problem, spec.dtypes, spec.swapped, spec.batched)
+    args |= of_epilogue(spec, problem)
+    one = Launch(spec.name, grid, (*spec.threads, 1), shared_bytes, args)
+    if not spec.batched:
+        return Plan((one,))
+    launches = (
+        replace(one, grid=(*grid[:2], products), args={**args, "first": i64(first)})
+        for first, products in launched(problem.batch.products)
+    )
+    return Plan(tuple(launches))

@@ -1,7 +1,7 @@
 """All kernels, by name, and the specifications that can be built of them.
 
-A new kernel is one template in `templates/`, one row in `cuda_cores` or in
-`tensor_cores/rows`, one row in the tests.
+A new kernel is one template in `templates/`, one row in `cuda_cores/rows` or in
+`tensor_cores/rows`, one row in the tests. Those for few rows or columns come after all others.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gen.errors import GenError, SpecError, UsageError, unknown
-from gen.kernels.cuda_cores import SCALAR_VARIANTS
+from gen.kernels.cuda_cores.gemv import GEMV
+from gen.kernels.cuda_cores.rows import SCALAR_VARIANTS
+from gen.kernels.simt.rows import SIMT_VARIANTS
 from gen.kernels.tensor_cores.rows import TENSOR_VARIANTS
+from gen.kernels.tensor_cores.skinny import SKINNY
 from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import MAX_STATIC_SHARED, Variant
 from gen.kernels.way_out import Asked, way_out
@@ -22,7 +25,9 @@ from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Layouts, parse_layout
 
-VARIANTS: Mapping[str, Variant] = {v.name: v for v in (*SCALAR_VARIANTS, *TENSOR_VARIANTS)}
+VARIANTS: Mapping[str, Variant] = {
+    v.name: v for v in (*SCALAR_VARIANTS, *SIMT_VARIANTS, *TENSOR_VARIANTS, GEMV, SKINNY)
+}
 
 
 def get_variant(name: str) -> Variant:
@@ -97,20 +102,23 @@ def _checked(
 
     def allowed(other: Asked) -> bool:
         try:
-            _built(row, layouts, other, None)
+            build(row, layouts, other, None)
         except GenError:
             return False
         return True
 
     try:
-        return _built(row, layouts, asked, symbol)
+        return build(row, layouts, asked, symbol)
     except Conflict as conflict:
         hint = way_out(row, layouts, conflict.blame, asked, allowed)
         raise SpecError(f"{conflict}; use {hint}") from None
 
 
-def _built(row: Variant, layouts: Layouts, asked: Asked, symbol: str | None) -> KernelSpec:
-    """The specification of what was asked for. Raises Conflict for what breaks a rule."""
+def build(row: Variant, layouts: Layouts, asked: Asked, symbol: str | None) -> KernelSpec:
+    """The specification of what was asked for, for programs that try many.
+
+    Raises Conflict, without a way out, which takes long to find, for what breaks a rule.
+    """
     given = dict(asked)
     dtypes, arch = parse_dtype(given.pop("dtype")), given.pop("arch")
     for name in given:

@@ -7,8 +7,13 @@ Types are those of C++, with the aliases of an emitted file: index_t, input_t, o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gen.spec.epilogue import MATRIX
+
+if TYPE_CHECKING:
+    from gen.spec.kernel import KernelSpec
 
 
 class Parameter(NamedTuple):
@@ -33,14 +38,71 @@ RESULT = _parameters(
 )
 BIAS = _parameters("const output_t* bias")
 ALPHA = _parameters("scalar_t alpha")
+BATCH = _parameters("index_t batch")
+FIRST = _parameters("index_t first")
 WORKSPACE = _parameters("void* workspace", "size_t workspace_bytes")
 PARTIALS = _parameters("index_t slices", "scalar_t* partials")
 STREAM = _parameters("void* partials", "int* flags")
 
 
-def matrices(has_bias: bool) -> tuple[Parameter, ...]:
-    """Of a kernel or launcher that computes a whole GEMM: M, N, K, alpha, A, lda, ..., bias."""
-    return (*SIZES, *ALPHA, *OPERANDS, *RESULT, *(BIAS if has_bias else ()))
+def of_epilogue(spec: KernelSpec) -> tuple[Parameter, ...]:
+    """What an epilogue takes: the bias, or the user's own operands with leading dimensions."""
+    if spec.has_bias:
+        return BIAS
+    found: list[Parameter] = []
+    for operand in spec.operands:
+        if not operand.index:
+            found.append(Parameter(operand.name, "scalar_t"))
+            continue
+        found.append(Parameter(operand.name, f"const {operand.element(spec.dtypes).cuda}*"))
+        if operand.index == MATRIX:
+            found.append(Parameter(operand.ld, "index_t"))
+    return tuple(found)
+
+
+def matrices(epilogue: Sequence[Parameter] = (), strided: bool = False) -> tuple[Parameter, ...]:
+    """Of a kernel or launcher that computes a whole GEMM: M, N, K, alpha, A, lda, ..., D, ldd.
+
+    epilogue: what comes behind these, see `of_epilogue`. strided: with the elements from each
+    matrix of a batch to the next, stride_a behind lda.
+    """
+    found = (*SIZES, *ALPHA, *OPERANDS, *RESULT)
+    return (*(with_strides(found) if strided else found), *epilogue)
+
+
+def whole(spec: KernelSpec) -> tuple[Parameter, ...]:
+    """Of a kernel that does everything; of a batch, from product `first` on."""
+    found = restricted(matrices(of_epilogue(spec), spec.batched))
+    return (*found, *(FIRST if spec.batched else ()))
+
+
+def with_strides(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
+    """The same with a stride behind each leading dimension."""
+    found: list[Parameter] = []
+    for p in parameters:
+        found.append(p)
+        if p.name.startswith("ld"):
+            found.append(Parameter(f"stride_{p.name[2:]}", p.type))
+    return tuple(found)
+
+
+def _of_batch(parameters: tuple[Parameter, ...], batched: bool) -> tuple[Parameter, ...]:
+    """Those of a function of the host, with the number of products behind the sizes."""
+    if not batched:
+        return parameters
+    return (*SIZES, *BATCH, *with_strides(parameters[len(SIZES) :]))
+
+
+# What a kernel that computes the transpose of D, B' * A', takes in place of these.
+_OF_TRANSPOSE = {
+    "M": "N", "N": "M", "A": "B", "lda": "ldb", "stride_a": "stride_b",
+    "B": "A", "ldb": "lda", "stride_b": "stride_a",
+}  # fmt: skip
+
+
+def given_as(name: str, swapped: bool) -> str:
+    """What the caller calls a kernel's parameter; `swapped`: of one for the transpose of D."""
+    return _OF_TRANSPOSE.get(name, name) if swapped else name
 
 
 def restricted(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
@@ -50,15 +112,16 @@ def restricted(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
     )
 
 
-def launch(has_bias: bool, has_workspace: bool) -> tuple[Parameter, ...]:
+def launch(spec: KernelSpec) -> tuple[Parameter, ...]:
     """Of the launcher `..._launch`."""
-    space = WORKSPACE if has_workspace else ()
-    return (*matrices(has_bias), *space, *_parameters("cudaStream_t stream"))
+    space = WORKSPACE if spec.row.takes_workspace else ()
+    given = (*_of_batch(matrices(), spec.batched), *of_epilogue(spec))
+    return (*given, *space, *_parameters("cudaStream_t stream"))
 
 
-def workspace() -> tuple[Parameter, ...]:
+def workspace(batched: bool = False) -> tuple[Parameter, ...]:
     """Of `..._workspace`, which tells how large the workspace of a launch is."""
-    return (*SIZES, *OPERANDS, *_parameters("size_t* bytes"))
+    return (*_of_batch((*SIZES, *OPERANDS), batched), *_parameters("size_t* bytes"))
 
 
 MAPS = _parameters(
@@ -68,39 +131,56 @@ MAPS = _parameters(
 )
 EARLY = _parameters("bool early")
 
-PACK = _parameters(
-    "index_t a_lines", "index_t a_length", "const input_t* A", "index_t lda",
-    "input_t* a_packed", "index_t a_packed_ld",
-    "index_t b_lines", "index_t b_length", "const input_t* B", "index_t ldb",
-    "input_t* b_packed", "index_t b_packed_ld",
-)  # fmt: skip
+COUNTS = _parameters("index_t a_count", "index_t b_count")
+
+
+def pack(batched: bool) -> tuple[Parameter, ...]:
+    """Of the kernel that packs operands: each is so many lines, of so many matrices of a batch."""
+    found: list[Parameter] = []
+    for count, a, (matrix, ld) in zip(COUNTS, "ab", (OPERANDS[:2], OPERANDS[2:]), strict=True):
+        given = (count, *with_strides((matrix, ld))) if batched else (matrix, ld)
+        found += _parameters(f"index_t {a}_lines", f"index_t {a}_length")
+        found += [*given, *_parameters(f"input_t* {a}_packed", f"index_t {a}_packed_ld")]
+    return tuple(found)
 
 
 CLEAR = _parameters("index_t count", "int* flags")
 
 
-def reduce(has_bias: bool) -> tuple[Parameter, ...]:
+def reduce(epilogue: Sequence[Parameter], batched: bool) -> tuple[Parameter, ...]:
     """Of the kernel that adds up partial sums."""
     partials = _parameters("index_t slices", "const scalar_t* partials")
-    return (*SIZES[:2], *ALPHA, *RESULT, *(BIAS if has_bias else ()), *partials)
+    sizes, result = ((*SIZES[:2], *BATCH), with_strides(RESULT)) if batched else (SIZES[:2], RESULT)
+    return (*sizes, *ALPHA, *result, *epilogue, *partials)
 
 
-def mma(writes_d: bool, has_bias: bool, has_partials: bool) -> tuple[Parameter, ...]:
+def mma(
+    writes_d: bool, epilogue: Sequence[Parameter], has_partials: bool, batched: bool
+) -> tuple[Parameter, ...]:
     """Of the kernel `mma`. One that leaves D to the reduction takes nothing of D."""
-    of_d = matrices(has_bias) if writes_d else (*SIZES, *OPERANDS)
+    operands = (*SIZES, *OPERANDS)
+    of_ab = with_strides(operands) if batched else operands
+    of_d = matrices(epilogue, batched) if writes_d else of_ab
     return (*restricted(of_d), *(PARTIALS if has_partials else ()))
 
 
 def mma_tma(
-    writes_d: bool, has_bias: bool, has_slices: bool, has_stream: bool, may_be_early: bool
+    writes_d: bool,
+    epilogue: Sequence[Parameter],
+    has_slices: bool,
+    batched: bool,
+    has_stream: bool,
+    may_be_early: bool,
 ) -> tuple[Parameter, ...]:
     """Of the kernels `mma_tma` and `wgmma`, whose operands are tensor maps."""
     partials = PARTIALS if has_slices else STREAM if has_stream else ()
     early = EARLY if may_be_early else ()
+    sizes, result = (
+        ((*SIZES, *BATCH, *COUNTS), with_strides(RESULT)) if batched else (SIZES, RESULT)
+    )
     if not writes_d:
-        return (*SIZES, *MAPS[:2], *early, *partials)
-    bias = BIAS if has_bias else ()
-    return (*SIZES, *ALPHA, *MAPS, *RESULT, *early, *bias, *partials)
+        return (*sizes, *MAPS[:2], *early, *partials)
+    return (*sizes, *ALPHA, *MAPS, *result, *early, *epilogue, *partials)
 
 
 def with_types(parameters: Iterable[Parameter], types: Mapping[str, str]) -> tuple[Parameter, ...]:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -21,7 +22,8 @@ from gen.spec.problem import Layouts
 Value = int | str
 
 CLOSE = 1024  # integers so near are all tried for a way out, of others the round ones
-MOST_SIDE, DEEPEST = 512, 128  # of the tiles that are tried
+# Of the tiles that are tried for a way out.
+SIDES, DEPTHS = tuple(range(16, 513, 16)), (4, 8, 16, 32, 64, 128)
 
 
 class Conflict(SpecError):
@@ -174,9 +176,10 @@ def _limit(value: int) -> str:
 
 @dataclass(frozen=True)
 class Size(Tunable):
-    """Two or three sizes, as `form` has them: "MxNxK" or "MxN"."""
+    """Two or three sizes, as `form` has them: "MxNxK" or "MxN". `sides` are tried as M and N."""
 
     form: str
+    sides: Sequence[int] = field(default=SIDES, kw_only=True)
 
     @property
     def values(self) -> str:
@@ -187,7 +190,10 @@ class Size(Tunable):
     def example(self) -> str:
         """See Tunable."""
         parts = self.form.count("x") + 1
-        return ",".join("x".join(sides[:parts]) for sides in (("128", "64", "32"), ("64",) * 3))
+        some = (
+            (("128", "64", "32"), ("64",) * 3) if self.sides == SIDES else (("8", "4"), ("8", "8"))
+        )
+        return ",".join("x".join(sides[:parts]) for sides in some)
 
     def parse(self, value: object) -> Value:
         """See Tunable."""
@@ -201,8 +207,7 @@ class Size(Tunable):
     def near(self, value: Value) -> Iterator[Value]:
         """See Tunable. Sides are as near as their ratio is to 1."""
         wanted = sizes(value)
-        sides = [range(16, MOST_SIDE + 1, 16)] * 2
-        steps = [[2**n for n in range(4, DEEPEST.bit_length())]] * (len(wanted) - 2)
+        axes = [self.sides] * 2 + [DEPTHS] * (len(wanted) - 2)
 
         def distance(tile: Sequence[int]) -> float:
             pairs = zip(tile, wanted, strict=True)
@@ -211,7 +216,7 @@ class Size(Tunable):
         def order(tile: Sequence[int]) -> tuple[object, ...]:
             return distance(tile), abs(tile[0] - tile[1]), tile
 
-        tiles = sorted(product(*sides, *steps), key=order)
+        tiles = sorted(product(*axes), key=order)
         return ("x".join(map(str, tile)) for tile in tiles)
 
 
@@ -220,6 +225,7 @@ def rank(value: Value) -> tuple[object, ...]:
     return sizes(value), str(value)
 
 
+@lru_cache(maxsize=4096)
 def sizes(value: Any) -> tuple[int, ...]:
     """The numbers of a size: "64x32" -> (64, 32), "m16n8k8" -> (16, 8, 8)."""
     return tuple(map(int, re.findall(r"\d+", str(value))))
@@ -265,3 +271,39 @@ class Word(Tunable):
         words = list(self.words)
         at = words.index(str(value)) if value in words else 0
         return iter(sorted(words, key=lambda word: abs(words.index(word) - at)))
+
+
+@dataclass(frozen=True)
+class Flag(Tunable):
+    """Whether a kernel has something that it does not have by default: named only where it does."""
+
+    default: Value | Callable[[Choice], Value] = False
+
+    @property
+    def values(self) -> str:
+        """See Tunable."""
+        return "flag"
+
+    @property
+    def example(self) -> str:
+        """See Tunable."""
+        return "false,true"
+
+    def parse(self, value: object) -> Value:
+        """See Tunable."""
+        words = {"false": False, "0": False, "true": True, "1": True}
+        if (text := str(value).lower()) not in words:
+            raise UsageError(f"{self.name}: '{value}' is not true or false")
+        return words[text]
+
+    def near(self, value: Value) -> Iterator[Value]:
+        """See Tunable."""
+        return iter((value, not value))
+
+    def show(self, value: Value) -> str:
+        """See Tunable."""
+        return "true" if value else "false"
+
+    def in_name(self, value: Value) -> str:
+        """See Tunable."""
+        return self.tag or self.name

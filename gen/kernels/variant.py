@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gen.errors import SpecError
+from gen.kernels.batches import check_batch
 from gen.kernels.formulas import Fact, evaluate
-from gen.kernels.launches import Dim3, Plan, one_launch
-from gen.kernels.tunables import Choice, Conflict, Tunable, Word
-from gen.spec.arch import compute_capability
+from gen.kernels.launches import Dim3, Plan, one_kernel
+from gen.kernels.signature import given_as
+from gen.kernels.tunables import Choice, Conflict, Flag, Tunable
+from gen.spec.arch import MAX_GRID_X, MAX_GRID_YZ, compute_capability
 from gen.spec.dtypes import SCALAR_DTYPES, DTypes
-from gen.spec.kernel import EPILOGUES, KernelSpec, Tile
+from gen.spec.kernel import KernelSpec, Tile
 from gen.spec.problem import Alignment, GemmProblem, Layouts
 
 MAX_THREADS = 1024  # per block, on every GPU so far
-MAX_GRID_X = 2**31 - 1  # blocks along x; along y and z there are at most 65,535
-MAX_GRID_YZ = 65_535
 MAX_STATIC_SHARED = 48 * 1024  # bytes a kernel may declare without asking the driver for more
 
 
@@ -28,8 +29,10 @@ class Geometry:
     Of `facts`, which the launcher in the emitted file has line by line, grid_x and grid_y are the
     blocks for a shape with M, N >= 1; they may name `constants` of the file. Kernels with a plan
     of their own have none. `values` are further values for the template, and replace tunables of
-    the same name there. Along the axes in `strides` ("x",
-    "y") the kernel is right with fewer blocks, too: they stride over the rest.
+    the same name there. Along the axes in `strides` ("x", "y") the kernel is right with fewer
+    blocks, too: they stride over the rest. On tensor cores, `teams` of warps take turns along K,
+    each with sums of its own; a turn is the step along K, or a `slab`, whose products instructions
+    add up in an order of their own.
     """
 
     threadblock: Tile
@@ -42,18 +45,37 @@ class Geometry:
     strides: str = ""
     warp: Tile | None = None
     instruction: Tile | None = None
+    teams: int = 1
+    slab: int = 0
 
 
-class Candidate(NamedTuple):
-    """A tile of D that may suit a problem where the caller chooses none.
+class Pace(NamedTuple):
+    """How fast the main loop of a row's kernels is, for the model of `gen.dispatch`.
 
-    `time` is that of an element of D, relative to the other candidates'. `tunables` make the kernel
-    compute such tiles.
+    unit: what multiplies: "cuda" (CUDA cores), "mma" (mma.sync) or "wgmma". share: of what that
+    unit can do, what a loop of large products comes to. wait: clocks of a step along K beyond that,
+    such as barriers; wait_k: the same for each element along K; across_k: for each element of an
+    operand whose lines run along K; last: clocks after the last step, such as those of sums that
+    warps add up; between: from a work tile of a block to its next one. registers: of a thread,
+    about, where they do not follow from the sums of a warp. alone: of the time of as many blocks as
+    a multiprocessor holds, what a single one takes; 0 where it copies ahead, and hardly waits.
+    exact: whether it computes no more than there is along K, in place of whole steps. measured: the
+    element types of which there are such times.
+
+    Numbers are fitted to times of an H200 that docs/lab has (`python -m tests.hardware.model`).
     """
 
-    tile: Tile
-    time: float
-    tunables: Mapping[str, Any]
+    unit: str
+    share: float
+    wait: int = 0
+    wait_k: float = 0
+    across_k: float = 0
+    last: int = 0
+    between: int = 0
+    registers: int = 0
+    alone: float = 0
+    exact: bool = False
+    measured: tuple[str, ...] = ()
 
 
 def _no_rules(_: Choice) -> None:
@@ -64,8 +86,8 @@ def _nothing_more(_: KernelSpec) -> Mapping[str, Any]:
     return {}
 
 
-def _no_candidates(_: Choice) -> Sequence[Candidate]:
-    return ()
+def _defaults(_: Choice) -> Sequence[Mapping[str, Any]]:
+    return ({},)
 
 
 Planner = Callable[[KernelSpec, GemmProblem, Alignment, int], Plan]
@@ -84,12 +106,14 @@ class Variant:
     the compute capabilities from which on there are element types, for those that come later than
     `min_arch`.
 
-    `rank`: where the caller names no kernel, the one of the highest rank that can run the problem
-    is taken; one of rank 0 never is. `candidates` are the tiles among which it is then chosen, the
-    largest first and the smallest last; without any, the kernel's defaults are taken.
+    `grid`: the tunables that are chosen among where the caller names no kernel; what is left out
+    has its default, and what breaks a rule is no choice. `pace` says how fast they are, of given
+    types; a row without one is never chosen.
 
     `transposes`: where D is column-major, the kernel computes its transpose, so that the rows of a
-    tile are columns of D. `persistent`: a block computes tile after tile.
+    tile are columns of D. `persistent`: a block computes tile after tile. `by_vectors`: its one
+    launch reads operands by vectors where they are aligned. `adds_as_aligned`: which thread adds up
+    which products depends on that, too, and with it the result's last bits.
     """
 
     name: str
@@ -106,10 +130,12 @@ class Variant:
     planner: Planner | None = None
     printed: Callable[[KernelSpec], Mapping[str, Any]] = _nothing_more
     most: int = 2**63 - 1
-    rank: int = 0
-    candidates: Callable[[Choice], Sequence[Candidate]] = _no_candidates
+    grid: Callable[[Choice], Sequence[Mapping[str, Any]]] = _defaults
+    pace: Callable[[DTypes], Pace] | None = None
     transposes: bool = False
     persistent: bool = False
+    by_vectors: bool = False
+    adds_as_aligned: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -126,8 +152,8 @@ class Variant:
 
     @property
     def depends_on_alignment(self) -> bool:
-        """Whether what is launched depends on where the operands lie."""
-        return self.planner is not None
+        """Whether what is launched, or how it copies, depends on where the operands lie."""
+        return self.planner is not None or self.by_vectors
 
     def usual_arch(self, dtype: str) -> str:
         """The architecture that kernels for these element types are made for by default."""
@@ -157,8 +183,9 @@ class Variant:
     def resolve(self, given: Mapping[str, Any], chosen: Choice) -> dict[str, Any]:
         """Every tunable's value: the given one or the default, unchecked. Raises UsageError."""
         values: dict[str, Any] = {}
+        so_far = chosen._replace(values=values)
         for t in self.tunables:
-            values[t.name] = t.resolve(given.get(t.name), chosen._replace(values=values))
+            values[t.name] = t.resolve(given.get(t.name), so_far)
         return values
 
     def plan(
@@ -166,21 +193,23 @@ class Variant:
     ) -> Plan:
         """How a kernel of this row runs a problem: not at all where D is empty.
 
-        Raises SpecError for a problem that the kernel, or a grid, is too small for.
+        Raises SpecError for a problem that the kernel, or a grid, is too small for, and for a batch
+        whose results overlap.
         """
         shape, g = problem.shape, spec.geometry
         for name, size in zip("MNK", (shape.m, shape.n, shape.k), strict=True):
             if size > self.most:
                 raise SpecError(f"{name}={size} is more than {self.name} takes; use {self.most}")
-        if not (shape.m and shape.n):
+        check_batch(problem, spec.layouts, spec.batched)
+        if not (shape.m and shape.n and problem.batch.products):
             return Plan(())
         if self.planner:
             made = self.planner(spec, problem, alignment, multiprocessors)
         else:
             given = {"M": shape.m, "N": shape.n, "K": shape.k, **g.constants}
-            found = evaluate(g.facts, given)
+            found = evaluate(launch_facts(spec), given)
             grid: Dim3 = (found["grid_x"], found.get("grid_y", 1), 1)
-            made = one_launch(spec, problem, grid, g.dynamic_shared)
+            made = one_kernel(spec, problem, grid, g.dynamic_shared)
         for launch in made.launches:
             for axis, size, limit in zip("xyz", launch.grid, _MAX_GRID, strict=True):
                 if size > limit:
@@ -191,17 +220,23 @@ class Variant:
         return made
 
 
+def launch_facts(spec: KernelSpec) -> tuple[Fact, ...]:
+    """The facts of its geometry, in the M and N of the caller."""
+
+    def text(fact: Fact) -> str:
+        return re.sub(r"\b[MN]\b", lambda name: given_as(name[0], spec.swapped), fact.text)
+
+    return tuple(fact._replace(text=text(fact)) for fact in spec.geometry.facts)
+
+
 _MAX_GRID = (MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ)
 
 
-EPILOGUE = Word(
-    "epilogue", "what is applied to an accumulator before it is stored", "linear", EPILOGUES
-)
+BATCHED = Flag("batched", "take a batch: products of one shape, at strides in memory")
 
 
-def epilogue_rule(epilogue: str, dtypes: DTypes) -> None:
-    """Raises Conflict for an epilogue that the element types do not have."""
-    if epilogue.endswith("gelu") and not dtypes.scalar.is_float:
-        raise Conflict(
-            f"epilogue={epilogue} needs sums in floating point, not {dtypes.name}", "epilogue"
-        )
+def multiple_rule(tunable: str, axis: str, value: int, step: int, of: str, *others: str) -> None:
+    """Raises Conflict for a tunable, or a side of a tile, that is no multiple of others' `step`."""
+    if step <= 0 or value <= 0 or value % step:
+        what = f"{tunable}.{axis}" if axis else tunable
+        raise Conflict(f"{what}={value} is not a multiple of {of}", tunable, *others)

@@ -122,9 +122,9 @@ class Profile(LaunchProfile):
     @property
     def peak(self) -> float:
         """TFLOP/s of the units that do this kernel's arithmetic (integers: FP32's rate)."""
-        if self.totals.mma:
-            return self.gpu.tensor
-        return self.gpu.fp64 if self.spec.dtypes.accumulator.name == "f64" else self.gpu.fp32
+        if self.spec.dtypes.accumulator.name == "f64":
+            return self.gpu.fp64_tensor if self.totals.mma else self.gpu.fp64
+        return self.gpu.tensor if self.totals.mma else self.gpu.fp32
 
     @property
     def ridge(self) -> float:
@@ -204,8 +204,12 @@ def _run(
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     result = np.zeros((m, n), output)
     bias = np.zeros(n, output) if spec.has_bias else None
+    arrays = {
+        o.name: (o.shape(m, n), o.element(spec.dtypes).name) for o in spec.operands if o.index
+    }
+    own = {name: np.zeros(shape, storage_dtype(type_)) for name, (shape, type_) in arrays.items()}
     operands = Operands(
-        np.zeros((m, k), input_), np.zeros((k, n), input_), result, result.reshape(-1), bias
+        np.zeros((m, k), input_), np.zeros((k, n), input_), result, result.reshape(-1), bias, own
     )
     runner = EmulatorRunner(observers=[counters], multiprocessors=gpu.sms)
     run_kernel(spec, runner, ptx, problem, operands)

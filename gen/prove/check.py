@@ -4,7 +4,7 @@ The kernel is taken as its file has it now, edited or not; how to launch it come
 `gen-spec` line. On every shape it runs under all checks and, where they find nothing, its results
 are compared with CUTLASS's and with the oracle's (`check_trials` says what is tried). Then come
 problems that reach conditions of edited lines (`reaching`), and problems too large to store, in
-matrices of which only a few parts are (`far_indices`, `far_tiles`).
+matrices of which only a few parts are (`far_indices`, `far_tiles`, `far_batches`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gen.compile import nvrtc
 from gen.device.emulated import default_time
 from gen.emulator import Finding, Observer
 from gen.errors import CheckError, MissingError
+from gen.prove.far_batches import far_batches
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
 from gen.prove.launcher import LauncherReport, check_launcher
@@ -165,6 +166,9 @@ def far_deadline() -> float:
 def _check_far(
     report: CheckReport, spec: KernelSpec, module: nvrtc.Module, limit: int, deadline: float
 ) -> None:
+    if spec.fused:
+        report.skipped = "matrices of more than 2^32 elements: the epilogue is an expression"
+        return
     if reason := why_not(spec):
         report.skipped = f"lines more than 2^32 elements apart: {reason}"
     try:
@@ -184,9 +188,12 @@ def _check_far(
 def _far(
     spec: KernelSpec, module: nvrtc.Module, deadline: float, observers: Sequence[Observer] = ()
 ) -> Iterator[FarResult]:
+    if spec.fused:
+        return
     if not why_not(spec):
         yield from far_results(spec, module, deadline, observers)
     yield from far_tiles(spec, module, deadline, observers)
+    yield from far_batches(spec, module, deadline, observers)
 
 
 def _add(report: CheckReport, shape: GemmShape, outcome: Outcome, limit: int) -> None:

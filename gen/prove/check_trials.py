@@ -15,20 +15,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gen.kernels.formulas import ceil_div
-from gen.kernels.tensor_cores.plan import STEPS_A_SLICE
+from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove.trials import (
     PACKED,
     RAGGED,
     SCALARS,
-    UNIT,
     WHOLE,
     Trial,
     beyond,
+    c_is_d,
     cases,
     placements,
     trial,
     verify_trials,
 )
+from gen.spec.arch import UNIT
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 
@@ -128,7 +129,7 @@ def _in_place(spec: KernelSpec) -> Iterator[Trial]:
 
 
 def _c_is_d(one: Trial) -> Trial:
-    return replace(one, problem=replace(one.problem, ldc=one.problem.ldd), in_place=True)
+    return replace(one, problem=c_is_d(one.problem), in_place=True)
 
 
 def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
@@ -169,7 +170,7 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
 
 
 def _shared(spec: KernelSpec) -> Iterator[Trial]:
-    """Tiles that blocks share along K, after which come no whole ones, a round of them, several."""
+    """Tiles that blocks share along K, behind no whole ones, a round of them, several rounds."""
     if not spec.stream_k:
         return
     m, n, k = spec.threadblock
@@ -212,10 +213,11 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
     First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
     stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
     is summed in slices, some have more steps than there are stages, too, some are longer than
-    others, a full tile has two, and many tiles have a single one. On tensor cores, rows that are
-    ragged but aligned, more tiles along M than are computed together, in full columns, and a long
-    line to pack; M and N change places where C is column-major. Where teams take turns along K,
-    many tiles have an odd number of steps, so that turns change.
+    others, a full tile has two, and many tiles have a single one. Where copies depend on how lines
+    are aligned, rows that are ragged but aligned, more tiles along M than are computed together, in
+    full columns; where operands are packed, a long line. M and N change places where C is
+    column-major. Where teams take turns along K, many tiles have an odd number of steps, so that
+    turns change.
     """
     m, n, k = spec.threadblock
     uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
@@ -234,7 +236,8 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
         (1, k + n + 1, k + 1),  # longer than K, which takes several steps
         (k + m + 1, 1, k + 1),
         *(slices if spec.split_k != 1 else ()),
-        *([(m + 1, n + 8, k), groups, (1, 2, 1031)] if spec.row.depends_on_alignment else ()),
+        *([(m + 1, n + 8, k), groups] if spec.row.depends_on_alignment else ()),
+        *([(1, 2, 1031)] if spec.row.planner and spec.packs else ()),
         *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
         (m, n + 1, 0),
         (0, n, k),
@@ -244,7 +247,7 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
 
 def _turned(spec: KernelSpec, shapes: Iterable[GemmShape]) -> list[GemmShape]:
     """M and N in each other's place where the kernel computes the transpose."""
-    if spec.row.transposes and not spec.layouts.c:
+    if spec.swapped:
         return [GemmShape(shape.n, shape.m, shape.k) for shape in shapes]
     return list(shapes)
 
@@ -293,7 +296,7 @@ def _fitting(spec: KernelSpec, m: int, n: int, k: int) -> GemmShape:
 
     They take no minutes then.
     """
-    limit = _WORK[spec.warp is not None]
+    limit = _WORK[_on_tensor_cores(spec)]
     while _work(spec, shape := GemmShape(m, n, k)) > limit and max(m, n) > UNIT:
         if m > n:
             m = _halved(m)
@@ -310,6 +313,12 @@ def _halved(size: int) -> int:
 _MOST_NEAR = {False: 4096, True: 1100}
 # Products of whole tiles, on CUDA cores and on tensor cores.
 _WORK = {False: 4 * 10**6, True: 3 * 10**7}
+_MOST_WORK = 2 * 10**8  # of one problem on CUDA cores
+
+
+def _on_tensor_cores(spec: KernelSpec) -> bool:
+    """Whether warps multiply tiles there, each in few instructions for the emulator."""
+    return spec.warp is not None and spec.instruction is not None
 
 
 def _work(spec: KernelSpec, shape: GemmShape) -> int:
@@ -322,8 +331,10 @@ def _long(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
 
     Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
     """
-    m, n, _ = spec.threadblock
+    m, n, k = spec.threadblock
     depth = _SIGNED_SHORT if spec.warp else _SHORT  # which takes long on tensor cores
+    if not _on_tensor_cores(spec) and _work(spec, GemmShape(2, 3, depth)) > _MOST_WORK:
+        depth = _BYTE * k  # and with large tiles on CUDA cores
     shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
     many = [(shape, _MANY) for shape in _turned(spec, [GemmShape(*size) for size in shapes])]
     return [*many, (GemmShape(2, 3, depth), 1)]

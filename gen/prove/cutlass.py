@@ -22,6 +22,7 @@ from gen.prove.oracle import After
 from gen.requirements import get, named
 from gen.source.render import render_template
 from gen.spec import numerics
+from gen.spec.arch import MAX_GRID_YZ
 from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec, Tile
 from gen.spec.problem import GemmProblem, parse_layout
@@ -49,7 +50,6 @@ _THREADS = 32 * (_TILE.m // _WARP.m) * (_TILE.n // _WARP.n)
 _HEADERS = ("nvidia-cutlass", "nvidia-cuda-cccl", "cuda-toolkit")
 
 _MAX_INT = 2**31 - 1
-_MAX_GRID_Y = 65535
 
 
 class Operands(Protocol):
@@ -214,9 +214,9 @@ def _grid(problem: GemmProblem, row_major: bool) -> tuple[int, int, int]:
             raise UsageError(f"{name}={value} is beyond CUTLASS's 32-bit coordinates; use less")
     rows, columns = (shape.m, shape.n) if row_major else (shape.n, shape.m)
     grid = (-(-rows // _TILE.m), -(-columns // _TILE.n), 1)
-    if grid[1] > _MAX_GRID_Y:
+    if grid[1] > MAX_GRID_YZ:
         raise UsageError(
             f"{'N' if row_major else 'M'}={columns} needs {grid[1]} blocks along y in the CUTLASS "
-            f"reference, and a grid has {_MAX_GRID_Y}; use at most {_MAX_GRID_Y * _TILE.n}"
+            f"reference, and a grid has {MAX_GRID_YZ}; use at most {MAX_GRID_YZ * _TILE.n}"
         )
     return grid

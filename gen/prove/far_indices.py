@@ -23,6 +23,7 @@ from gen.kernels.launches import BIAS, WORKSPACE, Plan, Pointer, TensorMap
 from gen.prove import oracle
 from gen.prove.oracle import After
 from gen.spec import numerics
+from gen.spec.arch import MAX_GRID_X, UNIT
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 
@@ -30,7 +31,6 @@ from gen.spec.problem import GemmProblem, GemmShape
 # holds it; twice as many are negative as an int; odd, so that no power of two hides a mistake.
 _FAR = 2**32 + 2**30 + 11
 _UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
-_UNIT = 16  # bytes that a thread reads at once at most
 _ALPHA, _BETA = 2, -1
 
 
@@ -56,7 +56,7 @@ class _Part(NamedTuple):
         first = self.column if self.row_major else self.column * self.ld
         size = self.values.itemsize
         # What an operand has between two lines, if anything, may be read along in whole units.
-        unit = _UNIT if name in "AB" and self.ld > 2 * lines.shape[1] + _UNIT * 4 else 1
+        unit = UNIT if name in "AB" and self.ld > 2 * lines.shape[1] + UNIT * 4 else 1
         return emulator.alloc_lines(lines, self.ld * size, name, first * size, unit)
 
 
@@ -85,13 +85,15 @@ def far_results(
     yield _run(spec, module, shape, 0, _FAR, deadline, observers)
     if spec.row.depends_on_alignment:
         yield _run(spec, module, shape, 0, _UNITS, deadline, observers)
-    wide = GemmShape(tile.m + 1, _FAR, 3)
+    below, beside = (tile.n, tile.m) if spec.swapped else (tile.m, tile.n)
+    wide = GemmShape(below + 1, _FAR, 3)
     try:
         main = spec.plan(GemmProblem.packed(wide, spec.layouts)).launch(spec.name)
     except SpecError:  # more columns than the kernel takes, or more blocks than a grid can have
         return
-    if main.grid[0] * tile.n >= wide.n:
-        yield _run(spec, module, wide, wide.n - 2 * tile.n, 0, deadline, observers)
+    # Where blocks stride over tiles, the last one does not have the last columns.
+    if main.grid[0] * beside >= wide.n and main.grid[0] < MAX_GRID_X:
+        yield _run(spec, module, wide, wide.n - 2 * beside, 0, deadline, observers)
 
 
 def _run(

@@ -22,12 +22,12 @@ from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
-from gen.kernels.tensor_cores.plan import STEPS_A_SLICE
-from gen.kernels.variant import MAX_GRID_X
+from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove.far_indices import FarResult
 from gen.prove.inputs import draw_operands
 from gen.prove.verify import against_oracle
 from gen.spec import numerics
+from gen.spec.arch import MAX_GRID_X
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 
@@ -49,12 +49,13 @@ def far_tiles(
 ) -> Iterator[FarResult]:
     """Runs the last tiles of D along M, then along N, with operands in place and packed.
 
-    On CUDA cores, the last rows. deadline: when it has to end, as time.perf_counter gives it.
-    Raises MissingError where this machine does not map so much memory.
+    On CUDA cores, the last rows of what the kernel computes. deadline: when it has to end, as
+    time.perf_counter gives it. Raises MissingError where this machine does not map so much memory.
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
-        if result := _run(spec, module, GemmShape(_ROWS, 3, 2), (0, 0), deadline, observers):
+        shape = GemmShape(3, _ROWS, 2) if spec.swapped else GemmShape(_ROWS, 3, 2)
+        if result := _run(spec, module, shape, (0, 0), deadline, observers):
             yield result
         return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
@@ -145,7 +146,7 @@ def _run(
         if spec.row.takes_workspace:
             windows = _windows(spec, launch, tiles, size, shape.k)
         else:
-            windows = _row_windows(spec, launch, range(first, lines), shape.n)
+            windows = _row_windows(spec, launch, range(first, lines), min(shape.m, shape.n))
         for window in windows:
             runner.window = window
             args = arguments(launch.args, places, runner)
@@ -166,7 +167,7 @@ def _long_lines(launch: Launch) -> bool:
 def _row_windows(
     spec: KernelSpec, launch: Launch, rows: range, columns: int
 ) -> Iterator[tuple[Dim3, Dim3]]:
-    """The blocks that compute these rows, whether they have rows or elements each.
+    """The blocks that compute these rows, whether they have rows, elements or tiles each.
 
     Along the axis where they stride, that is told by what is left of a whole grid's share.
     """
@@ -175,9 +176,14 @@ def _row_windows(
         for first, count in _runs({row // spec.threadblock.m % y for row in rows}):
             yield (0, first, 0), (x, count, z)
         return
+    if not spec.geometry.strides:  # a block for each tile, of which there is one beside another
+        for first, count in _runs({row // spec.threadblock.m for row in rows}):
+            yield (first, 0, 0), (count, y, z)
+        return
     threads = math.prod(launch.block)
     elements = range(rows.start * columns, rows.stop * columns)
-    for first, count in _runs({r % x for r in rows} | {e // threads % x for e in elements}):
+    by_rows = {row // size % x for size in (1, spec.threadblock.m) for row in rows}
+    for first, count in _runs(by_rows | {e // threads % x for e in elements}):
         yield (first, 0, 0), (count, y, z)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from gen.device.execute import Operands
 from gen.spec import numerics
-from gen.spec.dtypes import DTypes
+from gen.spec.dtypes import DTypes, ElementType
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem
 
@@ -136,9 +137,30 @@ def _subnormal(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     Or A alone, where alpha is negative.
     """
     a, b, c, bias = _integers(rng, problem, _largest(dtypes, problem))
-    unit = numerics.smallest_subnormal(dtypes.input.name)
+    unit = numerics.smallest_subnormal(dtypes.factor.name)
     first, second = (1, unit) if problem.alpha < 0 else (unit, 1)
     return a * first, b * second, c * unit, bias * unit
+
+
+def _long(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Sums of one product of odd numbers that together have all bits of the sums' type.
+
+    A line of B has numbers of any length, and what meets it in A the other bits.
+    """
+    m, k, n = problem.shape.m, problem.shape.k, problem.shape.n
+    _, _, c, bias = _integers(rng, problem, 2)
+    all_bits = _sum_bits(dtypes)
+    bits = rng.integers(1, all_bits, k)
+
+    def odd(bits: np.ndarray) -> np.ndarray:
+        most = 2 ** np.maximum(bits - 1, 0)
+        return np.asarray((most + rng.integers(0, most) | 1) * rng.choice((-1, 1), bits.shape))
+
+    a = np.zeros((m, k), np.int64)
+    if k:
+        at = rng.integers(0, k, m)
+        a[np.arange(m), at] = odd(all_bits - bits[at])
+    return a, odd(np.broadcast_to(bits[:, None], (k, n))), c, 0 * bias
 
 
 def _rounded(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
@@ -167,7 +189,7 @@ def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     if dtypes.input.is_fp8:
         exponents = np.minimum(exponents, top)
     b = 2.0**exponents * rng.choice((-1, 1), size)
-    b[rng.random(size) < 0.2] = largest
+    b = np.where(rng.random(size) < 0.2, np.copysign(largest, b), b)
     _, _, c, bias = _integers(rng, problem, 2)
     return a, b, 0.0 * c, 0.0 * bias
 
@@ -199,6 +221,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "special": _special,
     "zeros": _zeros,
     "subnormal": _subnormal,
+    "long": _long,
     "rounded": _rounded,
     "overflowing": _overflowing,
     "extreme": _extreme,
@@ -238,11 +261,38 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
 
     D is full of poison, and so is C where it must not be read; where results are to be NaN, D holds
     numbers. For sums in f16, random values are not negative: where they cancel out, a right result
-    may be off by more than its size.
+    may be off by more than its size. The products of a batch are drawn apart.
     """
-    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     seed = zlib.crc32(f"{problem} {kind}".encode())  # the same inputs in every run
     rng = np.random.default_rng(seed)
+    batch = problem.batch
+    drawn = [_draw_one(spec, problem, kind, rng) for _ in range(max(batch.products, 1))]
+    of_all = zip(*(one[:4] for one in drawn), strict=True)
+    a, b, c, before = (
+        np.stack(matrices)[: batch.matrices(name)]
+        for name, matrices in zip("ABCD", of_all, strict=True)
+    )
+    if not spec.batched:
+        a, b, c, before = a[0], b[0], c[0], before[0]
+    d = numerics.pack(before, spec.layouts.c, problem.ldd, spec.dtypes.output.name, batch.stride_d)
+    m, n = problem.shape.m, problem.shape.n
+    arrays = [operand for operand in spec.operands if operand.index]
+    own = {o.name: _own(rng, o.element(spec.dtypes), o.shape(m, n), kind) for o in arrays}
+    return Operands(a, b, c, d, drawn[0].bias, own)
+
+
+class _One(NamedTuple):
+    """The matrices of one product; D as it is before the launch."""
+
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    d: np.ndarray
+    bias: np.ndarray | None
+
+
+def _draw_one(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -> _One:
+    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     input_, output = spec.dtypes.input.name, spec.dtypes.output.name
     if kind == "random":
         low = 0 if spec.dtypes.accumulator.name == "f16" else -1
@@ -260,8 +310,19 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
         c = np.full_like(c, numerics.poison(output))
     has_nan = kind in ("special", "zeros") or not np.isfinite([problem.alpha, problem.beta]).all()
     before = np.zeros_like(c) if has_nan else np.full_like(c, numerics.poison(output))
-    d = numerics.pack(before, spec.layouts.c, problem.ldd, output)
-    return Operands(a, b, c, d, bias if spec.has_bias else None)
+    return _One(a, b, c, before, bias if spec.has_bias else None)
+
+
+def _own(rng: _Rng, element: ElementType, shape: tuple[int, ...], kind: str) -> np.ndarray:
+    """An array that an epilogue of the user's own takes: as A has them, but not as large."""
+    if kind == "random" and element.is_float:
+        return _random(rng, shape, element.name, -1)
+    values = rng.integers(-4, 5, shape)
+    if kind != "special" or not element.is_float:
+        return _stored(values, element.name)
+    special = np.array((_NAN, _INF, -_INF, -0.0))
+    few = np.where(rng.random(shape) < 0.1, rng.choice(special, shape), values)
+    return _stored(few, element.name)
 
 
 def finite(operands: Operands, dtypes: DTypes) -> Operands:

@@ -24,6 +24,7 @@ from gen.prove.launcher_reaching import numbered_calls, unreached_by
 from gen.prove.unreached import Unreached
 from gen.source.render import Source, render
 from gen.spec.arch import SHARED_KIB, compute_capability
+from gen.spec.epilogue import MATRIX, VALUE
 from gen.spec.kernel import KernelSpec
 
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION = 0, 1, 9
@@ -33,6 +34,7 @@ REFUSED = 999  # what a call returns that is to fail
 _SHARED, _CARVEOUT = 8, 9  # cudaFuncAttribute...
 _STATIC = 48 * 1024  # bytes of shared memory that need not be asked for
 _MOST = 2**44  # elements of a matrix
+_MOST_PRODUCTS = 2**31 - 1
 _FAR = 2**40  # bytes between lines, which the TMA does not take
 
 
@@ -42,10 +44,14 @@ def _bits(argument: Argument, addresses: dict[str, int]) -> str:
         return f"{addresses[argument.buffer] + argument.offset:x}"
     if isinstance(argument, TensorMap):
         if 0 in argument.dims:
-            return ",".join("0" * 8)
+            return ",".join("0" * 14)
         at = addresses[argument.source.buffer] + argument.source.offset
         element, swizzle = map(int, codes(argument))
-        words = [element, at, *argument.dims, argument.pitch, *argument.box, swizzle]
+        sizes, strides, box = argument.tiled
+        words = [element, at, *sizes[:2], strides[0], *box[:2], swizzle]
+        for more in zip(sizes[2:], strides[1:], box[2:], strict=True):
+            words += more
+        words += [0] * (14 - len(words))
         return ",".join(f"{word:x}" for word in words)
     return f"{int(argument.view(f'u{argument.nbytes}')):x}"
 
@@ -91,7 +97,7 @@ def _workspace(spec: KernelSpec, call: Call, reply: Reply, kind: str) -> str:
         wanted = _refused(spec, call, launch=False)
         if not wanted and call.has_elements:
             try:
-                size = call.plan(spec).workspace_bytes
+                size = call.plan(spec, of_operands=True).workspace_bytes
             except SpecError:
                 wanted = _too_large(kind)
     if reply.refused[0] and wanted == SUCCESS:
@@ -160,20 +166,24 @@ def _too_large(kind: str) -> int:
 
 def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
     """The contract: what a launcher, or the function that tells its workspace, refuses."""
-    p = call.problem
+    p, batch = call.problem, call.problem.batch
     m, n, k = call.shape
     null, layouts = call.without.split(), spec.layouts
+    if batch.products < 0 or (spec.row.takes_workspace and batch.products > _MOST_PRODUCTS):
+        return INVALID_VALUE
     if min(m, n, k) < 0 or (spec.row.takes_workspace and max(m, n, k) > spec.row.most):
         return INVALID_VALUE
-    if m == 0 or n == 0:
+    if not call.has_elements:
         return SUCCESS
-    if spec.row.takes_workspace and m * n > _MOST:
+    if spec.row.takes_workspace and m * n * batch.products > _MOST:
         return INVALID_VALUE
 
     def wrong(name: str, lines: int, length: int, row_major: bool, ld: int) -> bool:
         if not row_major:
             lines, length = length, lines
-        return name in null or ld < length or lines * ld > _MOST
+        stride = batch.stride(name) if name in "ABCD" else 0
+        far = stride < 0 or stride * batch.products > _MOST
+        return name in null or ld < length or lines * ld > _MOST or far
 
     bad = k > 0 and (
         wrong("A", m, k, layouts.a, p.lda) or wrong("B", k, n, layouts.b, p.ldb)
@@ -181,7 +191,24 @@ def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
     if launch:
         bad |= p.beta != 0 and wrong("C", m, n, layouts.c, p.ldc)
         bad |= wrong("D", m, n, layouts.c, p.ldd) or (spec.has_bias and BIAS in null)
+        for operand in spec.operands:
+            bad |= operand.index != VALUE and operand.name in null
+            if operand.index == MATRIX:
+                ld = int(p.value(operand.ld, p.ldd))
+                bad |= wrong(operand.name, m, n, layouts.c, ld)
+        bad |= batch.products > 1 and _overlaps(spec, call)
     return INVALID_VALUE if bad else SUCCESS
+
+
+def _overlaps(spec: KernelSpec, call: Call) -> bool:
+    """Whether products of D do: none has the next one's first element, nor do they share lines."""
+    m, n, _ = call.shape
+    lines, length = (m, n) if spec.layouts.c else (n, m)
+    p, batch = call.problem, call.problem.batch
+    together = (batch.products - 1) * batch.stride_d + length  # of all products' first lines
+    if batch.stride_d >= length and together <= p.ldd:
+        return False
+    return batch.stride_d < (lines - 1) * p.ldd + length
 
 
 def expected(spec: KernelSpec, call: Call, kind: str = PLAIN) -> tuple[int, Sequence[Launch]]:
@@ -202,7 +229,9 @@ def expected(spec: KernelSpec, call: Call, kind: str = PLAIN) -> tuple[int, Sequ
     maps = sum(isinstance(a, TensorMap) and 0 not in a.dims for a in given)
     if call.no_tma and maps and kind != EMBEDDED:  # whose driver is looked at once
         return NOT_SUPPORTED, ()
-    too_far = any(isinstance(a, TensorMap) and 0 not in a.dims and a.pitch >= _FAR for a in given)
+    too_far = any(
+        isinstance(a, TensorMap) and 0 not in a.dims and max(a.tiled[1]) >= _FAR for a in given
+    )
     if 0 < call.refused_map <= maps or too_far:
         return INVALID_VALUE, ()
     if call.own and kind == EMBEDDED:  # the driver refuses the first launch

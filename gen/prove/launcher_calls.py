@@ -5,20 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gen.kernels import signature
 from gen.kernels.launches import BIAS, WORKSPACE, Plan
-from gen.kernels.tensor_cores.plan import STEPS_A_SLICE
-from gen.prove.trials import SCALARS
+from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
+from gen.prove.trials import SCALARS, c_is_d
+from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import Alignment, GemmProblem, GemmShape
+from gen.spec.problem import ONE, Alignment, GemmProblem, GemmShape
 
 ADDRESSES = {
     "A": 0x1000_0000, "B": 0x2000_0000, "C": 0x3000_0000, "D": 0x4000_0000, BIAS: 0x5000_0000,
     WORKSPACE: 0x6000_0000,
 }  # fmt: skip
+_LINES = (0, -1, 69, 70, 99, 100, 2**38, 2**44, 2**63 - 1)
+_OWN_AT = 0x7000_0000  # arrays of the user's own epilogue
 
 
 # alpha and beta that only their own type holds, and no shorter one.
@@ -38,7 +42,8 @@ class Call:
     number, from 1, of a launch or a tensor map that the driver refuses; refused_call: that of any
     other call that may fail. no_bytes: whether the workspace's size has nowhere to go. in_place: C
     is D. one_matrix: B is A. null_stream: it is given that. launch_error: what a refused launch
-    returns. kind: a bundle's element types, layout and epilogue.
+    returns. kind: a bundle's element types, layout and epilogue. fused: the parameters of the
+    user's own epilogue, in order; the problem has those that are no arrays.
     """
 
     problem: GemmProblem
@@ -61,6 +66,7 @@ class Call:
     launch_error: int = 701
     sizes: tuple[int, int, int] | None = None  # other ones than the problem's
     kind: tuple[int, int, int] = (0, 0, 0)
+    fused: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -71,12 +77,18 @@ class Call:
     @property
     def has_elements(self) -> bool:
         """Whether D has."""
-        return self.shape[0] != 0 and self.shape[1] != 0
+        return 0 not in (*self.shape[:2], self.problem.batch.products)
 
-    def plan(self, spec: KernelSpec) -> Plan:
-        """What a kernel is to do. Raises SpecError for what no grid is large enough for."""
+    def plan(self, spec: KernelSpec, of_operands: bool = False) -> Plan:
+        """What a kernel is to do. Raises SpecError for what no grid is large enough for.
+
+        of_operands: whether nothing is known of C and D but their sizes.
+        """
         a, b, _, d = (skip % 16 == 0 for skip in self.skips)
         problem = replace(self.problem, shape=GemmShape(*self.shape))
+        if of_operands:
+            batch = problem.batch._replace(stride_c=0, stride_d=2**62)
+            problem = replace(problem, ldc=0, ldd=0, batch=batch)
         return spec.plan(problem, Alignment(a, b, d), self.multiprocessors)
 
     @property
@@ -88,6 +100,9 @@ class Call:
             found["C"] = found["D"]
         if self.one_matrix:
             found["B"] = found["A"]
+        numbers = dict(self.problem.operands)
+        arrays = (name for name in self.fused if name not in numbers)
+        found |= {name: _OWN_AT + i * 0x0100_0000 for i, name in enumerate(arrays)}
         null = dict.fromkeys(self.without.split(), 0)
         return found | {WORKSPACE: self.workspace} | null
 
@@ -97,10 +112,13 @@ class Call:
         p, at = self.problem, self.addresses
         numbers: list[Any] = [*self.shape, p.alpha, p.beta]
         numbers += [*(at[name] for name in "ABCD"), at[BIAS], at[WORKSPACE]]
-        numbers += [p.lda, p.ldb, p.ldc, p.ldd, self.workspace_bytes, self.multiprocessors]
-        numbers += [self.current, self.current + self.own, int(self.capturing), int(self.no_tma)]
+        numbers += [p.lda, p.ldb, p.ldc, p.ldd, self.workspace_bytes, *p.batch]
+        numbers += [self.multiprocessors, self.current, self.current + self.own]
+        numbers += [int(self.capturing), int(self.no_tma)]
         numbers += [self.refused_launch, self.refused_map, self.refused_call, int(self.no_bytes)]
         numbers += [*self.kind, int(self.null_stream), self.launch_error]
+        own = {**at, **{name: int(value) for name, value in p.operands}}
+        numbers += [len(self.fused), *(own[name] for name in self.fused)]
         return " ".join(map(str, numbers))
 
     def __str__(self) -> str:
@@ -108,6 +126,9 @@ class Call:
         words = [f"{'x'.join(map(str, s))}" if s else str(p.shape)]
         words += [f"alpha={p.alpha:g} beta={p.beta:g}"]
         words += [f"{name}={getattr(p, name)}" for name in ("lda", "ldb", "ldc", "ldd")]
+        if p.batch != ONE:
+            words += [f"{name}={value}" for name, value in p.batch._asdict().items()]
+        words += [f"{name}={value:g}" for name, value in p.operands]
         words += [f"{x} off by {n}" for x, n in zip("ABCD", self.skips, strict=True) if n]
         words += [f"{name} null" for name in self.without.split()] + ["C is D"] * self.in_place
         words += ["B is A"] * self.one_matrix + ["the null stream"] * self.null_stream
@@ -121,7 +142,68 @@ def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     """
     first = Call(GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1), no_tma=True)
     some = itertools.islice(_problems(spec), count)
-    return [first, *some, *_placed(spec), *_sliced(spec), *_refusals(spec), *_largest(spec)]
+    found = [first, *some, *_placed(spec), *_sliced(spec), *_refusals(spec), *_largest(spec)]
+    if spec.batched:
+        found = [*found, *_batches(spec, found)]
+    return [*(with_own(spec, call) for call in found), *_own_refusals(spec)]
+
+
+def with_own(spec: KernelSpec, call: Call) -> Call:
+    """The same with values of the user's own operands; each matrix's lines are apart otherwise."""
+    ldd = call.problem.ldd
+    values: list[tuple[str, float]] = []
+    for i, operand in enumerate(spec.operands):
+        if operand.index == MATRIX:
+            values.append((operand.ld, min(ldd + (ldd > 0) * i, 2**63 - 1)))
+        elif not operand.index:
+            values.append((operand.name, 3 + i))
+    names = tuple(p.name for p in signature.of_epilogue(spec)) if spec.fused else ()
+    return replace(call, problem=replace(call.problem, operands=tuple(values)), fused=names)
+
+
+def _own_refusals(spec: KernelSpec) -> Iterator[Call]:
+    """The user's own operands: each null, or with lines that are too short, or too long."""
+    good = with_own(spec, Call(GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1)))
+    for operand in spec.operands:
+        if not operand.index:
+            continue
+        yield replace(good, without=operand.name)
+        yield replace(good, without=operand.name, sizes=(100, 0, 600))
+        for ld in _LINES if operand.index == MATRIX else ():
+            values = {**dict(good.problem.operands), operand.ld: ld}
+            yield replace(good, problem=replace(good.problem, operands=tuple(values.items())))
+
+
+def _batches(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
+    """Batches of other calls' problems; strides that are refused, and that come close to it."""
+    draw = random.Random(0)
+    for call in others:
+        count = draw.choice((0, 1, 2, 3, 7, 65_535, 65_536, 200_000, draw.randint(1, 10**6)))
+        gap, multiple = draw.choice((0, 1, 8, 100)), draw.choice((1, 16))
+        shared = draw.choice(("", "", "A", "B", "C", "ABC"))
+        problem = call.problem.batched(spec.layouts, count, gap, shared, multiple)
+        if call.no_tma or max(problem.batch) >= 2**63:  # the TMA is looked up but once
+            continue
+        yield replace(call, problem=c_is_d(problem) if call.in_place else problem)
+    p = GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1)
+    for count in (-1, -(2**63), 2**31, 2**40, 2**62):
+        yield Call(p.batched(spec.layouts, count))
+    for name, count in itertools.product("abcd", (1, 2, 1024)):
+        near = 2**44 // count
+        for value in (-1, -(2**63), 0, 1, near, near + 1, 2**63 - 1):
+            some = p.batched(spec.layouts, count)
+            changed: dict[str, Any] = {f"stride_{name}": value}
+            one = Call(replace(some, batch=some.batch._replace(**changed)))
+            yield one
+            unread = replace(one.problem, beta=0) if name == "c" else replace(one.problem, lda=600)
+            yield replace(one, problem=unread)
+    length = 70 if spec.layouts.c else 100
+    whole = p.extent("D", spec.layouts)
+    for count, ldd in ((2, 2 * length), (3, 3 * length + 2), (3, 3 * length - 1)):
+        for stride in (length - 1, length, length + 1, whole - 1, whole, (whole - length) * 3):
+            longer = replace(p, ldd=ldd)
+            batch = longer.batched(spec.layouts, count).batch._replace(stride_d=stride)
+            yield Call(replace(longer, batch=batch))
 
 
 def _problems(spec: KernelSpec) -> Iterator[Call]:

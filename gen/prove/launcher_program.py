@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gen.compile import nvrtc
+from gen.compile.host import find_compiler
 from gen.errors import MissingError
 from gen.kernels import signature
 from gen.kernels.signature import Parameter
@@ -24,7 +24,6 @@ from gen.source.cpp.embed import aliases, render_embedded
 from gen.source.render import Source, render_template, template_dir
 from gen.spec.kernel import KernelSpec
 
-COMPILERS = ("g++", "clang++", "c++")
 SECONDS = 60  # that all calls may take
 PLAIN, BUNDLE, EMBEDDED = "plain", "bundle", "embedded"
 
@@ -40,6 +39,7 @@ class Host:
     """What gen emits, as files by name: the first is compiled, and has the functions to be called.
 
     launch, workspace: their parameters, where they are listed; no workspace where there is none.
+    own: the names of those that the user's own epilogue takes.
     """
 
     kind: str
@@ -47,6 +47,7 @@ class Host:
     files: Mapping[str, str]
     launch: Sequence[Parameter] = ()
     workspace: Sequence[Parameter] = ()
+    own: Sequence[str] = ()
 
     @classmethod
     def plain(cls, source: Source) -> Host:
@@ -54,7 +55,7 @@ class Host:
         spec = source.spec
         assert spec is not None
         text = _OWN_HEADER.sub(_no_header, source.text)
-        return cls(PLAIN, spec.name, {source.filename: text}, *_signatures(spec))
+        return cls(PLAIN, spec.name, {source.filename: text}, *_signatures(spec), _own(spec))
 
     def including(self, text: str, name: str, header: str) -> Host:
         """The same with another text of its first file, and a header."""
@@ -76,7 +77,7 @@ class Host:
         files = {f"{spec.name}.cpp": source, f"{spec.name}.h": header}
         types = aliases(spec)
         launch, workspace = (signature.with_types(p, types) for p in _signatures(spec))
-        return cls(EMBEDDED, spec.name, files, launch, workspace)
+        return cls(EMBEDDED, spec.name, files, launch, workspace, _own(spec))
 
 
 def _no_header(match: re.Match[str]) -> str:
@@ -84,10 +85,13 @@ def _no_header(match: re.Match[str]) -> str:
     return "#define GEMMGEN_API" + "\n" * match[0].count("\n")
 
 
+def _own(spec: KernelSpec) -> list[str]:
+    return [p.name for p in signature.of_epilogue(spec)] if spec.fused else []
+
+
 def _signatures(spec: KernelSpec) -> tuple[Sequence[Parameter], Sequence[Parameter]]:
-    has_workspace = spec.row.takes_workspace
-    workspace = signature.workspace() if has_workspace else ()
-    return signature.launch(spec.has_bias, has_workspace), workspace
+    workspace = signature.workspace(spec.batched) if spec.row.takes_workspace else ()
+    return signature.launch(spec), workspace
 
 
 class Reply(NamedTuple):
@@ -133,6 +137,7 @@ class Program:
             kind=host.kind,
             launch=host.launch,
             workspace=host.workspace,
+            own=host.own,
         )
         (self.folder / "launcher.cpp").write_text(text)
         includes = [f"-I{path}" for path in (".", *nvrtc.include_paths())]
@@ -177,9 +182,7 @@ def _as_cpp(text: str) -> str:
 
 def compile_cpp(folder: Path, *words: str) -> None:
     """Runs this machine's C++ compiler in a folder. Raises MissingError."""
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise MissingError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
+    compiler = find_compiler()
     fakes = f"-I{template_dir() / 'prove'}"
     command = [compiler, "-std=c++17", fakes, *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gen.kernels.launches import WORKSPACE
 from gen.prove.edits import Edited
-from gen.prove.launcher_calls import ADDRESSES, Call
+from gen.prove.launcher_calls import ADDRESSES, Call, with_own
 from gen.prove.launcher_program import Host, NotCompiledError, Program
 from gen.prove.probes import Instrumented, complaint, instrument, is_constant
 from gen.prove.reaching import values
@@ -65,7 +65,12 @@ def unreached_by(
 
 
 def numbered_calls(spec: KernelSpec, literals: Sequence[str]) -> Iterator[Call]:
-    """Calls with each number as a size, a leading dimension, alpha, beta, and what a GPU has."""
+    """Calls with each number that is named as something that a launcher may look at."""
+    return (with_own(spec, call) for call in _numbered(spec, literals))
+
+
+def _numbered(spec: KernelSpec, literals: Sequence[str]) -> Iterator[Call]:
+    """With each number as a size, a leading dimension, alpha, beta, and what a GPU has."""
     numbers = values(literals)
     whole = [int(n) for n in numbers if n == int(n) and 0 < n < 2**44]
     near = list(dict.fromkeys(n + more for n in whole for more in (0, 1, -1)))

@@ -7,12 +7,12 @@ C and D are M x N; `dtype` is a name of `gen.spec.DTYPES`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gen.kernels.tensor_cores.tiles import WGMMA_ROWS
+from gen.prove.sums import Sums, gamma, part_sums, rounded_sums
 from gen.spec import numerics
 from gen.spec.dtypes import DTypes, parse_dtype
 from gen.spec.kernel import KernelSpec
@@ -26,10 +26,6 @@ class After(NamedTuple):
 
 
 LINEAR = After()
-
-# How far a kernel's sums of products may be from those of A (M x K) and B (K x N), both in float64:
-# an array, M x N.
-Sums = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class TensorCore(NamedTuple):
@@ -154,22 +150,6 @@ def _exact(matrix: np.ndarray, name: str, wide: Any) -> np.ndarray:
     return numerics.to_float64(matrix, name).astype(wide)
 
 
-def gamma(n: int, u: float) -> float:
-    """n u / (1 - n u): the relative error of n roundings; infinite where n u >= 1.
-
-    Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., lemma 3.1.
-    """
-    return n * u / (1 - n * u) if n * u < 1 else float("inf")
-
-
-def rounded_sums(steps: int, u: float) -> Sums:
-    """Of `steps` additions more than there are products, each with the relative error u.
-
-    Their error is at most gamma_(K + steps) |A| |B|, in any order (Higham, sec. 3.1).
-    """
-    return lambda a, b: gamma(a.shape[1] + steps, u) * (np.abs(a) @ np.abs(b))
-
-
 def any_tensor_core(slices: int, dtypes: DTypes) -> Sums:
     """Of tensor cores with sums in f32, of an unknown kernel that adds up so many partial sums.
 
@@ -188,7 +168,7 @@ def any_tensor_core(slices: int, dtypes: DTypes) -> Sums:
 def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
     """How far a kernel's sums may be off, for `error_bound`.
 
-    On CUDA cores: K additions, each rounded to nearest.
+    On CUDA cores, and of f64: K additions, each rounded to nearest, and those of slices of K.
 
     On tensor cores an instruction adds k products to an accumulator, b of them at a time. Products
     are exact. Let E be the largest exponent of the b + 1 terms: one that has it is whole, all
@@ -207,10 +187,11 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
         t = (max P_j - min P_j) + max over the instructions of |A| |B|,   with P_0 = 0.
 
     Teams of warps that take turns along K have partial sums of their own. Where blocks share work
-    tiles along K ("stream-K"), their steps may come last to first: then a sum in between is one of
-    two runs of consecutive products, the steps so far and the products of this one. With w = the
-    number of steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs
-    differ, that is far less than what the whole |A| |B| gives.
+    tiles along K ("stream-K"), their steps may come last to first, or begin inside of K and end
+    there: then a sum in between is one of two runs of consecutive products. With w = the number of
+    steps times (b 2^-fraction + r), the error is at most w / (1 - w) t. Where signs differ, that is
+    far less than what the whole |A| |B| gives. Where instructions share the products of a slab in
+    an order of their own, P_j are the sums after each slab.
 
     Where sums are promoted, each part of K has a t and a w of its own, and the errors are added up.
     A slice may cut a part in two, which have no larger ones.
@@ -220,14 +201,20 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
     they have: with an error of gamma times |A| |B|, or, if that is less, t for each of them.
     """
     dtypes = spec.dtypes
-    instruction = spec.instruction
+    instruction, u = spec.instruction, numerics.unit_roundoff(dtypes.scalar.name)
     if instruction is None:
-        return rounded_sums(0, numerics.unit_roundoff(dtypes.scalar.name))
+        return rounded_sums(0, u)
+    if dtypes.input.name == "f64":
+        return lambda a, b: rounded_sums(_slices(spec, a.shape[1]), u)(a, b)
     half = dtypes.accumulator.name == "f16"
     u = numerics.unit_roundoff("f32")
     step = _core(spec, core).error(instruction.k, half)
+    if dtypes.parts > 1:
+        return part_sums(spec, step)
     promote = int(spec.tunables.get("promote", 0))
-    runs, teams = (2, 2) if spec.stream_k else (1, spec.sliced_k)
+    runs, teams = (2, 2) if spec.stream_k else (1, spec.geometry.teams)
+    slab = spec.geometry.slab
+    turn, together = slab or spec.threadblock.k, slab or instruction.k
 
     def errors(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         k, tiny = a.shape[1], numerics.smallest_normal(dtypes.input.name)
@@ -237,12 +224,11 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
         for at in promoted:
             here = slice(at, at + promoted.step)
             part, other = a[:, here], b[here]
-            own = _reach(part, other, tiny, instruction.k, spec.threadblock.k, spec.sliced_k, runs)
+            own = _reach(part, other, tiny, together, turn, teams, runs)
             w = -(-part.shape[1] // instruction.k) * step
             error += w / (1 - w) * own if w < 1 else np.inf
             reach += own
-        slices = max(-(-k // spec.threadblock.k), 1)
-        slices = min(spec.split_k or slices, slices)
+        slices = _slices(spec, k)
         parts = slices * teams + len(promoted) - 1
         if parts > 1:
             team = gamma(teams - 1, numerics.unit_roundoff("f16") if half else u)
@@ -252,6 +238,12 @@ def sums_of(spec: KernelSpec, core: TensorCore = ANY) -> Sums:
         return error
 
     return errors
+
+
+def _slices(spec: KernelSpec, k: int) -> int:
+    """Of K, at most: no more than there are steps along K."""
+    steps = max(-(-k // spec.threadblock.k), 1)
+    return min(spec.split_k or steps, steps)
 
 
 def _reach(
@@ -286,6 +278,7 @@ def error_bound(
     after: After = LINEAR,
     sums: Sums | None = None,
     exact_sums: bool = False,
+    stored: bool = True,
 ) -> np.ndarray:
     """How far each element of a right D may be from `oracle`: float64, M x N; 0 for integer types.
 
@@ -298,8 +291,10 @@ def error_bound(
     - alpha * sum + beta * C + bias:    gamma_e (|alpha| (|A B| + s) + |beta C| + |bias|)
     - products that underflow:          a subnormal unit each, K of them times |alpha|, and two
     - ReLU, GELU:                       1 or 1.13 times all this; GELU's own: some u of its argument
-    - a narrower output:                its unit roundoff times the result, and its subnormal unit
+    - a narrower output:                half of the gap between its numbers at the result
     - the oracle's own roundings:       like the kernel's, with its unit roundoff
+
+    `stored`: whether it is rounded to the output's type, too.
 
     It is infinite where the sum or the result can overflow. Operands have to be finite. Compare
     with `error <= bound`, which is False where the error is NaN.
@@ -307,7 +302,8 @@ def error_bound(
     dtypes = parse_dtype(dtype)
     if not dtypes.scalar.is_float:
         return np.zeros((a.shape[0], b.shape[1]))
-    acc, own, out = dtypes.accumulator.name, dtypes.scalar.name, dtypes.output.name
+    acc, own, result = dtypes.accumulator.name, dtypes.scalar.name, dtypes.output.name
+    out = result if stored else own
     k, u = a.shape[1], numerics.unit_roundoff(own)
     sums = sums or rounded_sums(0, numerics.unit_roundoff(acc))
     more = 2 if after.bias is None else 3
@@ -319,9 +315,9 @@ def error_bound(
         left, right = (numerics.to_float64(x, dtypes.input.name) for x in (a, b))
         total, product = np.abs(left) @ np.abs(right), np.abs(left @ right)
         of_sum = sums(left, right)
-        addend = beta * _magnitude(c, out) if beta != 0 else np.zeros_like(total)
+        addend = beta * _magnitude(c, result) if beta != 0 else np.zeros_like(total)
         if after.bias is not None:
-            addend = addend + _magnitude(after.bias, out)
+            addend = addend + _magnitude(after.bias, result)
         wide = float(np.finfo(_wide(dtype)).eps)
         error = alpha * of_sum + gamma(more, u) * (alpha * (product + of_sum) + addend)
         error += alpha * gamma(k + more, wide) * total + gamma(more, wide) * addend
@@ -337,8 +333,7 @@ def error_bound(
             error += 2 * numerics.smallest_subnormal(own)  # two products
             exact = np.abs(_gelu(signed))
         if out != own:
-            error += numerics.unit_roundoff(out) * (exact + error)
-            error += numerics.smallest_subnormal(out)
+            error += numerics.half_unit(exact + error, out)
         error *= 1 + 1e-6  # the roundings of these very lines, for K below 10^9
         # Written so that what is NaN after an overflow (0 * infinity) counts as one.
         safe = largest_sum < numerics.overflow_threshold(acc)

@@ -34,7 +34,10 @@ def located(
 
 
 def _element(name: str, offset: int, spec: KernelSpec, problem: GemmProblem) -> str:
-    """`A[9, 0] of 9x7`: where a byte would be, however far from the matrix."""
+    """`A[9, 0] of 9x7`: where a byte would be, however far from the matrix.
+
+    Of a batch with a stride, `A[2, 9, 0] of 4x9x7`: in the matrix of product 2.
+    """
     types, layouts, shape = spec.dtypes, spec.layouts, problem.shape
     m, n, k = shape.m, shape.n, shape.k
     index = offset // (types.input if name in "AB" else types.output).size
@@ -46,6 +49,12 @@ def _element(name: str, offset: int, spec: KernelSpec, problem: GemmProblem) -> 
         "C": (m, n, problem.ldc, layouts.c),
         "D": (m, n, problem.ldd, layouts.c),
     }[name]
-    line, at = divmod(index, max(length, 1))
+    stride, count = problem.batch.stride(name), problem.batch.matrices(name)
+    beside = 0 < stride < length  # in the same lines
+    within = index % length if beside else index
+    product = min(max(within // stride, 0), count - 1) if stride else 0
+    line, at = divmod(index - product * stride, max(length, 1))
     row, column = (line, at) if by_rows else (at, line)
+    if stride:
+        return f"{name}[{product}, {row}, {column}] of {count}x{rows}x{columns}"
     return f"{name}[{row}, {column}] of {rows}x{columns}"

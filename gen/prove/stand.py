@@ -91,14 +91,17 @@ class Stand:
     def run(self, trial: Trial) -> Outcome:
         """Runs a trial."""
         runner, limits = self.runner, self.limits
-        runner.budget = limits.budget or default_budget(self.spec, trial.shape)
-        runner.time_budget = None if limits.deadline else default_time(trial.shape)
+        runner.budget = limits.budget or default_budget(self.spec, trial.problem)
+        runner.time_budget = (
+            None if limits.deadline else default_time(trial.shape, trial.problem.batch.products)
+        )
         runner.multiprocessors = trial.multiprocessors or FEW
         new = self.probe(trial)
         # What only this trial reaches is to be looked at as closely as anything else.
         runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
         runner.least_aligned = trial.skips.d > 0  # like the operands
-        reference = self.plain if trial.watched and trial.kind == "integer" else None
+        compared = trial.watched and trial.kind == "integer" and trial.shape.k <= REFERRED
+        reference = self.plain if compared else None
         before, error = runner.suppressed, ""
         result, findings = None, tuple[Finding, ...]()
         try:
@@ -119,8 +122,11 @@ class Stand:
         if not probed or not probed.module or not probed.missing(self.outcomes.seen):
             return False
         before = dict(self.outcomes.seen)
-        prober.budget = 2 * (self.limits.budget or default_budget(self.spec, trial.shape))
-        prober.deadline, prober.time_budget = self.limits.deadline, 2 * default_time(trial.shape)
+        prober.budget = 2 * (self.limits.budget or default_budget(self.spec, trial.problem))
+        prober.deadline, prober.time_budget = (
+            self.limits.deadline,
+            2 * default_time(trial.shape, trial.problem.batch.products),
+        )
         prober.multiprocessors = trial.multiprocessors or FEW
         prober.least_aligned = trial.skips.d > 0
         with contextlib.suppress(CheckError, PtxError, UsageError):  # which is not the kernel's
@@ -145,12 +151,15 @@ def outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outco
     while left and (jobs == 1 or time.perf_counter() < alone):
         yield stand.run(left.popleft())
     if left:
-        context = multiprocessing.get_context("spawn")
+        # Imports once for the processes of all kernels: that takes as long as many a kernel.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
         same = (stand.spec, stand.module, stand.limits, stand.probed)
         with context.Pool(jobs, _set_up, same) as pool:
             yield from pool.imap(_run, left)
 
 
+REFERRED = 512  # K: longer sums take CUTLASS's kernel, whose steps are short, as long as all else
 WATCHED = 5000  # along any axis: races of more take minutes to look for
 _ALONE = 1.0  # seconds: about what it takes to start processes
 

@@ -7,6 +7,7 @@ check` are many more: see `check_trials`.
 from __future__ import annotations
 
 import itertools
+import random
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,12 @@ from typing import NamedTuple
 
 from gen.errors import UsageError
 from gen.kernels.launches import BIAS
+from gen.spec.arch import UNIT
 from gen.spec.dtypes import DTypes
+from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmProblem, GemmShape, Layouts
+from gen.spec.problem import ONE, Batch, GemmProblem, GemmShape, Layouts
 
-UNIT = 16  # bytes that are copied at once at most; elements of any type of which lines are whole
 MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
 MAX_PRODUCTS = 10**11  # some hours
 SLOW = 3 * 10**8  # products: a minute or more for the trials of a shape
@@ -36,6 +38,12 @@ class Skips(NamedTuple):
 
 
 NO_SKIPS = Skips()
+
+
+def c_is_d(problem: GemmProblem) -> GemmProblem:
+    """The same where C lies as D does, whose place it has."""
+    batch = problem.batch._replace(stride_c=problem.batch.stride_d)
+    return replace(problem, ldc=problem.ldd, batch=batch)
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,8 @@ class Trial:
         else:
             off = zip(OPERANDS, self.skips, strict=True)
             words += [f"{name} {_elements(n)} off" for name, n in off if n]
+        if self.problem.batch != ONE:
+            words.append(", ".join(f"{k}={v}" for k, v in self.problem.batch._asdict().items()))
         words += ["C is D"] * self.in_place
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
         words += [f"{self.multiprocessors} multiprocessors"] * (self.multiprocessors > 0)
@@ -154,6 +164,7 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
         ("integer", _NAN, 0), ("integer", 1, _NAN), ("integer", _INF, -1), ("integer", 2, -_INF),
         ("subnormal", 1, 0), ("subnormal", -3, 2), ("zeros", 1, 0), ("zeros", -1, 1),
     )  # fmt: skip
+    bends = spec.fused or spec.epilogue.endswith("gelu")
     # GELU of what is a large negative number in the oracle, and infinite in D, is 0 in one, NaN in
     # the other.
     bounded = not spec.epilogue.endswith("gelu")
@@ -163,9 +174,12 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     narrow = spec.dtypes.output.size < spec.dtypes.accumulator.size
     return (
         *kinds,
+        # Many results where GELU bends.
+        *(("random", 2, 0),) * bool(bends),
         *(("residual", 1, 1), ("residual", -2, -2)) * narrow,
         *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded,
         *(("rounded", 1 / 3, 0), ("rounded", 1, 1)) * once,
+        *(("long", 1, 0), ("long", -2, 0)) * (spec.dtypes.parts > 1),
     )
 
 
@@ -181,13 +195,15 @@ def cases(spec: KernelSpec) -> list[tuple[str, float, float]]:
 class Placement(NamedTuple):
     """Leading dimensions and addresses: see `GemmProblem.packed`.
 
-    longer: elements that each operand's lines are further apart than that.
+    longer: elements that each operand's lines are further apart than that. further: elements that
+    the matrices of a batch are further apart than `GemmProblem.batched` has them.
     """
 
     padding: int = 0
     multiple: int = 1
     skips: Skips = NO_SKIPS
     longer: Skips = NO_SKIPS
+    further: Skips = NO_SKIPS
 
     def problem(self, shape: GemmShape, layouts: Layouts, alpha: float, beta: float) -> GemmProblem:
         """A problem whose matrices lie so."""
@@ -201,9 +217,18 @@ class Placement(NamedTuple):
             ldd=whole.ldd + more.d,
         )
 
+    def batched(
+        self, problem: GemmProblem, layouts: Layouts, count: int, shared: str
+    ) -> GemmProblem:
+        """So many of them; of the matrices that are `shared`, all have the same."""
+        found = problem.batched(layouts, count, self.padding, shared, self.multiple)
+        strides = zip(found.batch[1:], self.further, strict=False)
+        return replace(found, batch=Batch(count, *(s and s + more for s, more in strides)))
+
 
 PACKED = Placement()
-WHOLE = Placement(UNIT, UNIT)  # everything in whole units
+# Everything in whole units, of which as many elements are some, however small they are.
+WHOLE = Placement(UNIT, UNIT)
 RAGGED = Placement(3, skips=Skips(1, 1, 1, 1, 1))  # nothing is
 
 
@@ -219,6 +244,7 @@ def placements(spec: KernelSpec) -> list[Placement]:
             off = Skips(**{name: bytes_ // size})
             found.append(WHOLE._replace(skips=off))
             found += [WHOLE._replace(longer=off)] * (name != "bias")
+            found += [WHOLE._replace(further=off)] * (spec.batched and name != "bias")
     return found
 
 
@@ -246,6 +272,8 @@ def verify_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
         ("random", random, PACKED if planned else Placement(5)),
         ("integer", (1, 0), PACKED),
     ]
+    if spec.dtypes.parts > 1:  # small integers have leading parts alone
+        cases.append(("long", (1, 0), PACKED))
     line = shape.n if spec.layouts.c else shape.m
     if planned and line % UNIT == 0:
         cases += [
@@ -259,5 +287,31 @@ def verify_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
 def trial(
     spec: KernelSpec, shape: GemmShape, kind: str, scalars: tuple[float, float], where: Placement
 ) -> Trial:
-    """A trial on any GPU, with C apart from D."""
-    return Trial(where.problem(shape, spec.layouts, *scalars), kind, where.skips)
+    """A trial on any GPU, with C apart from D.
+
+    Of a batched kernel, how many products there are, and what they share, is drawn: with the same
+    shape and the same scalars, now this and now that. An epilogue's own matrices have leading
+    dimensions of their own where there are gaps.
+    """
+    problem = where.problem(shape, spec.layouts, *scalars)
+    if spec.batched:
+        draw = random.Random(f"{shape} {kind} {scalars} {where}")
+        shared = draw.choice(_SHARED) if kind in _DRAWN_APART else ""
+        count = draw.choice(_COUNTS)
+        if draw.random() < _BESIDE and where.further == NO_SKIPS:
+            problem = problem.side_by_side(count, shared)
+        else:
+            problem = where.batched(problem, spec.layouts, count, shared)
+    own: list[tuple[str, float]] = []
+    for i, operand in enumerate(spec.operands):
+        if operand.index == MATRIX:
+            own.append((operand.ld, problem.ldd + (3 * i + 1) * (where.padding > 0)))
+        elif not operand.index:
+            own.append((operand.name, (3, -2, 5)[i % 3]))
+    return Trial(replace(problem, operands=tuple(own)), kind, where.skips)
+
+
+_COUNTS = (2, 3, 2, 1)  # of products
+_BESIDE = 0.2  # of the batches lie in the same lines
+_SHARED = ("", "", "A", "B", "C", "AB")  # matrices that these have together
+_DRAWN_APART = ("integer", "random")  # inputs that fit any others'

@@ -22,11 +22,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gen.compile import nvrtc
-from gen.device.execute import FindingsError, Operands, run_kernel
+from gen.device.execute import (
+    FindingsError,
+    Operands,
+    products,
+    results,
+    run_kernel,
+    storages,
+)
 from gen.device.runner import Runner
 from gen.errors import BudgetError, CheckError, PtxError, counted
-from gen.prove import cutlass, oracle
+from gen.prove import cutlass, fused, oracle
 from gen.prove.inputs import draw_operands, finite
+from gen.prove.intervals import enclose
 from gen.prove.patterns import pattern
 from gen.prove.places import located
 from gen.prove.trials import OPERANDS, Trial, verify_trials
@@ -164,10 +172,7 @@ def run_trial(
     problem = trial.problem
     operands = draw_operands(spec, problem, trial.kind)
     if trial.in_place:
-        output = spec.dtypes.output.name
-        operands = operands._replace(
-            d_storage=numerics.pack(operands.c, spec.layouts.c, problem.ldd, output)
-        )
+        operands = operands._replace(d_storage=storages(spec, problem, operands)["C"])
     seconds, findings = 0.0, tuple["Finding", ...]()
     try:
         start = time.perf_counter()
@@ -177,7 +182,10 @@ def run_trial(
             module,
             problem,
             operands,
-            dict(zip(OPERANDS, trial.skips, strict=True)),
+            {
+                **dict(zip(OPERANDS, trial.skips, strict=True)),
+                **{o.name: trial.skips.bias for o in spec.operands if o.index},
+            },
             in_place=trial.in_place,
             blocks=trial.blocks,
         )
@@ -210,14 +218,37 @@ def _compare(
     core: oracle.TensorCore,
 ) -> tuple[float, str]:
     """The worst error as a fraction of its bound, and what is wrong, if anything."""
-    dtypes, shape = spec.dtypes, problem.shape
-    got = numerics.unpack(storage, shape.m, shape.n, spec.layouts.c, problem.ldd)
-    untouched = numerics.pack(got, spec.layouts.c, problem.ldd, dtypes.output.name)
+    got, output = results(spec, problem, storage), spec.dtypes.output.name
+    stride_d = problem.batch.stride_d
+    untouched = numerics.pack(got, spec.layouts.c, problem.ldd, output, stride_d)
     if untouched.tobytes() != storage.tobytes():
         return np.inf, "the gap between rows of D was overwritten"
+    worst = 0.0
+    every = got if spec.batched else got[None]
+    for i, (one, own) in enumerate(products(spec.layouts, problem, operands)):
+        error, message = _compare_one(spec, runner, one, kind, own, every[i], core)
+        worst = max(worst, error)
+        if message:
+            where = f"in product {i} of {problem.batch.products}, " if spec.batched else ""
+            return worst, where + message
+    return worst, ""
+
+
+def _compare_one(
+    spec: KernelSpec,
+    runner: Runner | None,
+    problem: GemmProblem,
+    kind: str,
+    operands: Operands,
+    got: np.ndarray,
+    core: oracle.TensorCore,
+) -> tuple[float, str]:
+    dtypes = spec.dtypes
     worst, message = against_oracle(spec, problem, operands, got, kind, core)
     # CUTLASS's kernels keep what is no ordinary number in other ways.
     exact = kind == "integer" and not spec.epilogue.endswith("gelu")
+    if spec.fused:  # CUTLASS has no such epilogue: the oracle alone is the reference
+        runner = None
     exact &= math.isfinite(problem.alpha) and math.isfinite(problem.beta)
     comparable = exact or (kind == "random" and not dtypes.accumulator.is_float)
     if runner and comparable and not message:
@@ -239,6 +270,8 @@ def against_oracle(
     And what is wrong, if anything. `core`: what made the sums.
     """
     dtypes = spec.dtypes
+    if spec.fused:
+        return _against_intervals(spec, problem, operands, got, kind, core)
     exact_sums, gelu = kind != "random", spec.epilogue.endswith("gelu")
     worst, message = 0.0, ""
     if dtypes.accumulator.is_float and (gelu or not exact_sums):
@@ -255,11 +288,44 @@ def against_oracle(
     return (np.inf if message else worst), message
 
 
+def _against_intervals(
+    spec: KernelSpec,
+    problem: GemmProblem,
+    operands: Operands,
+    got: np.ndarray,
+    kind: str,
+    core: oracle.TensorCore,
+) -> tuple[float, str]:
+    """The same where the epilogue is the user's own: see `gen.prove.fused`."""
+    x = oracle.oracle(*_arguments(spec, problem, operands))
+    output = spec.dtypes.output
+    if not output.is_float:
+        exact = fused.results(spec, problem, operands.own, x)
+        message = _first_difference(spec, got, exact, "the oracle")
+        return (np.inf if message else 0.0), message
+    bound: np.ndarray | float = 0.0
+    if kind == "random":
+        bound = oracle.error_bound(
+            *_arguments(spec, problem, operands), oracle.sums_of(spec, core), stored=False
+        )
+    own = numerics.storage_dtype(spec.dtypes.scalar.name).type
+    found = fused.results(spec, problem, operands.own, enclose(x - bound, x + bound, own))
+    values = numerics.to_float64(got, output.name)
+    wrong, fractions, (low, high) = fused.outside(found, values, output.name)
+    if not wrong.any():
+        return float(fractions.max(initial=0.0)), ""
+    i, j = (int(at) for at in np.argwhere(wrong)[0])
+    return np.inf, (
+        f"D[{i}, {j}] is {values[i, j]:.9g}, right kernels have {low[i, j]:.9g} to "
+        f"{high[i, j]:.9g}; {_which(wrong, _tile(spec))}"
+    )
+
+
 _Inputs = tuple[np.ndarray, np.ndarray, np.ndarray, float, float, str, oracle.After]
 
 
 def _arguments(spec: KernelSpec, problem: GemmProblem, x: Operands) -> _Inputs:
-    after = oracle.After(spec.epilogue, x.bias)
+    after = oracle.LINEAR if spec.fused else oracle.After(spec.epilogue, x.bias)
     return x.a, x.b, x.c, problem.alpha, problem.beta, spec.dtypes.name, after
 
 
@@ -290,7 +356,7 @@ def within_bound(
 def _tile(spec: KernelSpec) -> tuple[int, int]:
     """Rows and columns of D that a block computes."""
     m, n, _ = spec.threadblock
-    return (n, m) if spec.row.transposes and not spec.layouts.c else (m, n)
+    return (n, m) if spec.swapped else (m, n)
 
 
 def _first_difference(spec: KernelSpec, got: np.ndarray, want: np.ndarray, who: str) -> str:

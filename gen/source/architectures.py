@@ -88,7 +88,7 @@ def render_family(family: Family, header: str | None = None, *, alone: bool = Tr
     return render(spec, header) if alone else Source(spec.name, render_framed(spec, alone=False))
 
 
-def _only(text: str, first: int, end: int | None) -> str:
+def only(text: str, first: int, end: int | None) -> str:
     """A kernel's text with nothing to compile for other architectures.
 
     Its functions are there, since nvcc looks at one architecture alone for what the host calls.
@@ -124,10 +124,10 @@ def _values(family: Family) -> Mapping[str, Any]:
                 "cc": cc,
                 "first": first,
                 "end": end,
-                "text": _only(render_framed(one, alone=False, guarded=one is spec), first, end),
+                "text": only(render_framed(one, alone=False, guarded=one is spec), first, end),
             }
             for one, cc, first, end in zip(family.specs, capabilities, firsts, ends, strict=True)
         ],
-        "launch": signature.with_types(signature.launch(spec.has_bias, True), types),
-        "workspace": signature.with_types(signature.workspace(), types),
+        "launch": signature.with_types(signature.launch(spec), types),
+        "workspace": signature.with_types(signature.workspace(spec.batched), types),
     }

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 from gen._version import __version__
 from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError, counted
 from gen.kernels import signature
+from gen.kernels.formulas import declarations
 from gen.kernels.registry import spec_from_json
 from gen.kernels.signature import fill
+from gen.source.fused import Fused
 from gen.spec.arch import compute_capability, only_capability
 from gen.spec.kernel import KernelSpec
 
@@ -120,7 +122,9 @@ def _environment() -> Environment:
         "parameters": _parameters,
         "fill": fill,
         "chomp": _chomp,
+        "broken": _broken,
         "counted": counted,
+        "declarations": declarations,
     }
     return environment
 
@@ -128,6 +132,13 @@ def _environment() -> Environment:
 def _chomp(text: str) -> str:
     """A macro's lines without the end of the last one, which the template has."""
     return text.removesuffix("\n")
+
+
+def _broken(text: str) -> str:
+    """A line `if (...) return ...;`, in two where it is too long for one."""
+    indent = " " * (len(text) - len(text.lstrip()))
+    condition, _, rest = text.rpartition(" return ")
+    return text if len(text) <= 101 else f"{condition}\n{indent}  return {rest}"
 
 
 def _parameters(items: Iterable[object], indent: int = 4) -> str:
@@ -201,6 +212,37 @@ def _check_symbol(spec: KernelSpec) -> None:
                 f"name '{name}' is something else in {where} of the file; use another, such as "
                 f"gemm_{name}"
             )
+
+
+def _check_operands(spec: KernelSpec) -> None:
+    """Refuses an operand of the epilogue that is called as something in any kernel's file is.
+
+    It could be another thing in some kernels alone, and which one runs is often chosen later.
+    """
+    for operand in spec.operands:
+        if operand.name in {spec.name, *_words_of_templates()}:
+            raise SpecError(
+                f"operand '{operand.name}' is something else in emitted files; use another name, "
+                f"such as my_{operand.name}"
+            )
+
+
+# Of other epilogues: no expression is beside it.
+_FREE = {"bias"}
+_TEMPLATE_WORDS = ("frame", "parts", "kernels", "cpp")
+
+
+@cache
+def _words_of_templates() -> frozenset[str]:
+    """All names in the code of kernels and launchers."""
+    found: set[str] = set()
+    for folder in _TEMPLATE_WORDS:
+        for path in (template_dir() / folder).glob("*.j2"):
+            text = re.sub(
+                r"/\*[#%].*?[#%]\*/", " ", path.read_text(encoding="utf-8"), flags=re.DOTALL
+            )
+            found.update(re.findall(r"[A-Za-z_]\w*", re.sub(r"//.*", "", text)))
+    return frozenset(found - _FREE)
 
 
 def _taken(text: str, kernel: str) -> Mapping[str, str]:
@@ -279,6 +321,8 @@ def unsupported(spec: KernelSpec) -> str:
 
 
 def _values(spec: KernelSpec) -> dict[str, Any]:
+    _check_operands(spec)
+    fused = Fused(spec) if spec.fused else None
     return {
         "spec": spec,
         "version": __version__,
@@ -290,6 +334,9 @@ def _values(spec: KernelSpec) -> dict[str, Any]:
         "cc": compute_capability(spec.arch),
         "only": only_capability(spec.arch),
         "has_bias": spec.has_bias,
+        "fused": fused,
+        "type_headers": _type_headers(spec),
+        "extra": ", bias" if spec.has_bias else ", aux" if fused and fused.members else "",
         "row": spec.row,
         "unsupported": unsupported(spec),
         "includes_cuda": False,
@@ -303,6 +350,13 @@ def _values(spec: KernelSpec) -> dict[str, Any]:
         **spec.geometry.values,
         **spec.row.printed(spec),
     }
+
+
+def _type_headers(spec: KernelSpec) -> list[str]:
+    """The headers of CUDA that declare the types of elements."""
+    types = [spec.dtypes.input, spec.dtypes.factor, spec.dtypes.output]
+    types += [operand.element(spec.dtypes) for operand in spec.operands]
+    return sorted({type_.header for type_ in types if type_.header})
 
 
 def read_source(path: Path) -> Source:

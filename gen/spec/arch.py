@@ -1,8 +1,9 @@
-"""GPU architectures: their compute capability, the shared memory of a block, multiprocessors."""
+"""GPU architectures: their compute capability, and the limits that kernels are made for."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from gen.errors import UsageError
 
@@ -13,10 +14,18 @@ SHARED_KIB = {
     100: 227, 103: 227, 110: 227, 120: 99, 121: 99,
 }  # fmt: skip
 
+# Of every one of them (same source).
+WARP = 32  # threads
+UNIT = 16  # bytes: the most that a thread moves at once, from and to multiples of them
+REGISTERS, MOST_REGISTERS = 65_536, 255  # of 32 bits, of a multiprocessor; of a thread at most
+BANKS = 128  # bytes that shared memory moves in a clock of a multiprocessor
+MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65_535  # blocks of a grid along x; along y and z
+
 # Of the GPU that is planned for where there is none: an H100's, H200's.
 MULTIPROCESSORS = 132
 
 
+@lru_cache(maxsize=256)
 def compute_capability(arch: str) -> int:
     """`sm_90a` -> 90. Raises UsageError for what is no architecture that CUDA 13 compiles for."""
     match = re.fullmatch(r"sm_(\d+)([af]?)", arch)

@@ -44,12 +44,22 @@ ELEMENT_TYPES = {
 
 @dataclass(frozen=True)
 class DTypes:
-    """Element types of a GEMM: A and B; the sums; C, D and the bias."""
+    """Element types of a GEMM: A and B; the sums; C, D and the bias.
+
+    factor: what is multiplied. That is the input, or else one of its `parts`, whose sum it is.
+    """
 
     name: str
     input: ElementType
     accumulator: ElementType
     output: ElementType
+    factor: ElementType
+    parts: int = 1
+
+    @property
+    def products(self) -> int:
+        """How many are made of two elements: of their parts p and q those with p + q < parts."""
+        return self.parts * (self.parts + 1) // 2
 
     @property
     def scalar(self) -> ElementType:
@@ -57,9 +67,11 @@ class DTypes:
         return self.accumulator if self.accumulator.size >= 4 else ELEMENT_TYPES["f32"]
 
 
-def _dtypes(name: str, accumulator: str, output: str) -> DTypes:
-    t = ELEMENT_TYPES
-    return DTypes(name, t[name.partition("_")[0]], t[accumulator], t[output])
+def _dtypes(
+    name: str, accumulator: str, output: str, factor: str | None = None, parts: int = 1
+) -> DTypes:
+    t, input_ = ELEMENT_TYPES, name.partition("_")[0]
+    return DTypes(name, t[input_], t[accumulator], t[output], t[factor or input_], parts)
 
 
 DTYPES: Mapping[str, DTypes] = {
@@ -81,6 +93,8 @@ DTYPES: Mapping[str, DTypes] = {
         _dtypes("e5m2", "f32", "bf16"),
         _dtypes("e5m2_f16", "f32", "f16"),
         _dtypes("e5m2_f32", "f32", "f32"),
+        # Three parts of 8 bits: of the nine products of one's parts by another's, six are made.
+        _dtypes("f32_6xbf16", "f32", "f32", "bf16", 3),
     )
 }
 

@@ -6,6 +6,7 @@ A specification says how a kernel is built, a `GemmProblem` what it is run on; t
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.spec.arch import MULTIPROCESSORS
 from gen.spec.dtypes import DTypes
+from gen.spec.epilogue import Epilogue, Operand, parse_epilogue
 from gen.spec.names import check_symbol, default_symbol
 from gen.spec.problem import ALIGNED, Alignment, GemmProblem, Layouts
 
@@ -32,9 +34,15 @@ class Tile(NamedTuple):
         return f"{self.m}x{self.n}x{self.k}"
 
 
-# What follows the product of matrices: alpha * A * B + beta * C is `linear`; then comes one bias
-# for each column of D, then a function of each element.
+# What follows the product, by name: alpha * A * B + beta * C is `linear`; then comes one
+# bias for each column of D, then a function of each element. Others are expressions.
 EPILOGUES = ("linear", "linear_bias", "linear_bias_relu", "linear_bias_gelu")
+
+
+def option_of(name: str, value: Any) -> str:
+    """What chooses a tunable's value on the command line: `--split-k 4`, or a flag alone."""
+    option = f"--{name.replace('_', '-')}"
+    return option if value is True else f"{option} {shlex.quote(str(value))}"
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,11 @@ class KernelSpec:
         return self.geometry.instruction
 
     @property
+    def swapped(self) -> bool:
+        """Whether it computes the transpose of D, B' * A': M and N, A and B are exchanged there."""
+        return self.row.transposes and not self.layouts.c
+
+    @property
     def stages(self) -> int:
         """Tiles of each operand in shared memory at the same time."""
         return int(self.tunables.get("stages", 1))
@@ -117,19 +130,54 @@ class KernelSpec:
         return bool(self.tunables.get("stream_k", 0))
 
     @property
+    def packs(self) -> bool:
+        """Whether operands may be copied into the workspace first, to lie where they can be read.
+
+        On tensor cores all copies are of 16 bytes, but those of f64, which are of elements. CUDA
+        cores read elements wherever they lie.
+        """
+        return self.instruction is not None and self.dtypes.input.size < 8
+
+    @property
     def has_partials(self) -> bool:
         """Whether the workspace may hold partial sums."""
         return self.split_k != 1 or self.stream_k
 
     @property
     def epilogue(self) -> str:
-        """What becomes of the sums: one of `EPILOGUES`."""
+        """What becomes of the sums: one of `EPILOGUES`, or the text of an expression."""
         return str(self.tunables.get("epilogue", "linear"))
 
     @property
     def has_bias(self) -> bool:
         """Whether each column of D gets a bias."""
-        return "bias" in self.epilogue
+        return not self.fused and "bias" in self.epilogue
+
+    @cached_property
+    def fused(self) -> Epilogue | None:
+        """The user's own epilogue, or None where it is one of `EPILOGUES`."""
+        return None if self.epilogue in EPILOGUES else parse_epilogue(self.epilogue)
+
+    @property
+    def formula(self) -> str:
+        """What D is, as comments have it; a bias and what follows it are not in it."""
+        linear = "alpha * A * B + beta * C"
+        return f"{self.fused.text}, x = {linear}" if self.fused else linear
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What the user's own epilogue has besides A, B and C."""
+        return self.fused.operands if self.fused else ()
+
+    @property
+    def batched(self) -> bool:
+        """Whether a launch computes the products of a batch: see `gen.spec.problem.Batch`."""
+        return bool(self.tunables.get("batched", False))
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The tunables by which it is made again: all but flags that are not set."""
+        return {name: value for name, value in self.tunables.items() if value is not False}
 
     def plan(
         self,
@@ -153,7 +201,7 @@ class KernelSpec:
     @property
     def command(self) -> str:
         """The command that emits this kernel again."""
-        options = [f"--{key.replace('_', '-')} {value}" for key, value in self.tunables.items()]
+        options = [option_of(name, value) for name, value in self.said.items()]
         name = [f"--name {self.symbol}"] if self.symbol else []
         fixed = f"--variant {self.variant} --dtype {self.dtypes.name} --layout {self.layouts}"
         return " ".join(["gen emit", fixed, f"--arch {self.arch}", *options, *name])
@@ -165,7 +213,7 @@ class KernelSpec:
             "dtype": self.dtypes.name,
             "layout": str(self.layouts),
             "arch": self.arch,
-            **self.tunables,
+            **self.said,
         }
         if self.symbol:
             fields["name"] = self.symbol

@@ -9,9 +9,12 @@ Every other type's storage is its numpy type.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gen.spec.dtypes import DTypes
 
 _STORAGE = {
     "f32": np.float32,
@@ -49,6 +52,17 @@ def is_float(name: str) -> bool:
 def unit_roundoff(name: str) -> float:
     """u: the largest relative error of rounding to nearest, 2^-24 for f32. 0 for integers."""
     return 2.0 ** -_PRECISION[name] if is_float(name) else 0.0
+
+
+def half_unit(values: np.ndarray, name: str) -> np.ndarray:
+    """The largest error of rounding to nearest: half of the gap between numbers next to `values`.
+
+    values: magnitudes in float64; no larger ones, rounded, are further off.
+    """
+    _, exponent = np.frexp(values)
+    gap = np.ldexp(1.0, exponent - _PRECISION[name])
+    least = smallest_subnormal(name)
+    return np.where(values > 0, np.maximum(gap, least), least) / 2
 
 
 def smallest_subnormal(name: str) -> float:
@@ -171,6 +185,25 @@ def _shortened(x: np.ndarray, cut: int) -> np.ndarray:
     return np.asarray(rounded & ~(last - np.uint32(1)))
 
 
+def parts(x: np.ndarray, dtypes: DTypes) -> list[np.ndarray]:
+    """The parts in which tensor cores multiply float32 numbers: float64, the leading ones first.
+
+    The leading part is x, rounded to the type of parts; each other one is what those before have
+    left, rounded again. Where the leading one would be infinite it is the largest number. Only
+    infinity's is infinite, and its others are NaN.
+    """
+    name = dtypes.factor.name
+    most = largest(name)
+    rest = np.asarray(x, np.float64)
+    found = []
+    with np.errstate(invalid="ignore"):
+        for _ in range(dtypes.parts):
+            within = np.where(np.isinf(rest), rest, np.clip(rest, -most, most))
+            found.append(to_float64(from_float64(within, name), name))
+            rest = rest - found[-1]
+    return found
+
+
 def poison(name: str) -> Any:
     """A value that spoils every result it gets into: NaN, or a large integer."""
     if name == "bf16":
@@ -181,32 +214,54 @@ def poison(name: str) -> Any:
     return dtype.type(np.nan if is_float(name) else np.iinfo(dtype).min + 1)
 
 
-def pack(matrix: np.ndarray, row_major: bool, ld: int, name: str) -> np.ndarray:
+def pack(matrix: np.ndarray, row_major: bool, ld: int, name: str, stride: int = 0) -> np.ndarray:
     """A matrix (rows x columns, of storage) as BLAS stores it: one dimension, poison in the gaps.
 
-    Element (i, j) is at i * ld + j, or at j * ld + i in column-major order. The array ends with the
-    last element, not with its row's gap. Raises ValueError where ld is shorter than a row.
+    Element (i, j) is at i * ld + j, or at j * ld + i in column-major order; with three dimensions,
+    those of matrix b are b * stride further on. The array ends with the last element, not with its
+    row's gap. Raises ValueError where ld is shorter than a row.
     """
-    lines = matrix if row_major else matrix.T
-    count, length = lines.shape
+    every = matrix if matrix.ndim == 3 else matrix[None]
+    lines = every if row_major else every.swapaxes(1, 2)
+    batch, count, length = lines.shape
     if ld < length:
         raise ValueError(f"leading dimension {ld} is shorter than {length}")
     if matrix.size == 0:
         return np.empty(0, matrix.dtype)
-    storage = np.full(count * ld, poison(name), matrix.dtype)
-    storage.reshape(count, ld)[:, :length] = lines
-    return storage[: (count - 1) * ld + length]
+    storage = np.full((batch - 1) * stride + (count - 1) * ld + length, poison(name), matrix.dtype)
+    _lines(storage, lines.shape, stride, ld)[...] = lines
+    return storage
 
 
-def unpack(storage: np.ndarray, rows: int, columns: int, row_major: bool, ld: int) -> np.ndarray:
-    """The matrix (rows x columns) in BLAS storage: the opposite of `pack`, without a copy."""
-    if rows == 0 or columns == 0:
-        return np.empty((rows, columns), storage.dtype)
+def unpack(
+    storage: np.ndarray,
+    rows: int,
+    columns: int,
+    row_major: bool,
+    ld: int,
+    batch: tuple[int, int] | None = None,
+) -> np.ndarray:
+    """The matrix (rows x columns) in BLAS storage: the opposite of `pack`, without a copy.
+
+    batch: how many there are, and the stride; then they have three dimensions.
+    """
+    products, stride = batch or (1, 0)
+    matrices = (products, rows, columns)
+    if 0 in matrices:
+        return np.empty(matrices if batch else matrices[1:], storage.dtype)
     count, length = (rows, columns) if row_major else (columns, rows)
-    if storage.size < (count - 1) * ld + length:
-        raise ValueError(f"{storage.size} elements hold no {count} lines of {length}, {ld} apart")
+    if storage.size < (products - 1) * stride + (count - 1) * ld + length:
+        raise ValueError(
+            f"{storage.size} elements hold no {count} lines of {length}, {ld} apart, {products} "
+            f"times, {stride} apart"
+        )
+    lines = _lines(storage, (products, count, length), stride, ld)
+    lines.flags.writeable = False
+    every = lines if row_major else lines.swapaxes(1, 2)
+    return every if batch else every[0]
+
+
+def _lines(storage: np.ndarray, shape: tuple[int, ...], stride: int, ld: int) -> np.ndarray:
+    """The lines of each matrix of a batch in BLAS storage."""
     size = storage.itemsize
-    lines = np.lib.stride_tricks.as_strided(
-        storage, (count, length), (ld * size, size), writeable=False
-    )
-    return lines if row_major else lines.T
+    return np.lib.stride_tricks.as_strided(storage, shape, (stride * size, ld * size, size))

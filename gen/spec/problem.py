@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gen.errors import SpecError, UsageError
@@ -19,6 +19,14 @@ class Layouts:
 
     def __str__(self) -> str:
         return "".join("r" if row_major else "c" for row_major in (self.a, self.b, self.c))
+
+
+def along_k(layouts: Layouts) -> tuple[bool, bool]:
+    """Whether the left and the right operand of a row-major product are contiguous along K.
+
+    Where D is column-major, that product is the transpose of D.
+    """
+    return (layouts.a, not layouts.b) if layouts.c else (not layouts.b, layouts.a)
 
 
 ALL_LAYOUTS = tuple(f"{a}{b}{c}" for a in "rc" for b in "rc" for c in "rc")
@@ -62,9 +70,37 @@ def parse_shape(text: str) -> GemmShape:
     return GemmShape(m, int(match[2] or m), int(match[3] or m))
 
 
+class Batch(NamedTuple):
+    """How many products there are, and the elements from a matrix of one to that of the next.
+
+    Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+    """
+
+    products: int = 1
+    stride_a: int = 0
+    stride_b: int = 0
+    stride_c: int = 0
+    stride_d: int = 0
+
+    def matrices(self, name: str) -> int:
+        """How many there are of "A", "B", "C" or "D"."""
+        return self.products if self.stride(name) else min(self.products, 1)
+
+    def stride(self, name: str) -> int:
+        """From one to the next, of "A", "B", "C" or "D"."""
+        return int(getattr(self, f"stride_{name.lower()}"))
+
+
+ONE = Batch()
+
+
 @dataclass(frozen=True)
 class GemmProblem:
-    """D = alpha * A * B + beta * C, with BLAS leading dimensions counted in elements."""
+    """D = alpha * A * B + beta * C, with BLAS leading dimensions counted in elements.
+
+    A batch is as many products of the same shape and leading dimensions. operands: by
+    name, leading dimensions and numbers that an epilogue of the user's own takes.
+    """
 
     shape: GemmShape
     lda: int
@@ -73,6 +109,12 @@ class GemmProblem:
     ldd: int
     alpha: float = 1
     beta: float = 0
+    batch: Batch = field(default=ONE, repr=False)
+    operands: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+
+    def value(self, name: str, usual: float) -> float:
+        """A leading dimension or a number of an epilogue's own; `usual` where none is said."""
+        return dict(self.operands).get(name, usual)
 
     @staticmethod
     def packed(
@@ -96,6 +138,50 @@ class GemmProblem:
         ldb, ldd = ldb + more, ldc + more
         lda, ldb, ldc, ldd = (-(-ld // multiple) * multiple for ld in (lda, ldb, ldc, ldd))
         return GemmProblem(shape, lda, ldb, ldc, ldd, alpha, beta)
+
+    def lines(self, name: str, layouts: Layouts) -> tuple[int, int, int]:
+        """How many lines "A", "B", "C" or "D" has, of how many elements, how far apart.
+
+        Lines are rows, or columns of a column-major matrix.
+        """
+        s = self.shape
+        rows, columns, row_major, ld = {
+            "A": (s.m, s.k, layouts.a, self.lda),
+            "B": (s.k, s.n, layouts.b, self.ldb),
+            "C": (s.m, s.n, layouts.c, self.ldc),
+            "D": (s.m, s.n, layouts.c, self.ldd),
+        }[name]
+        return (rows, columns, ld) if row_major else (columns, rows, ld)
+
+    def extent(self, name: str, layouts: Layouts) -> int:
+        """The elements from the first to the last of one matrix "A", "B", "C" or "D"."""
+        count, length, ld = self.lines(name, layouts)
+        return (count - 1) * ld + length if count and length else 0
+
+    def batched(
+        self, layouts: Layouts, count: int, gap: int = 0, shared: str = "", multiple: int = 1
+    ) -> GemmProblem:
+        """So many of these products, whose matrices follow each other `gap` elements apart.
+
+        With a gap, those of B are two more apart than those of A, those of C four more, and those
+        of D six more. `shared`: matrices that are one for all, of "A", "B" and "C". Strides are
+        rounded up to a multiple of `multiple`, and at least 1.
+        """
+
+        def stride(name: str, more: int) -> int:
+            apart = self.extent(name, layouts) + gap + (more if gap else 0)
+            return 0 if name in shared else max(-(-apart // multiple) * multiple, 1)
+
+        strides = (stride(name, 2 * i) for i, name in enumerate("ABCD"))
+        return replace(self, batch=Batch(count, *strides))
+
+    def side_by_side(self, count: int, shared: str = "") -> GemmProblem:
+        """So many of these products, whose matrices lie beside each other in the same lines."""
+        lines = (self.lda, self.ldb, self.ldc, self.ldd)
+        strides = (0 if name in shared else ld for name, ld in zip("ABCD", lines, strict=True))
+        lda, ldb, ldc, ldd = (max(count, 1) * ld for ld in lines)
+        batch = Batch(count, *strides)
+        return replace(self, lda=lda, ldb=ldb, ldc=ldc, ldd=ldd, batch=batch)
 
 
 class Alignment(NamedTuple):

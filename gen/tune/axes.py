@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gen.errors import SpecError, UsageError, unknown
+from gen.foreign.expressions import split
 from gen.kernels.registry import VARIANTS, get_variant, make_spec
 from gen.kernels.tunables import Tunable, Value
 from gen.kernels.variant import Variant
@@ -137,7 +138,7 @@ def parse_axis(text: str, known: Sequence[str]) -> tuple[str, tuple[Value, ...]]
     if equals and name not in known:
         raise unknown("axis", name, known)
     try:
-        return name, tuple(axis_value(name, value) for value in values.split(","))
+        return name, tuple(axis_value(name, value) for value in split(values))
     except (UsageError, ValueError):
         tunable = _tunables().get(name)
         example = f"{name}={tunable.example}" if tunable else "tile=8,16,32"

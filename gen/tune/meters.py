@@ -105,7 +105,7 @@ def _run(spec: KernelSpec, shape: GemmShape, counters: Counters) -> str:
     from gen.device.emulated import EmulatorRunner
     from gen.device.execute import run_kernel
     from gen.prove.inputs import draw_operands
-    from gen.prove.verify import within_bound
+    from gen.prove.verify import against_oracle
     from gen.source.render import render
     from gen.spec import numerics
     from gen.spec.problem import GemmProblem
@@ -117,4 +117,4 @@ def _run(spec: KernelSpec, shape: GemmShape, counters: Counters) -> str:
     runner = EmulatorRunner(observers=[counters])
     storage = run_kernel(spec, runner, module, problem, operands)
     got = numerics.unpack(storage, shape.m, shape.n, spec.layouts.c, problem.ldd)
-    return within_bound(spec, problem, operands, got)[1]
+    return against_oracle(spec, problem, operands, got, "integer")[1]

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace fake {
 
@@ -18,10 +19,11 @@ struct Problem {
   long long M, N, K;
   double alpha, beta;
   unsigned long long A, B, C, D, bias, workspace;
-  long long lda, ldb, ldc, ldd;
+  long long lda, ldb, ldc, ldd, batch, stride_a, stride_b, stride_c, stride_d;
   size_t bytes;
   int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, refused_call,
       no_bytes, kind[3], null_stream, launch_error;
+  std::vector<long long> fused;  // what the user's own epilogue takes: addresses, lengths, numbers
 };
 
 // Each thread has its own. Shared libraries share them with the program that exports them.
@@ -66,10 +68,10 @@ inline bool refuses() {
 
 // An argument of so many bytes, in numbers of eight; of a tensor map what `encode` has put there.
 inline void print(const void* argument, size_t bytes) {
-  unsigned long long words[8] = {};
+  unsigned long long words[14] = {};
   memcpy(words, argument, bytes < sizeof words ? bytes : sizeof words);
   say(" %llx", words[0]);
-  for (int i = 1; bytes > 8 && i < 8; ++i) say(",%llx", words[i]);
+  for (int i = 1; bytes > 8 && i < 14; ++i) say(",%llx", words[i]);
 }
 
 // cuTensorMapEncodeTiled: refuses what a driver does, and what our launchers never ask for.
@@ -77,7 +79,9 @@ inline int encode(
     void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
     const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave,
     int swizzle, int promotion, int fill) {
-  const bool odd = rank != 2 || every[0] != 1 || every[1] != 1 || interleave || promotion || fill;
+  bool odd = rank < 2 || rank > 4 || interleave || promotion || fill;
+  for (unsigned at = 0; at < rank; ++at) odd |= every[at] != 1;
+  for (unsigned at = 1; at + 1 < rank; ++at) odd |= strides[at] % 16 || strides[at] >> 40;
   const size_t at = reinterpret_cast<size_t>(address);
   if (++maps == now.refused_map || odd || at % 16 || strides[0] % 16 || strides[0] >> 40 ||
       sizes[0] > 1ull << 32 || sizes[1] > 1ull << 32 || box[0] > 256 || box[1] > 256 || !box[0] ||
@@ -86,7 +90,9 @@ inline int encode(
   }
   const unsigned long long words[16] = {
       static_cast<unsigned long long>(type),   at, sizes[0], sizes[1], strides[0], box[0], box[1],
-      static_cast<unsigned long long>(swizzle)};
+      static_cast<unsigned long long>(swizzle),
+      rank > 2 ? sizes[2] : 0, rank > 2 ? strides[1] : 0, rank > 2 ? box[2] : 0,
+      rank > 3 ? sizes[3] : 0, rank > 3 ? strides[2] : 0, rank > 3 ? box[3] : 0};
   static_assert(sizeof words == 128, "as large as a map");
   memcpy(map, words, sizeof words);
   return 0;

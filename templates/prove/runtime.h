@@ -84,6 +84,12 @@ inline void __syncthreads() {
 }
 inline void __syncwarp(unsigned = 0) {
 }
+inline unsigned __byte_perm(unsigned, unsigned, unsigned) {
+  return 0;
+}
+template <class T>
+void __stwb(T*, T) {
+}
 inline unsigned __funnelshift_r(unsigned, unsigned, unsigned) {
   return 0;
 }

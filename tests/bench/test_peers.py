@@ -33,7 +33,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
 from gen.spec.problem import GemmShape, parse_layout
 from tests.bench.test_bench import FakeGpu
-from tests.support.slow import sift
+from tests.support.slow import sift, slow
 
 E4M3 = parse_dtype("e4m3")
 
@@ -122,13 +122,13 @@ COMPILED = [
     ("f16_f16", "rrr", -1, 8, r"mma\.sync\.\S*m16n8k8\S*\.f16\.f16\.f16\.f16"),
     ("tf32", "rrr", -1, 4, r"mma\.sync\.\S*m16n8k8\S*\.f32\.tf32\.tf32\.f32"),
     ("f64", "rcr", -1, 1, r"mma\.sync\.\S*m8n8k4\S*\.f64"),
+    ("f64", "rrr", 3, 1, r"mma\.sync\.\S*m16n8k4\S*\.f64"),
     ("i8", "rcr", -1, 16, r"mma\.sync\.\S*m16n8k32\S*\.s32\.s8\.s8\.s32"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "layout", "index", "align", "opcode"), sift(COMPILED, COMPILED[:1])
-)
+@slow
+@pytest.mark.parametrize(("dtype", "layout", "index", "align", "opcode"), COMPILED)
 def test_cutlass_compiles(dtype: str, layout: str, index: int, align: int, opcode: str) -> None:
     dtypes, layouts = DTYPES[dtype], parse_layout(layout)
     peer: Any = cutlass2.contenders(dtypes)[index]
@@ -424,7 +424,7 @@ def test_equal_kernels_are_one_recipe() -> None:
 
 
 # Of wgmma, which takes ptxas seconds, one.
-QUICK = [name for name in INSTRUCTIONS if not name.startswith("wgmma") or "_f16_f32" in name]
+QUICK = [name for name in INSTRUCTIONS if not name.startswith("wgmma")][::4]
 
 
 @pytest.mark.parametrize("name", sift(INSTRUCTIONS, QUICK))
@@ -434,7 +434,8 @@ def test_ceilings_stay_in_registers(name: str) -> None:
     module = compile_cuda(instruction.source(), arch="sm_90a", format="cubin")
     used = module.resources[instruction.symbol]
     assert (used.spill_stores, used.spill_loads, used.stack_bytes) == (0, 0, 0)
-    assert used.registers <= (168 if instruction.group == WARPGROUP else 64)
+    wide = 128 if instruction.output == "double" else 64
+    assert used.registers <= (168 if instruction.group == WARPGROUP else wide)
     assert "serialized" not in module.log  # ptxas, of wgmma that waits after each one
 
 
@@ -459,6 +460,7 @@ def test_every_kernel_has_a_ceiling(variant: str) -> None:
         ("mma.sync.aligned.m16n8k8.row.col", "tf32", "mma_m16n8k8_tf32_f32"),
         ("mma.sync.aligned.m16n8k32.row.col", "i8", "mma_m16n8k32_i8_i32"),
         ("wgmma.mma_async.sync.aligned.m64n128k16.f32", "f16", "wgmma_m64n256k16_f16_f32"),
+        ("mma.sync.aligned.m16n8k4.row.col", "f64", "mma_m16n8k4_f64_f64"),
         ("sum += a * b", "f16", "fma_f32"),
     ],
 )
@@ -491,7 +493,7 @@ def test_a_library_may_take_the_fastest_instruction() -> None:
     on_ampere = {n: r for n, r in rates.items() if not n.startswith("wgmma")}
     for dtype, hopper, ampere in (
         ("f32", "fma_f32", "fma_f32"),
-        ("f64", "mma_m8n8k4_f64_f64", "mma_m8n8k4_f64_f64"),
+        ("f64", "mma_m16n8k16_f64_f64", "mma_m16n8k16_f64_f64"),
         ("i32", "mad_i32", "mad_i32"),
         ("f16", "wgmma_m64n256k16_f16_f32", "mma_m16n8k16_f16_f32"),
         ("f16_f16", "wgmma_m64n256k16_f16_f16", "mma_m16n8k16_f16_f16"),

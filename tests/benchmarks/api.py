@@ -2,20 +2,23 @@
 
 On a GPU with PyTorch, against cuda.core's launch of the same kernel with the same arguments; of
 mma_tma, whose tensor maps cuda.core does not take, against the driver's. Without a GPU, the Python
-alone: tensors and the driver are stand-ins that do nothing.
+alone: the driver is a stand-in that does nothing, and so are tensors where PyTorch is missing.
 """
 
 import itertools
 import statistics
 import time
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gen
-from gen.api.gpu import _Step
+from gen.api import frameworks, kernel, problem
+from gen.api.gpu import Launcher
 from gen.compile.nvrtc import compile_cuda
 from gen.device import driver
 from gen.device.driver import gpu, shared_memory_attributes, why_no_gpu
@@ -31,15 +34,19 @@ SIDE = 64
 DTYPES = {"naive": "float32", "tiles": "float32", "mma": "float16", "mma_tma": "float16"}
 
 
+# With a GPU, waiting for it counts; without one, other programs do not.
+clock = time.thread_time if why_no_gpu() else time.perf_counter
+
+
 def microseconds(call: Callable[[], object], wait: Callable[[], object]) -> float:
     """The median time of a call, while the GPU keeps up or is ahead."""
     samples = []
     for _ in range(ROUNDS):
         wait()
-        start = time.perf_counter()
+        start = clock()
         for _ in range(CALLS):
             call()
-        samples.append((time.perf_counter() - start) / CALLS * 1e6)
+        samples.append((clock() - start) / CALLS * 1e6)
     return statistics.median(samples)
 
 
@@ -54,9 +61,11 @@ def raw_launch(variant: str, a: Any, out: Any, stream: int) -> Callable[[], obje
     problem = GemmProblem.packed(GemmShape(SIDE, SIDE, SIDE), spec.layouts)
     (step,) = spec.plan(problem, multiprocessors=on.multiprocessors).launches
     if variant == "mma_tma":
-        made = _Step(on, module, step, spec.dtypes)
-        made(stream, (a.data_ptr(), a.data_ptr(), out.data_ptr(), out.data_ptr(), 0), 1, 0)
-        return lambda: made._queue(stream, made._parameters, 0)
+        plan = spec.plan(problem, multiprocessors=on.multiprocessors)
+        launcher = Launcher(on, module, plan, spec.dtypes)
+        launcher(stream, (a.data_ptr(), a.data_ptr(), out.data_ptr(), out.data_ptr(), 0, 0), 1, 0)
+        ((_, queue, parameters),) = launcher._steps
+        return lambda: queue(stream, parameters, 0)
     places = {name: _Place(x.data_ptr()) for name, x in zip("ABCD", (a, a, out, out), strict=True)}
     args = arguments(step.args, places, None)  # type: ignore[arg-type]
     config = LaunchConfig(grid=step.grid, block=step.block, shmem_size=step.shared_bytes)
@@ -104,6 +113,26 @@ def report(
         print(f"  {name:<21}{took:6.2f} us, {took - raw:+.2f} us")
 
 
+def report_linear(torch: Any) -> None:
+    """Prints the medians of gen.torch.linear and PyTorch's, and of each in a CUDA graph."""
+    from gen.torch import linear
+
+    x = torch.ones(SIDE, SIDE, device="cuda", dtype=torch.float16)
+    weight = torch.ones_like(x).requires_grad_()
+    for name, function in (("PyTorch", torch.nn.functional.linear), ("gen.torch", linear)):
+        took = microseconds(lambda f=function: f(x, weight), torch.cuda.synchronize)
+        with torch.no_grad():
+            plain = microseconds(lambda f=function: f(x, weight), torch.cuda.synchronize)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                function(x, weight)
+            replayed = microseconds(graph.replay, torch.cuda.synchronize)
+        print(
+            f"linear of {name}: {plain:.2f} us, with gradients {took:.2f} us, "
+            f"replayed {replayed:.2f} us"
+        )
+
+
 def main() -> None:
     """Prints the medians."""
     if why_no_gpu() is None:
@@ -122,16 +151,25 @@ def main() -> None:
                 report(variant, a, a.clone(), out, torch.cuda.synchronize, launch)
                 new = microseconds(lambda a=a: a.new_empty((SIDE, SIDE)), torch.cuda.synchronize)
                 print(f"  of that, a.new_empty {new:.2f} us")
+            report_linear(torch)
         return
     print(f"no GPU ({why_no_gpu()}): Python alone, nothing is launched")
+    torch = import_module("torch") if find_spec("torch") else None
     with pytest.MonkeyPatch.context() as patch:
         fake_torch.install(patch, "sm_90a", runs=False)
-        patch.setattr(fake_torch.Tensor, "new_empty", lambda self, *_, **__: self)
-        patch.setattr(fake_torch.Tensor, "data_ptr", lambda self: self.offset)
+        if torch:
+            for module in (kernel, problem, frameworks.torch):
+                patch.setattr(module, "HOST", None)  # so that memory of the host passes for a GPU's
+        else:
+            patch.setattr(fake_torch.Tensor, "new_empty", lambda self, *_, **__: self)
+            patch.setattr(fake_torch.Tensor, "data_ptr", lambda self: self.offset)
         for variant, dtype in DTYPES.items():
-            a, moved, out = (fake_torch.Tensor.of(np.ones((SIDE, SIDE), dtype)) for _ in range(3))
-            moved.offset, out.offset = 1 << 20, 1 << 21
-            report(variant, a, moved, out, lambda: None, 0.0)
+            if torch:
+                made = [torch.ones(SIDE, SIDE, dtype=getattr(torch, dtype)) for _ in range(3)]
+            else:
+                made = [fake_torch.Tensor.of(np.ones((SIDE, SIDE), dtype)) for _ in range(3)]
+                made[1].offset, made[2].offset = 1 << 20, 1 << 21
+            report(variant, *made, wait=lambda: None, raw=0.0)
 
 
 if __name__ == "__main__":

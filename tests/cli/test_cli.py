@@ -35,6 +35,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 from tests import ROOT
 from tests.conftest import Gen
+from tests.support.slow import each
 
 
 def python(
@@ -71,7 +72,7 @@ def test_list_as_json(gen: Gen) -> None:
     assert [row["name"] for row in rows] == list(VARIANTS)
     tiles = next(row for row in rows if row["name"] == "tiles")
     assert {t["name"]: t["default"] for t in tiles["tunables"]} == {
-        "tile": 32, "threads": 1024, "epilogue": "linear",
+        "tile": 32, "threads": 1024, "epilogue": "linear", "batched": False,
     }  # fmt: skip
     assert tiles["min_arch"] == "sm_75"
 
@@ -250,22 +251,22 @@ def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
         ),
         (
             "--variant all --dtype f64",
-            "mma f64, mma_m16n8k8 f64, mma_tma f64",
-            "mma has no dtype f64, but f16, f1",
+            "mma_m16n8k8 f64, mma_tma f64, wgmma f64",
+            "mma_m16n8k8 has no dtype f64, but f16, f1",
         ),
         (
             "--variant all --dtype f16 --instruction m16n8k16",
             "mma_m16n8k8 f16",
-            "unknown instruction 'm16n8k16'",
+            "multistage has no dtype f16, but f32, f64, i32",
         ),
         ("--variant mma --dtype all --arch sm_75", "mma bf16, mma bf16_f32, mma tf32, mma i8", "t"),
-        ("--variant all --threadblock 64x64x64 --warp 64x64", "mma_tma f16", "threadblock=64x64x"),
+        ("--variant all --threadblock 64x64x64 --warp 64x64", "mma_tma f16", "warp=64x64 has 8x8"),
     ],
 )
 def test_of_all_what_does_not_exist_is_left_out(
     gen: Gen, line: str, left: str, reason: str
 ) -> None:
-    code, out, err = gen("check", *line.split(), "--shape", "0")
+    code, out, err = gen("emit", *line.split())
     assert code == 0, err
     assert re.fullmatch(rf"note: left out, .*: .*{left}.* \({reason}.*\)\n", err), err
     assert "; use " not in err
@@ -275,8 +276,8 @@ def test_of_all_what_does_not_exist_is_left_out(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--variant naive --variant mma --dtype f64", "mma has no dtype f64, but f16, "),
-        ("--variant all --variant mma --dtype f64", "mma has no dtype f64, but f16, "),
+        ("--variant naive --variant mma --dtype i32", "mma has no dtype i32, but f16, "),
+        ("--variant all --variant mma --dtype i32", "mma has no dtype i32, but f16, "),
         ("--variant naive --variant mma_tma --arch sm_80", "mma_tma needs sm_90a, not sm_80"),
         ("--variant all --dtype i8 --epilogue linear_bias_gelu", "epilogue=linear_bias_gelu needs"),
         (
@@ -285,7 +286,7 @@ def test_of_all_what_does_not_exist_is_left_out(
         ),
         ("--variant naive --dtype all --threads 1025", "threads=1025 is out of range 1 to 1024"),
         ("--variant all --tile 33", "tile=33 is out of range 1 to 32"),
-        ("--variant all --arch sm_75 --stages 3", "stages=3 needs cp.async, which sm_75 lacks"),
+        ("--variant all --arch sm_75 --stages 3", "multistage needs sm_80 or newer, not sm_75"),
     ],
 )
 @pytest.mark.parametrize("command", ["verify", "check"])
@@ -432,7 +433,7 @@ def test_help_has_an_example(gen: Gen, command: str) -> None:
 def test_help_has_ranges_and_defaults(gen: Gen) -> None:
     text = " ".join(gen("emit", "--help").out.split())
     assert "--tile N Width of the square tiles; 1..32; default 32 (tiles, rec_tiles)." in text
-    assert "linear_bias_gelu; default linear (every kernel)." in text
+    assert "linear_bias_gelu | an expression; default linear (every kernel); see --operand." in text
 
 
 @pytest.mark.parametrize(
@@ -492,8 +493,9 @@ def test_compile_takes_an_edited_file(gen: Gen) -> None:
 def test_compile_refuses_wgmmas_that_wait_for_each_other(gen: Gen) -> None:
     spec = make_spec("wgmma", threadblock="64x64x64", stages=2, name="mine")
     text = render(spec).text
-    between = "      for (auto& column : tile.acc[0]) column[0] += n;\n      commit_group();"
-    Path("mine.cu").write_text(text.replace("      commit_group();", between))
+    commit = '    asm volatile("wgmma.commit_group.sync.aligned;"'
+    between = f"    for (auto& column : acc[0]) column[0] += group;\n{commit}"
+    Path("mine.cu").write_text(text.replace(commit, between))
     code, out, err = gen("compile", "mine.cu")
     assert (code, out) == (1, "")
     assert err.startswith("error: mine.cu: ptxas serializes the wgmmas of mine, due to ")
@@ -502,6 +504,14 @@ def test_compile_refuses_wgmmas_that_wait_for_each_other(gen: Gen) -> None:
     )
     Path("mine.cu").write_text(text)
     assert gen("compile", "mine.cu").code == 0
+
+
+def test_a_cluster_is_a_tunable_of_emitted_kernels(gen: Gen) -> None:
+    kernel = ("--variant", "wgmma", "--threadblock", "64x128x32", "--stages", "2")
+    code, out, err = gen("profile", *kernel, "--cluster", "2x1", "--shape", "128x128x32", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["kernels"][0]["spec"]["cluster"] == "2x1"
+    assert "unknown cluster '2x3'" in gen("check", *kernel, "--cluster", "2x3").err
 
 
 # --- several files, annotations
@@ -894,7 +904,7 @@ def on_terminal(*args: str, **env: str) -> str:
     return b"".join(parts).decode()
 
 
-@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("columns", each(2, [40, 80]))
 def test_tables_fit_a_terminal_and_lose_nothing(gen: Gen, columns: int) -> None:
     for command in (["list"], ["list", "tiles"]):
         text = on_terminal(*command, COLUMNS=str(columns))

@@ -18,6 +18,7 @@ from gen.kernels import registry
 from gen.source.render import render
 from tests import ROOT
 from tests.support.programs import need, run
+from tests.support.slow import each
 
 COPY = 'extern "C" __global__ void copy(float* d, const float* s) { *d = *s; }\n'
 
@@ -77,18 +78,21 @@ def test_headers_of_cuda_and_cccl_are_found():
 
 @pytest.mark.parametrize(
     "tunables",
-    [
-        {},
-        {"instruction": "m16n8k8"},
-        {"dtype": "f16_f16"},
-        {"dtype": "f16_f32", "epilogue": "linear_bias"},
-        {"epilogue": "linear_bias_gelu"},
-        {"split_k": 0},
-        {"threadblock": "96x96x64", "warp": "32x48", "stages": 8, "sliced_k": 2},
-        {"threadblock": "128x128x64", "sliced_k": 2, "stages": 4},
-        {"threadblock": "256x224x64", "warp": "64x112", "dtype": "f16_f16"},
-        {"threadblock": "64x128x64", "warp": "32x64", "stages": 7, "split_k": 16},
-    ],
+    each(
+        4,
+        [
+            {},
+            {"instruction": "m16n8k8"},
+            {"dtype": "f16_f16"},
+            {"dtype": "f16_f32", "epilogue": "linear_bias"},
+            {"epilogue": "linear_bias_gelu"},
+            {"split_k": 0},
+            {"threadblock": "96x96x64", "warp": "32x48", "stages": 8, "sliced_k": 2},
+            {"threadblock": "128x128x64", "sliced_k": 2, "stages": 4},
+            {"threadblock": "256x224x64", "warp": "64x112", "dtype": "f16_f16"},
+            {"threadblock": "64x128x64", "warp": "32x64", "stages": 7, "split_k": 16},
+        ],
+    ),
     ids=lambda tunables: " ".join(map(str, tunables.values())) or "default",
 )
 def test_sums_of_tensor_cores_stay_in_registers(tunables):
@@ -102,13 +106,16 @@ def test_sums_of_tensor_cores_stay_in_registers(tunables):
 
 @pytest.mark.parametrize(
     "tunables",
-    [
-        {},
-        {"dtype": "i8", "layout": "rcr"},
-        {"dtype": "tf32", "layout": "rcr"},
-        {"dtype": "f16_f32"},
-        {"dtype": "f16_f16"},
-    ],
+    each(
+        5,
+        [
+            {},
+            {"dtype": "i8", "layout": "rcr"},
+            {"dtype": "tf32", "layout": "rcr"},
+            {"dtype": "f16_f32"},
+            {"dtype": "f16_f16"},
+        ],
+    ),
     ids=lambda tunables: " ".join(tunables.values()) or "default",
 )
 def test_wgmmas_overlap_and_their_sums_stay_in_registers(tunables):

@@ -275,9 +275,9 @@ def failed() -> None:
     for name in ("cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuMemFreeAsync"):
         os.environ["FAIL"] = name
         with pytest.raises(CheckError, match=f"{name} failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
-            launcher(0x2000, (0,) * 5, 1, 0)
+            launcher(0x2000, (0,) * 6, 1, 0)
         with pytest.raises(UsageError, match="stream is of another GPU than the arrays"):
-            launcher(0x2001, (0,) * 5, 1, 0)
+            launcher(0x2001, (0,) * 6, 1, 0)
     os.environ["FAIL"] = "cuInit"
     reason = "the driver reports that cuInit failed: CUDA_ERROR_ILLEGAL_ADDRESS"
     assert driver.why_no_gpu() == reason
@@ -303,7 +303,7 @@ def called() -> None:
     launcher = Launcher(gpu, CUBIN, Plan(launches, 4096), parse_dtype("f16"))
     assert gpu.enter()
     for a, alpha in ((0x1000, 2), (0x1000, 3.5), (0x2000, 1)):
-        launcher(0x2000, (a, 0, 0, 0, 0xB), alpha, -1)
+        launcher(0x2000, (a, 0, 0, 0, 0xB, 0), alpha, -1)
 
 
 def test_a_call(folder: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gen
+from tests.support.slow import each
 
 INF, NAN = np.inf, np.nan
 
@@ -22,7 +23,7 @@ KERNELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=KERNELS)
+@pytest.fixture(params=each(2, KERNELS))
 def kernel(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What to call `gen.matmul` with."""
     return {"device": "cpu", **KERNELS[request.param]}
@@ -57,7 +58,7 @@ def test_subnormal_numbers(kernel: dict[str, Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", ["slices", "TMA", "wgmma"])
+@pytest.mark.parametrize("name", each(2, ["slices", "TMA", "wgmma"]))
 def test_operands_of_tf32_are_rounded_to_nearest(name: str) -> None:
     kernel = {"device": "cpu", **KERNELS[name], "dtype": "tf32"}
     for x, rounded in (

@@ -11,7 +11,7 @@ from tests.docs.pages import ROOT
 
 TUNABLES = {
     f"--{t.name.replace('_', '-')}" for variant in VARIANTS.values() for t in variant.tunables
-}
+} | {"--operand"}
 # What a page says once for all commands.
 EVERYWHERE = {"-h", "--help"}
 _ALL = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -425,7 +425,7 @@ def on_cpu(shared_folder: Path) -> Path:
     if not shutil.which("g++"):
         pytest.skip("g++ is not on the PATH")
     own = sorted(SOURCES.glob("*.cpp"))
-    command = ["g++", "-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", "on_cpu"]
+    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-o", "on_cpu"]
     command += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     command += [f"-isystem{folder}" for folder in include_paths()]
     command += [str(path) for path in (EXAMPLE / "check" / "cpu_stand_in.cpp", *own)]
@@ -488,6 +488,7 @@ def test_graph_computes_the_same(on_cpu: Path, data: Path, tmp_path: Path) -> No
     assert all(curve == curves[0] for curve in curves)
 
 
+@slow
 def test_weights_that_were_written_are_those_that_are_read(
     on_cpu: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -507,6 +508,7 @@ def test_weights_that_were_written_are_those_that_are_read(
     assert (found.code, "network of 784, 8 and 10" in found.err) == (3, True)
 
 
+@slow
 def test_program_says_when_it_diverges(on_cpu: Path, data: Path) -> None:
     found = run(on_cpu, "--data", data, "--hidden", 16, "--batch", 64, "--epochs", 3, "--lr", 1e30)
     assert (found.code, found.err) == (
@@ -514,6 +516,7 @@ def test_program_says_when_it_diverges(on_cpu: Path, data: Path) -> None:
     )  # fmt: skip
 
 
+@slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -537,6 +540,7 @@ def test_wrong_options(arguments: list[str], message: str, on_cpu: Path, data: P
     assert message in found.err
 
 
+@slow
 def test_check_data(on_cpu: Path, data: Path) -> None:
     found = run(on_cpu, "--data", data, "--check-data")
     assert found == (0, "640 training and 200 test images: ok\n", "")
@@ -570,6 +574,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@slow
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_files(what: str, on_cpu: Path, data: Path) -> None:
     spoil, message = WRONG[what]

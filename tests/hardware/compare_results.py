@@ -9,8 +9,9 @@
 - roundings: a million f32 that become tf32, by cvt.rna and by the TMA, with ties, NaN and the like.
 
 By default all. What is not of f64 must be equal bit for bit on an H200. Of random sums of f64 the
-tables say how many differ, and by how many units in the last place at most: a GPU's tensor cores
-add them in an order of their own. Exits with 1 where bits differ that must not.
+tables say how many differ, and by how many units in the last place at most: that a GPU's tensor
+cores add them in the order of k, as the emulator does, is not known. Exits with 1 where
+bits differ that must not.
 """
 
 from __future__ import annotations

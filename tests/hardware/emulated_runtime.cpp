@@ -136,6 +136,12 @@ const char* cudaGetErrorString(cudaError_t) {
 cudaError_t cudaGetDevice(int* number) {
   return *number = 0, cudaSuccess;
 }
+cudaError_t cudaStreamGetDevice(cudaStream_t, int* number) {
+  return *number = 0, cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  return *status = cudaStreamCaptureStatusNone, cudaSuccess;
+}
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
   return cudaSuccess;
 }

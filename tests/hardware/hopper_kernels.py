@@ -27,7 +27,7 @@ from gen.errors import CheckError, CompileError, GenError
 from gen.foreign import elements
 from gen.foreign.emulate import Checks
 from gen.foreign.words import sentence
-from gen.prove.oracle import gamma
+from gen.prove.sums import gamma
 from gen.spec import numerics
 from tests.hardware.emulated_runtime import Compiled, Program, compile_program
 

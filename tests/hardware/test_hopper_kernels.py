@@ -11,8 +11,10 @@ import pytest
 from gen.emulator import Emulator, parse_ptx
 from gen.errors import CheckError, CompileError, UsageError
 from gen.foreign import elements
+from gen.source.cpp.bundle import read_bundle, render_bundle
 from tests.hardware.emulated_runtime import Compiled, Program, compile_program
 from tests.hardware.hopper_kernels import Row, bound, compare, cutlass, drawn, fast_cu, features
+from tests.support.slow import slow
 
 ROWS = [*cutlass(), *fast_cu(Path("fast.cu"))]
 
@@ -189,3 +191,50 @@ def test_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source.write_text("error")
     with pytest.raises(CompileError):
         compile_program(source)
+
+
+BUNDLE = """
+--variant wgmma --dtype f16 --layout rcr --from 512x512x64 --aligned
+--variant wgmma --dtype f16 --layout rcr --threadblock 64x64x64
+"""
+CALLER = """
+#include "gemm.cu"
+extern "C" const char* run(int M, int N, int K, void* A, void* B, void* D) {
+  gemm_problem problem = {};
+  problem.type = GEMM_F16, problem.layout = GEMM_RCR;
+  problem.M = M, problem.N = N, problem.K = K, problem.alpha = 1;
+  problem.A = A, problem.lda = K, problem.B = B, problem.ldb = K, problem.D = D, problem.ldd = N;
+  size_t bytes;
+  void* space = nullptr;
+  if (gemm_workspace(&problem, &bytes) != cudaSuccess) return "the workspace";
+  if (bytes > 0) cudaMalloc(&space, bytes);
+  return gemm_launch(&problem, space, bytes, nullptr) == cudaSuccess ? nullptr : "the launch";
+}
+"""
+
+
+@slow
+@pytest.mark.nvcc
+def test_a_program_with_a_bundle_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launchers, tensor maps and kernels as nvcc compiles them: the kernel that fits, packed."""
+    monkeypatch.setenv("GEN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "gemm.kernels").write_text(BUNDLE)
+    bundle = render_bundle(read_bundle(tmp_path / "gemm.kernels", arch="sm_90a"))
+    for name, text in zip(("gemm.h", "gemm.cu"), bundle, strict=True):
+        (tmp_path / name).write_text(text)
+    source = tmp_path / "caller.cu"
+    source.write_text(CALLER)
+    compiled = compile_program(source)
+    for shape, names in (
+        ((520, 520, 72), ["gemm_wgmma_f16_rcr_1"]),
+        ((72, 136, 67), ["gemm_wgmma_f16_rcr_2_pack", "gemm_wgmma_f16_rcr_2"]),
+    ):
+        m, n, k = shape
+        one, emulator = row(k=k)._replace(shape=shape), Emulator()
+        a, b = drawn(one, integers=True)
+        d = emulator.alloc(np.full((m, n), np.nan, np.float16), "D")
+        operands = (emulator.alloc(np.float16(x), "operand") for x in (a, b.T))
+        program = Program(compiled, parse_ptx(compiled.ptx), emulator)
+        program.run(*shape, *operands, d)
+        assert [launch.kernel for launch in program.launches] == names
+        assert np.array_equal(emulator.read(d), np.float16(a @ b))

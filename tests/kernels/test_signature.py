@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.kernels import signature
+from gen.kernels.registry import make_spec
 
 
 @given(st.lists(st.from_regex(r"[a-z]{1,30}", fullmatch=True), min_size=1), st.integers(0, 8))
@@ -21,20 +22,31 @@ def test_lines_are_as_full_as_they_can_be(words: list[str], indent: int) -> None
         assert len(line) + 1 + len(following.split()[0]) > 40  # it had no room for one more
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("has_workspace", [False, True])
-def test_launchers(has_bias: bool, has_workspace: bool) -> None:
-    names = [p.name for p in signature.launch(has_bias, has_workspace)]
+OWN = "x * scale[row] + up[row, col] * slope where scale=f32[row], up=f16[row, col], slope=scalar"
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "its"),
+    [
+        ("linear", []),
+        ("linear_bias", ["bias"]),
+        (OWN, ["scale", "up", "ld_up", "slope"]),
+    ],
+)
+@pytest.mark.parametrize("variant", ["naive", "mma"])
+def test_launchers(variant: str, epilogue: str, its: list[str]) -> None:
+    spec = make_spec(variant, epilogue=epilogue)
+    names = [p.name for p in signature.launch(spec)]
     assert names == [
         *("M", "N", "K", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "D", "ldd"),
-        *(["bias"] if has_bias else []),
-        *(["workspace", "workspace_bytes"] if has_workspace else []),
+        *its,
+        *(["workspace", "workspace_bytes"] if variant == "mma" else []),
         "stream",
     ]
 
 
 def test_only_operands_are_restricted() -> None:
-    types = {p.name: p.type for p in signature.restricted(signature.matrices(True))}
+    types = {p.name: p.type for p in signature.restricted(signature.matrices(signature.BIAS))}
     assert types["A"] == types["B"] == "const input_t* __restrict__"
     assert types["C"] == types["bias"] == "const output_t*"
 

@@ -23,7 +23,7 @@ from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget
 from gen.errors import GenError, SpecError
 from gen.kernels.registry import VARIANTS, make_spec
-from gen.kernels.tunables import Integer, Tunable, Word
+from gen.kernels.tunables import Flag, Integer, Tunable, Word
 from gen.prove import trials
 from gen.prove.trials import Placement, Skips, Trial
 from gen.prove.verify import run_trial
@@ -36,6 +36,8 @@ from gen.spec.problem import ALL_LAYOUTS, GemmShape
 def _tunable(draw: random.Random, tunable: Tunable, dtypes: DTypes) -> Any:
     if draw.random() < 0.4:
         return None
+    if isinstance(tunable, Flag):
+        return draw.random() < 0.3
     if isinstance(tunable, Integer):
         most = {"stages": 5, "split_k": 9, "sliced_k": 2}.get(tunable.name, 64)
         if tunable.name == "promote":
@@ -80,17 +82,15 @@ def draw_trial(draw: random.Random, spec: KernelSpec) -> Trial:
         Skips(*(draw.choice((0, 0, draw.randint(0, 15))) for _ in Skips._fields)) for _ in range(2)
     )
     where = Placement(draw.randint(0, 20), draw.choice((1, 1, 8, 16)), skips, longer)
-    trial = Trial(
-        where.problem(shape, spec.layouts, alpha, beta),
-        kind,
-        skips,
+    trial = replace(
+        trials.trial(spec, shape, kind, (alpha, beta), where),
         blocks=draw.choice((0, 0, 1, 2)) if spec.geometry.strides else 0,
         multiprocessors=draw.choice((1, 2, 3, 7, 132)),
         watched=draw.random() < 0.3,
     )
     if draw.random() < 0.3:
-        problem = replace(trial.problem, ldc=trial.problem.ldd)
-        return replace(trial, problem=problem, skips=skips._replace(c=skips.d), in_place=True)
+        problem, skips = trials.c_is_d(trial.problem), skips._replace(c=skips.d)
+        return replace(trial, problem=problem, skips=skips, in_place=True)
     return trial
 
 
@@ -100,7 +100,7 @@ def complaint(seed: int) -> str:
     spec = draw_spec(draw)
     trial = draw_trial(draw, spec)
     runner = EmulatorRunner(("race",), multiprocessors=trial.multiprocessors or FEW)
-    runner.watched, runner.budget = trial.watched, default_budget(spec, trial.shape)
+    runner.watched, runner.budget = trial.watched, default_budget(spec, trial.problem)
     try:
         module = nvrtc.compile_cuda(render(spec).text, name=f"{spec.name}.cu", arch=spec.arch)
         message = run_trial(spec, runner, module, trial).message

@@ -45,7 +45,6 @@ _FEW = (
 )
 _FEW_SLICES = "the slices are added up in one round; found in mma split-k, which has more of them"
 _NOBODY_WAITS = "where K is 0 nobody waits for a stage to be handed back"
-_CLEARED = "all of the stages is cleared, before anything is copied there"
 _TURNS = "all tiles have as many steps: if these are even, it does not matter which team is first"
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column or row of tiles, all outside of D"
@@ -57,10 +56,10 @@ _ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp wa
 _ALIKE = "a permutation that writers and readers share: it only keeps them from bank conflicts"
 _ONE_PANEL = "64 columns of B are one panel; found in mma_tma f16, where there are two"
 _ONE_EACH = "64 rows of A, or columns of B, are one panel; found in wgmma split-k, where B has two"
+_NO_SUMS = "zeros are on their way to where no sums are; found in simt, where there are some"
 _ROTATED = "each column's tiles in another order, each of them once"
 _OVERWRITTEN = "the rows before are copied to the same place first, and overwritten"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
-_ALONE = "a block that is no cluster's has rank 0: found in wgmma cluster"
 _ONE_GROUP = "one warpgroup has all 64 rows; found in wgmma, where there are two"
 _SWAPPED = "each of two blocks copies the part of the other one"
 _SHARES = "ranges differ in length: as right, and slower"
@@ -72,29 +71,29 @@ _NO_PIECE = "the piece behind the last one is worked out, and not used"
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
 _TMA = ("mma_tma", "mma_tma f32", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
 _WGMMA = ("wgmma", "wgmma split-k", "wgmma cluster")
-_DESCRIPTOR = (
-    "const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;"
-)
+_PART = "const uint32_t over = work % gridDim.x, more = range * over, part"
+_STEP_OF = "step = steps"
+_DESCRIPTOR = "const uint64_t begin = address >> 4, below = 8 * line >> 4, beside = panel >> 4;"
+_WAIT_FOR_ONE = 'if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); ->'
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
     (_NOBODYS, "-> for (index_t i = threadIdx.x; i < count - 1; i += 256) flags[i] = 0;"),
-    (_TWICE, "-> last = w == end_tile ? steps : steps;"),
+    (_TWICE, "-> first = w == end_tile ? 0 : 0;"),
     (_IN_ORDER, "-> for (index_t i = threadIdx.x; i < count; i += 256) flags[i] = 1;"),
     (_IN_ORDER, "wgmma stream-k: stream: while (!set) { -> if (!set) {"),
     *(
         (_SHARES, f"wgmma stream-k: stream: {line}")
         for line in (
-            "const uint32_t more = range * (work % gridDim.x), part = more % gridDim.x; -> "
-            "const uint32_t more = range * (work % gridDim.x), part = 0;",
-            "step = part * (steps / gridDim.x) + part * (steps % gridDim.x) / gridDim.x; ->",
+            f"{_PART} = more % gridDim.x; -> {_PART} = 0;",
+            f"{_STEP_OF} - part * (steps / gridDim.x) - part * (steps % gridDim.x) / gridDim.x; ->",
         )
     ),
     (_FEWER, "-> stage = stage + 1 < kStages - 1 ?"),
     (_STAGED, "mma_tma split-k: bytes: const auto staging"),
     (_PADDING, "kStages * kStageBytes + 16);"),
-    (_ZERO, "drop: tile.clear();"),
+    (_ZERO, "undefined: float acc[kFragmentsM]"),
     *((_ELSEWHERE, f"{kernel}: narrow: ") for kernel in ("mma split-k", *_TMA, *_WGMMA)),
     (_ALIKE, "mma: swizzle: return line *"),
     (_ALIKE, "mma split-k: swizzle: return line *"),
@@ -105,10 +104,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (
         _ONE_EACH,
         f"wgmma: descriptor: {_DESCRIPTOR} -> {_DESCRIPTOR.replace('panel >> 4', 'panel >> 3')}",
-    ),
-    *(
-        (_ALONE, f"{kernel}: cluster: {_DESCRIPTOR} -> {_DESCRIPTOR.replace(' % (1 << 18)', '')}")
-        for kernel in _WGMMA[:-1]
     ),
     *(
         (_ONE_GROUP, f"wgmma cluster: descriptor: {line}")
@@ -133,6 +128,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ROTATED, "-> row0 = (first + t % height) * kTileM;"),
     (_LANES, "-> const bool whole = out.cols % kElements == 0;"),
     (_LANES, "-> const bool whole = col0 + kWarpN <= out.cols;"),
+    (_LANES, "-> const bool by_tma = aligned && (col0 + kPieceN <= out.cols);"),
     (_LANES, "if (!by_tma) { -> if (true) {"),
     (_SPEED, 'drop: asm volatile("griddepcontrol.launch_dependents;"'),
     (_SPEED, 'drop: if (early) asm volatile("griddepcontrol.launch_dependents;"'),
@@ -167,10 +163,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     ),
     (_NOBODY_WAITS, "if (steps > 0) finish(stage); -> if (true) finish(stage);"),
     (_NOBODY_WAITS, "if (first < last) finish(stage); -> if (true) finish(stage);"),
-    (
-        _CLEARED,
-        "wgmma split-k: drop: if (at < kBytesA ? at < a_bytes : at < kBytesA + kBytesB) continue;",
-    ),
     (_TURNS, "-> turn = 1 - turn;"),
     (_UNUSED, "-> take<0, kFragmentsM>(tile);"),
     *(
@@ -195,8 +187,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ALONG_K, "mma_tma f32: packing: is_a ? a_lines : b_lines, is_a ? a_length : b_length, "),
     (_OVERWRITTEN, "-> if (i / (Staging::kRows / 16) <= first / (Staging::kRows / 16)) {"),
     (_ASKED, "-> const bool ready = barrier_test(empty(stage), phase);"),
-    (_SLOTS, "mma_tma sliced-k: drop: if (lane == 0) wait_for_stores<1>();"),
-    (_SLOTS, "mma_tma sliced-k: boxes: if (lane == 0) wait_for_stores<1>(); ->"),
+    *((_SLOTS, f"mma_tma sliced-k: {operator}: {_WAIT_FOR_ONE}") for operator in ("drop", "boxes")),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),
     (_ROWS, "-> const int first_row ="),
     (_ROWS, "int(blockIdx.y) * kTile"),
@@ -223,6 +214,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SIDES, "+ uint32_t(row0 + a_line) * lda"),
     (_SIDES, "+ uint32_t(col0 + b_line) * ldb"),
     (_SIDES, "-> const auto from = b_from + uint32_t(i * 16 + k) * ldb;"),
+    (_SIDES, "-> const auto from = b_from + uint32_t(i * 2 + k) * ldb;"),
     (_STEPS, "-> for (int n = 0; n < short(steps); ++n) {"),
     (_STEPS, "-> for (; n < short(steps); n += kTeams) {"),
     (_STEPS, "-> for (int n = first; n < short(last); ++n) {"),
@@ -256,6 +248,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_BARRIER, "move barrier up: __syncthreads(); -> }"),
     (_BARRIER, "move barrier down: __syncthreads(); -> }"),
     (_BARRIER, "move barrier up: __syncthreads(); -> if (col0 == 0"),
+    (_NO_SUMS, 'simt sliced-k: drop: asm volatile("cp.async.wait_all'),
 )
 
 

@@ -32,12 +32,28 @@ from tests.prove.test_verify import SCALAR, SMALL
 SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "tiles": {"tile": 6, "threads": 12},
     "tiles relu": {"tile": 6, "threads": 12, "epilogue": "linear_bias_relu"},
+    "tiles batched": {"tile": 8, "batched": True},
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
+    "simt": {"threadblock": "32x32x8", "warp": "32x16", "stages": 4},
+    "simt sliced-k": {
+        "threadblock": "32x32x32", "warp": "32x16", "stages": 3, "sliced_k": 2, "split_k": 0,
+        "layout": "rcr",
+    },
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
     "mma i8": {"dtype": "i8", "layout": "crr", "threadblock": "64x64x64", "warp": "32x32"},
+    # Elements copied one by one, loaded without ldmatrix; lines along K, and panels of 16 columns.
+    "mma f64": {
+        "dtype": "f64", "arch": "sm_90", "threadblock": "64x64x16", "warp": "32x32", "stages": 3,
+    },
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
+    "mma batched": {
+        "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 0, "batched": True,
+    },
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
+    "mma_tma batched": {
+        "threadblock": "64x64x32", "warp": "32x32", "stages": 2, "batched": True,
+    },
     # Elements of 4 bytes, which stmatrix cannot move; three pieces of a row and three slots; four
     # steps in a tile of K.
     "mma_tma f32": {
@@ -60,9 +76,16 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     # Lines of both operands along M or N.
     "wgmma": {"layout": "crr", "threadblock": "128x64x64", "stages": 2},
     # Two panels of B, lines of two lengths.
-    # Blocks that share tiles.
+    # Blocks that share tiles; the same by two warpgroups, each with tiles of its own.
     "wgmma stream-k": {"threadblock": "64x64x32", "stages": 2, "stream_k": 1},
+    "wgmma ping-pong": {
+        "schedule": "pingpong", "threadblock": "64x64x32", "stages": 3, "stream_k": 1,
+    },
     "wgmma split-k": {"threadblock": "128x128x32", "stages": 2, "split_k": 3},
+    # Elements in three parts: of A, lines along K, of B, panels of 64 columns.
+    "wgmma parts": {
+        "dtype": "f32_6xbf16", "threadblock": "64x128x32", "stages": 2, "split_k": 1,
+    },
     # Blocks below each other copy one of two panels of B each, for both.
     "wgmma cluster": {"threadblock": "64x128x64", "stages": 2, "cluster": "2x1"},
 }  # fmt: skip

@@ -10,10 +10,10 @@ import pytest
 from gen.compile import nvrtc
 from gen.device.emulated import EmulatorRunner
 from gen.errors import CheckError, CompileError, MissingError, UsageError
-from gen.kernels.registry import make_spec
+from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import cutlass, oracle
 from gen.prove.inputs import draw_operands
-from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, parse_dtype
+from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.numerics import (
     from_float64,
     is_float,
@@ -25,7 +25,7 @@ from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape, parse_layout
 from tests.prove.test_oracle import Operands, operands
 from tests.prove.test_verify import LAYOUTS
 from tests.spec.test_numerics import bits
-from tests.support.slow import sift
+from tests.support.slow import each, sift, slow
 
 
 def rounded_oracle(x, alpha, beta, dtype):
@@ -49,7 +49,7 @@ def runner():
 
 def kernel(dtype):
     """A variant that has these types."""
-    return "naive" if dtype in SCALAR_DTYPES else "mma"
+    return next(name for name in ("naive", "mma", "wgmma") if dtype in VARIANTS[name].dtypes)
 
 
 def run_cutlass(runner, dtype, layout, shape, alpha, beta, padding=0, most=8):
@@ -64,11 +64,11 @@ def run_cutlass(runner, dtype, layout, shape, alpha, beta, padding=0, most=8):
 
 
 PAIRS = [(dtype, layout) for dtype, layouts in LAYOUTS.items() for layout in layouts]
-QUICK = [*(pair for pair in PAIRS[::2] if pair[0][0] != "e"), ("e4m3", "rcr")]
+QUICK = [*(pair for pair in PAIRS[::6] if pair[0][0] != "e"), ("e4m3", "rcr")]
 
 
-@pytest.mark.parametrize("epilogue", ["linear_bias", "linear_bias_relu"])
-@pytest.mark.parametrize("beta", [-2, 0])
+@pytest.mark.parametrize("epilogue", each(2, ["linear_bias", "linear_bias_relu"]))
+@pytest.mark.parametrize("beta", each(2, [-2, 0]))
 def test_cutlass_with_a_bias_is_right_to_the_bit(runner, epilogue, beta):
     for dtype, layout in (("f16", "crr"), ("i8", "crc"), ("bf16", "ccc")):
         spec = make_spec("mma", dtype=dtype, layout=layout, epilogue=epilogue)
@@ -100,6 +100,7 @@ def test_all_pairs_are_covered():
     assert {layout for _, layout in PAIRS} == set(ALL_LAYOUTS)
 
 
+@slow
 def test_cutlass_wraps_integers_around(runner):
     got, want = run_cutlass(runner, "i32", "rrc", (33, 5, 17), 2**31 - 1, -7, 1, most=2**31 - 2)
     assert np.array_equal(got, want)
@@ -147,6 +148,7 @@ def test_sources_are_all_different():
     assert len(names) == len(DTYPES) * len(ALL_LAYOUTS)
 
 
+@slow
 @pytest.mark.parametrize(("arch", "format"), [("sm_75", "ptx"), ("sm_90a", "cubin")])
 def test_cutlass_compiles_for_other_architectures(arch, format):
     module = cutlass.cutlass_module("f16", "crr", arch, format)

@@ -1,5 +1,7 @@
 """`gen report`: what it concludes from results, and the page in a real browser."""
 
+import contextlib
+import io
 import json
 import re
 from dataclasses import replace
@@ -12,6 +14,7 @@ from unittest import mock
 import pytest
 
 from gen.bench.results import OURS, PEER, WRONG, Header, Results, Row
+from gen.cli import main
 from gen.errors import UsageError
 from gen.kernels.registry import make_spec
 from gen.report import markdown, model, pictures, plots, sections, sources
@@ -351,22 +354,29 @@ class Strict(HTMLParser):
                 self.references.append(f"#{value}")
 
 
-@pytest.fixture
-def page(gen: Gen) -> Path:
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of everything: a benchmark twice, sweeps, a profile."""
     pytest.importorskip("matplotlib")
-    before = written("before.json", *(replace(r, ms_median=(r.ms_median or 1) * 2) for r in ROWS))
-    more = [row("cublas", 0.1 * n, f"{n}x8x8") for n in range(1, 9)]
-    now = written("now.json", *ROWS, *more)
-    Path("p.json").write_text(gen("profile", "--variant", "tiles", "--shape", "32", "--json").out)
-    two = "--shape 16 --shape 32 --axis side=2,4 --dtype i32 --device cpu --json s.json"
-    gen("sweep", *two.split())
-    files = ("before.json", "now.json", "p.json", "s.json")
-    code, out, err = gen("report", *files, str(SEEDS / "h200.json"), "-o", "r.html")
-    assert (code, out, err) == (0, "r.html\n", "")
-    assert before.exists()
-    assert now.exists()
-    return Path("r.html").resolve()
+
+    def gen(line: str) -> str:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            assert main(line.split()) == 0
+        return printed.getvalue()
+
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        written("before.json", *(replace(r, ms_median=(r.ms_median or 1) * 2) for r in ROWS))
+        more = [row("cublas", 0.1 * n, f"{n}x8x8") for n in range(1, 9)]
+        written("now.json", *ROWS, *more)
+        Path("p.json").write_text(gen("profile --variant tiles --shape 32 --json"))
+        gen("sweep --shape 16 --shape 32 --axis side=2,4 --dtype i32 --device cpu --json s.json")
+        files = f"before.json now.json p.json s.json {SEEDS / 'h200.json'}"
+        assert gen(f"report {files} -o r.html") == "r.html\n"
+        assert {path.name for path in folder.iterdir()} >= {"before.json", "now.json", "r.html"}
+    return folder / "r.html"
 
 
 def test_the_file_is_whole_and_alone(page: Path) -> None:
@@ -514,6 +524,7 @@ def test_pictures_of_sweeps_are_readable(gen: Gen, words: str) -> None:
     assert bool(found) == ("tile=8 " not in words)
 
 
+@slow
 def test_heat_maps_that_are_compared_have_one_scale(gen: Gen) -> None:
     """A value has one colour in all kernels and element types, and there is a bar to read it."""
     pytest.importorskip("matplotlib")

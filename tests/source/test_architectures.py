@@ -13,6 +13,7 @@ from gen.source.cpp.header import render_header
 from gen.source.render import render
 from gen.spec.names import MAX_SYMBOL
 from tests.support.programs import run
+from tests.support.slow import slow
 
 RUNTIME = Path(__file__).with_name("fake_runtime.c")
 ARCHS = ("sm_75", "sm_80", "sm_90")
@@ -69,6 +70,7 @@ int main() {
 """
 
 
+@slow
 @pytest.mark.nvcc
 def test_the_launcher_takes_the_kernel_for_the_device(tmp_path: Path) -> None:
     """Compiled for all architectures without a warning, and not for less."""

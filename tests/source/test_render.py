@@ -22,7 +22,7 @@ from gen.spec.names import MAX_SYMBOL
 from gen.spec.problem import ALL_LAYOUTS
 from tests.spec.test_spec import specs
 from tests.support.programs import assert_formatted, assert_no_warnings, need, run
-from tests.support.slow import sift, slow
+from tests.support.slow import each, slow
 
 
 def test_every_template_is_a_variants() -> None:
@@ -78,8 +78,9 @@ def test_one_warp_is_no_warps() -> None:
     assert "constexpr int kThreads = 256;  // 8 warps\n" in render(make_spec("mma")).text
 
 
+@slow
 @pytest.mark.nvcc
-@pytest.mark.parametrize("variant", sift(VARIANTS, ("rec_tiles", "wgmma")))
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_nvcc_has_nothing_to_warn_about(variant: str, tmp_path: Path) -> None:
     for dtype in ("f32", "f16") if variant == "rec_tiles" else ("bf16",):
         source = render(make_spec(variant, dtype=dtype))
@@ -137,8 +138,9 @@ def test_a_symbol_that_is_something_else_is_refused(variant: str, symbol: str, w
     render(make_spec(variant, name=str(caught.value).split()[-1]))
 
 
+@slow
 @pytest.mark.nvcc
-@pytest.mark.parametrize(("variant", "most"), sift([("naive", 12), ("mma", 6)], [("naive", 12)]))
+@pytest.mark.parametrize(("variant", "most"), [("naive", 12), ("mma", 6)])
 def test_any_other_word_of_a_file_can_be_its_symbol(
     variant: str, most: int, tmp_path: Path
 ) -> None:
@@ -240,7 +242,7 @@ def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "options"),
-    [
+    each(5, [
         ("rec_tiles", {"dtype": "f64", "coarsen": 3}),
         ("mma", {}),
         ("mma", {"stages": 2, "split_k": 3}),
@@ -252,7 +254,8 @@ def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
         ("wgmma", {}),
         ("wgmma", {"split_k": 3}),
         ("wgmma", {"stream_k": 1}),
-    ],
+        ("wgmma", {"schedule": "pingpong"}),
+    ]),
 )  # fmt: skip
 def test_shared_memory_is_what_plans_say(variant: str, options: dict[str, Any]) -> None:
     """The file has it as an expression of its constants."""

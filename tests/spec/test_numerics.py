@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.spec.dtypes import ELEMENT_TYPES, SCALAR_DTYPES
+from gen.spec.dtypes import ELEMENT_TYPES, SCALAR_DTYPES, parse_dtype
 from gen.spec.numerics import (
     from_float64,
+    half_unit,
     is_float,
     largest,
     largest_integer,
     overflow_threshold,
     pack,
+    parts,
     poison,
     smallest_subnormal,
     storage_dtype,
@@ -94,10 +96,22 @@ def test_rounding_is_to_nearest(x, dtype):
     if abs(x) >= overflow_threshold(dtype) and dtype != "f64":
         assert got == np.copysign(np.inf, x)
     else:
-        allowed = Fraction(unit_roundoff(dtype)) * abs(Fraction(x))
-        assert abs(Fraction(got) - Fraction(x)) <= max(
-            allowed, Fraction(smallest_subnormal(dtype)) / 2
+        off = abs(Fraction(got) - Fraction(x))
+        assert off <= Fraction(float(half_unit(np.array(abs(x)), dtype)))
+        assert off <= max(
+            Fraction(unit_roundoff(dtype)) * abs(Fraction(x)),
+            Fraction(smallest_subnormal(dtype)) / 2,
         )
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_half_a_unit_is_as_far_as_rounding_goes(dtype):
+    ones = to_float64(from_float64(np.array([1.0, 1.75, 2.0, 96.0]), dtype), dtype)
+    half = half_unit(ones, dtype)
+    assert np.array_equal(half / half[0], [1, 1, 2, 64])
+    between = from_float64(ones + 1.001 * half, dtype)
+    assert np.array_equal(to_float64(between, dtype), ones + 2 * half)
+    assert half_unit(np.zeros(1), dtype) == smallest_subnormal(dtype) / 2
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -159,3 +173,14 @@ def test_matrices_that_do_not_fit_are_refused():
         unpack(np.zeros(5), 2, 3, True, 3)
     assert pack(np.zeros((0, 3)), True, 3, "f64").size == 0
     assert unpack(np.zeros(0), 0, 3, True, 3).shape == (0, 3)
+
+
+def test_parts_of_float32_add_up() -> None:
+    dtypes = parse_dtype("f32_6xbf16")
+    x = np.random.default_rng(0).integers(0, 2**32, 10_000, np.uint32).view(np.float32)
+    x = x[np.isfinite(x)]
+    total = sum(parts(x, dtypes))
+    large = np.abs(x) >= 2.0**-110
+    assert 0.5 < large.mean() < 1
+    assert (total[large] == x[large]).all()
+    assert (np.abs(total - x) <= 2.0**-134).all()

@@ -7,6 +7,9 @@ parameters, so that all of `gen.api` but the driver itself is tried without a GP
 from __future__ import annotations
 
 import ctypes
+import sys
+import weakref
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,21 +17,22 @@ import numpy as np
 import pytest
 
 from gen import api
-from gen.api import frameworks
+from gen.api import frameworks, kernel
 from gen.compile.nvrtc import Module
 from gen.device import driver, tensor_map
 from gen.device.driver import Gpu, LoadedKernel
 from gen.device.emulated import EmulatorRunner
 from gen.kernels.launches import Launch, Pointer, TensorMap
 
-ELEMENTS = {"float16": np.float16, "float32": np.float32, "int8": np.int8, "int32": np.int32}
+ELEMENTS = ("float16", "float32", "int8", "int32", "uint8")
 
 
 class FakeGpu(Gpu):
     """A GPU whose driver is the emulator; `log` has the name of each function that was called."""
 
     def __init__(self, arch: str = "sm_80", runs: bool = True) -> None:
-        self.index, self.multiprocessors, self.format = 0, 4, "ptx"
+        self.index, self.name = 0, "a fake"
+        self.multiprocessors, self.format = 4, "ptx"
         self.arch, self._context, self._context_handle = arch, None, 1
         self._runs = runs
         self.runner = EmulatorRunner(multiprocessors=4)
@@ -140,6 +144,11 @@ class Tensor:
 
     def new_empty(self, shape: Any, dtype: Any = None) -> Tensor:
         name = str(dtype or self.dtype).partition(".")[2]
+        if name == "uint8":  # a workspace, which lives as long as somebody holds it
+            _, address = self.gpu._allocate(*shape, 0, 0)
+            space = Tensor(self.gpu.spaces[address], 0, shape, (1,), name)
+            weakref.finalize(space, self.gpu._free, address, 0)
+            return space
         return Tensor.of(np.full(shape, 99, name))
 
     def t(self) -> Tensor:
@@ -174,10 +183,13 @@ def install(patch: pytest.MonkeyPatch, arch: str = "sm_80", runs: bool = True) -
     fake = FakeGpu(arch, runs)
     torch = SimpleNamespace(
         is_grad_enabled=lambda: True,
+        cuda=SimpleNamespace(stream=lambda _: nullcontext(), ExternalStream=lambda *_: None),
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 40 + device),
         **{name: f"torch.{name}" for name in ELEMENTS},
     )
-    patch.setitem(frameworks.sys.modules, "torch", torch)
+    patch.setitem(sys.modules, "torch", torch)
+    patch.setattr(frameworks, "BY_TYPE", {})  # which knows another torch
+    patch.setattr(kernel, "BY_TYPE", frameworks.BY_TYPE)
     patch.setattr(api, "_kernels", {})  # with what they have prepared for another GPU
     patch.setattr(driver, "gpu", lambda index: fake)
     patch.setattr(driver, "bindings", lambda: fake.driver)

@@ -29,12 +29,13 @@ def embedded(spec: KernelSpec) -> Host:
 def of_driver(spec: KernelSpec, tried: Sequence[Call]) -> dict[str, str]:
     """What the fake driver wants to be told: of its devices, of each kernel's parameters."""
     launches = itertools.chain(*(expected(spec, call, EMBEDDED)[1] for call in tried))
-    known = {launch.kernel: "".join(map(_letter, launch.args.values())) for launch in launches}
+    known = {launch.kernel: "".join(map(letter, launch.args.values())) for launch in launches}
     cc = spec.arch[3:5]
     return {"CC": f"{cc} {cc}", "PARAMETERS": " ".join(f"{k}={v}" for k, v in known.items())}
 
 
-def _letter(argument: Argument) -> str:
+def letter(argument: Argument) -> str:
+    """What the fake driver calls a parameter's kind."""
     if isinstance(argument, TensorMap):
         return "m"
     return {1: "c", 4: "f"}.get(getattr(argument, "nbytes", 8), "l")

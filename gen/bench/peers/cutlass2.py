@@ -17,6 +17,7 @@ from gen.errors import CheckError, CompileError
 from gen.kernels.launches import Launch
 from gen.prove.cutlass import CUTLASS_TYPES
 from gen.source.render import render_template
+from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import Tile
 from gen.spec.problem import Layouts
@@ -58,10 +59,12 @@ class Config(NamedTuple):
 
 
 def _tensor(
-    instruction: Tile, *choices: tuple[tuple[int, int, int], tuple[int, int], int]
+    instruction: Tile,
+    *choices: tuple[tuple[int, int, int], tuple[int, int], int],
+    arch_tag: str = "Sm80",
 ) -> tuple[Config, ...]:
     return tuple(
-        Config(Tile(*tb), Tile(*warp, tb[2]), stages, instruction, "OpClassTensorOp", "Sm80")
+        Config(Tile(*tb), Tile(*warp, tb[2]), stages, instruction, "OpClassTensorOp", arch_tag)
         for tb, warp, stages in choices
     )
 
@@ -105,17 +108,19 @@ _SIMT = _simt(
     ((32, 128, 8), (32, 32), 2),
 )
 
+_DOUBLE = (
+    ((128, 128, 16), (32, 64), 3),
+    ((128, 64, 16), (64, 32), 3),
+    ((64, 64, 16), (32, 32), 4),
+)
+
 # By what is multiplied and summed.
 CONFIGS: Mapping[tuple[str, str], tuple[Config, ...]] = {
     ("f32", "f32"): _SIMT,
     ("f64", "f64"): (
         *_simt(((128, 128, 8), (32, 64), 2), ((64, 64, 8), (32, 32), 2)),
-        *_tensor(
-            Tile(8, 8, 4),
-            ((128, 128, 16), (32, 64), 3),
-            ((128, 64, 16), (64, 32), 3),
-            ((64, 64, 16), (32, 32), 4),
-        ),
+        *_tensor(Tile(16, 8, 4), *_DOUBLE, arch_tag="Sm90"),
+        *_tensor(Tile(8, 8, 4), *_DOUBLE),
     ),
     ("i32", "i32"): _simt(((128, 128, 8), (32, 64), 2), ((128, 64, 8), (64, 32), 2)),
     ("f16", "f32"): (*_K16, *_K8),
@@ -224,6 +229,8 @@ class Cutlass(Peer):
         """See Contender."""
         p, dtypes, layouts = outline.problem, outline.dtypes, outline.layouts
         align = alignment(dtypes, (p.lda, p.ldb))
+        if self.config.arch_tag == "Sm90" and compute_capability(outline.arch) < 90:
+            raise Unsupported(f"{self.config.unit} of f64 begins with Hopper")
         if self.config.tensor:
             if dtypes.name == "i8" and (not layouts.a or layouts.b):
                 raise Unsupported("CUTLASS multiplies bytes on tensor cores in the layout rcX only")

@@ -21,15 +21,9 @@ def select(condition: Value, yes: Value, no: Value) -> Value:
     return np.where(condition, yes, no)
 
 
-def fma_f32(a: Value, b: Value, c: Value) -> Value:
-    """a * b + c in float64, rounded once to float32.
-
-    The product is exact. The sum is rounded to 53 bits before it is rounded to 24, which differs
-    from one rounding only where those 53 bits end exactly half-way between two floats and bits were
-    lost below them: about once in 2**29 operations on random data, never on integers below 2**53.
-    """
-    product = a.astype(F64) * b.astype(F64)
-    return (product + c).astype(np.float32)
+def widened(a: Value) -> Value:
+    """A float in float64. Of a register, translated code has this once: see `Lines.widened`."""
+    return a.astype(F64)
 
 
 def fma_f16(a: Value, b: Value, c: Value) -> Value:
@@ -69,15 +63,51 @@ def fma_f64(a: Value, b: Value, c: Value) -> Value:
     is below the subnormal range can be off by one unit in the last place.
     """
     product = a * b
-    (a1, a0), (b1, b0) = _split(a), _split(b)
-    if not np.any(a0) and not np.any(b0):
+    error = _product_error(a, b, product)
+    if error is None:
         return product + c
-    error = a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
-    t, t_low = _two_sum(c, error)
-    v, v_low = _two_sum(product, t)
-    result = v + odd_sum(t_low, v_low)
+    v, rest = _three_sum(product, error, c)
+    result = v + rest
     naive = product + c  # which also has the right sign where all is zero
     return np.where(np.isfinite(result) & (result != 0), result, naive)[()]
+
+
+def directed_fma_f64(a: Value, b: Value, c: Value, mode: str) -> Value:
+    """a * b + c rounded once, by `mode`: rn (nearest even), rz (to zero), rm (down), rp (up)."""
+    near = fma_f64(a, b, c)
+    if mode == "rn":
+        return near
+    product = a * b
+    error = _product_error(a, b, product)
+    v, more = _two_sum(product, c) if error is None else _three_sum(product, error, c)
+    rest = (v - near) + more  # its sign is that of what rounding to nearest took away
+    finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    rest = np.where(np.isinf(near) & finite, -near, rest)
+    lowest, highest = F64(-np.inf), F64(np.inf)
+    down = np.where(rest < 0, np.nextafter(near, lowest), near)
+    up = np.where(rest > 0, np.nextafter(near, highest), near)
+    if mode == "rz":
+        return np.where(near > 0, down, up)
+    if mode == "rp":
+        return up
+    # What is zero because its terms cancel is -0, unless both are +0.
+    cancels = (near == 0) & (np.signbit(product) | np.signbit(c))
+    return np.where(cancels & (rest == 0), F64(-0.0), down)
+
+
+def _product_error(a: Value, b: Value, product: Value) -> Value | None:
+    """a * b - product, exactly (Dekker); None where all products are exact."""
+    (a1, a0), (b1, b0) = _split(a), _split(b)
+    if not np.any(a0) and not np.any(b0):
+        return None
+    return a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
+
+
+def _three_sum(product: Value, error: Value, c: Value) -> tuple[Value, Value]:
+    """The exact sum as two numbers, of which the second, small one is rounded to odd."""
+    t, t_low = _two_sum(c, error)
+    v, v_low = _two_sum(product, t)
+    return v, odd_sum(t_low, v_low)
 
 
 def minimum(a: Value, b: Value) -> Value:

@@ -32,7 +32,7 @@ MMA_FORMS = {
         "{s32,satfinite.s32}.{s8,u8}.{s8,u8}.s32",
         "s32.{s8,u8}.{s8,u8}.s32.satfinite",
     ),
-    "{m8n8k4,m16n8k4,m16n8k8,m16n8k16}": ("f64.f64.f64.f64",),
+    "{m8n8k4,m16n8k4,m16n8k8,m16n8k16}": ("f64.f64.f64.f64{,.rn,.rz,.rm,.rp}",),
     "{m16n8k16,m16n8k32}": ("{f16,f32}.{e4m3,e5m2}.{e4m3,e5m2}.SAME",),
     "{m8n8k32,m16n8k32,m16n8k64}": (
         "{s32,satfinite.s32}.{s4,u4}.{s4,u4}.s32",
@@ -63,7 +63,7 @@ for name, held in (
     ("m16n16k8.f32.tf32.tf32.f32", "f32 b32 b32 f32"),
     (f"{WMMA_SIZES}.s32.{{s8,u8}}.{{s8,u8}}.s32[.satfinite]", "s32 b32 b32 s32"),
     ("m8n8k32.s32.{s4,u4}.{s4,u4}.s32[.satfinite]", "s32 b32 b32 s32"),
-    ("m8n8k4.f64.f64.f64.f64[.rn]", "f64 f64 f64 f64"),
+    ("m8n8k4.f64.f64.f64.f64{,.rn,.rz,.rm,.rp}", "f64 f64 f64 f64"),
 ):
     op(f"wmma.mma.sync.aligned.{EITHER}.{name}", "wmma(E, m, ITEM, a, b, c)", held, warp=True)
 op("wmma.mma.{xor,and}.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gen.emulator.ptx.inline import Routine, inline_calls
 from gen.emulator.ptx.module import Param, PtxKernel, PtxModule, Variable
@@ -26,6 +27,7 @@ _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\
 _MAX_RANK = re.compile(r"\.maxclusterrank\s+(\d+)")
 
 
+@lru_cache(maxsize=16)
 def parse_ptx(text: str) -> PtxModule:
     """Parse a PTX module; PtxError where the text is not complete, well-formed PTX."""
     clean = _COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else "\n" * m[0].count("\n"), text)

@@ -27,7 +27,9 @@ def translate(
         elif not instructions.NO_EFFECT.match(item.name):
             one = mbarrier.translator(item) or memory.translator(item) or compute.translator(item)
             one(code, item)
-        dead = sorted(code.variable(name) for name in doomed.get(at, ()) if name in code.known)
+        gone = doomed.get(at, set())
+        dead = sorted(code.variable(name) for name in gone & code.known)
+        dead += sorted(code.wide_variable(name) for name in gone & code.wide)
         if dead:
             code.lines.append(f"del {', '.join(dead)}")
     if block.end:

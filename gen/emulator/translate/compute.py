@@ -21,7 +21,7 @@ _KINDS = {  # that are refused as a whole
           for n in (2, 4)),
     ),
 }  # fmt: skip
-_WORD = re.compile(r"\b(NAME|MODE|ITEM|BYTE_A|BYTE_B|[a-eTUDS])\b")
+_WORD = re.compile(r"\bwidened\([a-e]\)|\b(?:NAME|MODE|ITEM|BYTE_A|BYTE_B|[a-eTUDS])\b")
 
 
 def translator(item: Instruction) -> Translator:
@@ -52,6 +52,8 @@ def compute(code: Lines, item: Instruction) -> None:
     }  # fmt: skip
     for letter, kind, operand in zip("abcde", row.types[1:], sources, strict=False):
         words[letter] = code.read(operand, kind, narrowing)
+        if (wide := f"widened({letter})") in row.code:
+            words[wide] = code.widened(operand, words[letter])
     text = _WORD.sub(lambda m: words.get(m[0], m[0]), row.code)
     several = row.pair
     if isinstance(target, Vector):

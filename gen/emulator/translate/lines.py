@@ -26,12 +26,18 @@ class Lines:
         self.symbols: set[str] = set()  # variables whose address is taken
         self.lines: list[str] = []
         self.known: set[str] = set()  # registers already in a local variable
+        self.wide: set[str] = set()  # those of them that are in another one in float64, too
         self.item: Instruction
 
     @staticmethod
     def variable(name: str) -> str:
         """The local variable that stands for a register."""
         return "v_" + re.sub(r"\W", "_", name.lstrip("%"))
+
+    @classmethod
+    def wide_variable(cls, name: str) -> str:
+        """The local variable that has a register's value in float64."""
+        return f"w_{cls.variable(name)}"
 
     def local(self, reg: Reg) -> str:
         """The local variable of a register, fetched from `R` at its first use."""
@@ -76,6 +82,19 @@ class Lines:
             return self.cast(self.local(operand), held, dtype, narrowing)
         raise self.item.error("operand not supported")
 
+    def widened(self, operand: Operand, text: str) -> str:
+        """A float operand in float64; `text` is the expression for it.
+
+        Products of register tiles read a register many times: it is converted once.
+        """
+        if not isinstance(operand, Reg):
+            return f"widened({text})"
+        name = self.wide_variable(operand.name)
+        if operand.name not in self.wide:
+            self.wide.add(operand.name)
+            self.lines.append(f"{name} = widened({text})")
+        return name
+
     def cast(self, text: str, held: Any, wanted: Any, narrowing: bool) -> str:
         """`text`, of type `held`, reinterpreted as `wanted`."""
         if held == wanted:
@@ -105,6 +124,7 @@ class Lines:
         if self.item.predicate:
             text = f"select({self.guard()}, {text}, {self.local(target)})"
         self.known.add(target.name)
+        self.wide.discard(target.name)
         self.lines.append(f"{self.variable(target.name)} = {text}")
 
     def guard(self) -> str:

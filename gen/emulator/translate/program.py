@@ -3,13 +3,14 @@
 A block's function is called as `block(R, E, m)`: `R` is the list of registers that live across
 blocks, `E` the running chunk (memory, special registers) and `m` the mask of running lanes (None:
 all). It returns the branch condition, if the block ends in a branch. `Program.source` holds the
-generated text; reading it next to the PTX is the way to debug.
+generated text of the plain ones; reading it next to the PTX is the way to debug.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,20 @@ from gen.emulator.warp.masks import NOBODY, narrow
 BlockFunction = Callable[[list[Any], Any, Any], Any]
 
 
+class Functions(dict[int, BlockFunction]):
+    """A function for each block, compiled when it first runs: most kernels leave many alone."""
+
+    def __init__(self, name: str, texts: list[str], namespace: dict[str, Any]) -> None:
+        self._name, self._texts, self._namespace = name, texts, namespace
+
+    def __missing__(self, at: int) -> BlockFunction:
+        found: dict[str, BlockFunction] = {}
+        code = compile(self._texts[at], f"<emulated {self._name}, block {at}>", "exec")
+        exec(code, self._namespace, found)
+        (self[at],) = found.values()
+        return self[at]
+
+
 @dataclass(eq=False)
 class Program:
     """A kernel ready to run: its blocks, and two functions for each.
@@ -38,8 +53,8 @@ class Program:
 
     kernel: PtxKernel
     blocks: list[Block]
-    plain: list[BlockFunction] = field(default_factory=list)
-    blended: list[BlockFunction] = field(default_factory=list)
+    plain: Functions
+    blended: Functions
     # Registers before the first instruction; then, of some, which lanes lack a value.
     initial: list[Any] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)  # register name -> index in `R`
@@ -67,8 +82,26 @@ class Program:
 
 
 def compile_kernel(kernel: PtxKernel) -> Program:
-    """Generate and compile all blocks; PtxError names the first instruction not understood."""
-    program = Program(kernel, build_blocks(kernel))
+    """Generate all blocks; PtxError names the first instruction not understood."""
+    return replace(_translated(kernel), reached=set())
+
+
+# Emulators come and go in a process, and translating takes as long as NVRTC.
+@lru_cache(maxsize=16)
+def _translated(kernel: PtxKernel) -> Program:
+    namespace: dict[str, Any] = {
+        **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
+        **vars(wmma), **vars(lacking), **vars(clusters),
+        "np": np, "NOBODY": NOBODY, "narrow": narrow,
+    }  # fmt: skip
+    plain: list[str] = []
+    blended: list[str] = []
+    program = Program(
+        kernel,
+        build_blocks(kernel),
+        Functions(kernel.name, plain, namespace),
+        Functions(kernel.name, blended, namespace),
+    )
     program.initial = [np.zeros((), register_dtype(t)) for t in kernel.registers.values()]
     program.slots = {name: at for at, name in enumerate(kernel.registers)}
     lasting = set[str]().union(*(block.live_out for block in program.blocks))
@@ -76,22 +109,16 @@ def compile_kernel(kernel: PtxKernel) -> Program:
     undefined = Undefined(program.blocks, len(program.slots))
     fragments = Fragments(program.blocks)
     program.initial += [lacking.EVERYONE] * len(undefined.slots)
-    namespace: dict[str, Any] = {
-        **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
-        **vars(wmma), **vars(lacking), **vars(clusters),
-        "np": np, "NOBODY": NOBODY, "narrow": narrow,
-    }  # fmt: skip
     # A register that no lane has written yet takes the new value whole: that keeps constants and
     # other uniform values small.
     namespace["UNSET"] = program.initial
-    texts = []
     for at, block in enumerate(program.blocks):
         code = Lines(kernel, program.slots, namespace)
         values, lacks = translate(block, code, undefined, fragments)
         program.symbols |= code.symbols
-        for name, write, lack in (
-            ("plain", "{v}", "{v}"),
-            ("blended",
+        for texts, write, lack in (
+            (plain, "{v}", "{v}"),
+            (blended,
              "{v} if {i} not in needed or R[{i}] is UNSET[{i}] else select(m.bits, {v}, R[{i}])",
              "lacking_now(m, {v}, R[{i}])"),
         ):  # fmt: skip
@@ -99,11 +126,8 @@ def compile_kernel(kernel: PtxKernel) -> Program:
             stores += [f"R[{i}] = {lack.format(v=v, i=i)}" for i, v in lacks]
             lines = code.lines
             tail = [lines[-1]] if lines and lines[-1].startswith("return") else []
-            head = ["needed = E.needed"] if values and name == "blended" else []
+            head = ["needed = E.needed"] if values and texts is blended else []
             body = [*lines[: len(lines) - len(tail)], *head, *stores, *tail] or ["pass"]
-            texts.append("\n    ".join([f"def {name}_{at}(R, E, m):", *body]))
-    program.source = "\n\n".join(texts)
-    exec(compile(program.source, f"<emulated {kernel.name}>", "exec"), namespace)
-    program.plain = [namespace[f"plain_{i}"] for i in range(len(program.blocks))]
-    program.blended = [namespace[f"blended_{i}"] for i in range(len(program.blocks))]
+            texts.append("\n    ".join([f"def block_{at}(R, E, m):", *body]))
+    program.source = "\n\n".join(plain)
     return program

@@ -4,7 +4,7 @@ Lane 4 * g + t of a warp holds row g and a few consecutive columns of each 8-row
 In memory order that is the matrix itself, so that packing a fragment is mostly a reinterpretation.
 
 Floats narrower than f64 are summed as tensor cores do it: see `tensor_core`. Integers wrap around
-or saturate. Sums of f64 are rounded once, which may differ from a GPU's in the last bits.
+or saturate. Sums of f64 are those of fused multiply-adds: see `double`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.isa.rounding import from_bf16, from_fp8
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
+from gen.emulator.warp.double import multiply_add_f64
 from gen.emulator.warp.masks import WARP, Mask, lanes_of
 from gen.emulator.warp.shuffles import from_warps, to_warps
 from gen.emulator.warp.tensor_core import (
@@ -101,7 +102,7 @@ def shape_of(name: str) -> Shape:
     """The shape that the spelling of an `mma` gives."""
     match = re.search(
         r"\.m(\d+)n8k(\d+)\.row\.col(?:\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.\w+"
-        r"(?:\.satfinite|\.(?:xor|and)\.popc)?$",
+        r"(?:\.satfinite|\.(?:xor|and)\.popc|\.r[nzmp])?$",
         name,
     )
     assert match is not None
@@ -122,16 +123,16 @@ def mma(
     right = _operand(chunk, shape, shape.b, b, 0)
     if isinstance(left, Factor) and isinstance(right, Factor):
         return _float_sums(chunk, shape, left, right, c)
+    if shape.d == "f64":
+        return _pairs(chunk, multiply_add_f64(left, right, _accumulator(chunk, c), item.name))
     product = left @ right
     if "xor" in item.modifiers:  # bits that differ
         product = left.sum(-1, keepdims=True) + right.sum(-2, keepdims=True) - 2 * product
     total = _accumulator(chunk, c)
     if shape.saturate:  # exact in float64
         result = np.clip(product + total, -(2**31), 2**31 - 1).astype(np.int32)
-    elif shape.d == "s32":
-        result = product.astype(np.int32) + total
     else:
-        result = product + total
+        result = product.astype(np.int32) + total
     return _pairs(chunk, result)
 
 

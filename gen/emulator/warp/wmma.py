@@ -24,6 +24,7 @@ import numpy as np
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
+from gen.emulator.warp.double import multiply_add_f64
 from gen.emulator.warp.masks import WARP, Mask
 from gen.emulator.warp.mma import OPERANDS, check_whole_warps, operand_of, packed, unpacked
 from gen.emulator.warp.tensor_core import (
@@ -103,15 +104,16 @@ def wmma(
     if isinstance(rows, Factor):
         made = _float_sums(rows, columns, Sums(total[None]), result, left)
         return _registers(chunk, size, result, made.numbers[0])
+    if result == "f64":
+        sums = multiply_add_f64(rows[0], columns, total, item.name)
+        return _registers(chunk, size, result, sums)
     product = (rows @ columns)[0]
     if "xor" in item.modifiers:  # bits that differ
         product = rows[0].sum(-1, keepdims=True) + columns.sum(-2, keepdims=True) - 2 * product
     if "satfinite" in item.modifiers:
         sums = np.clip(product + total, -(2**31), 2**31 - 1).astype(np.int32)
-    elif result == "s32":
-        sums = product.astype(np.int32) + total
     else:
-        sums = product + total
+        sums = product.astype(np.int32) + total
     return _registers(chunk, size, result, sums)
 
 

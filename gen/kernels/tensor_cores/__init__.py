@@ -1,3 +1,4 @@
 """The kernels on tensor cores: their `rows`, the `tiles` that follow from the tunables, the `rules`
-among these, the `plan` of launches, and the `candidates` where the caller chooses no tile.
+among these, the `facts` and `operands` of a launch, the `plan` that they give, and the `grid` where
+the caller chooses no tile.
 """

@@ -4,40 +4,53 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gen.kernels.epilogues import EPILOGUE
 from gen.kernels.tensor_cores import printed
-from gen.kernels.tensor_cores.candidates import (
-    mma_candidates,
-    tma_candidates,
-    wgmma_candidates,
+from gen.kernels.tensor_cores.grid import (
+    mma_grid,
+    mma_pace,
+    short_pace,
+    tma_grid,
+    tma_pace,
+    wgmma_grid,
+    wgmma_pace,
 )
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.rules import (
-    CLUSTERS,
     DTYPES_SINCE,
     INSTRUCTIONS,
+    MMA_DTYPES,
     mma_rules,
     mma_tma_rules,
-    wgmma_rules,
     widens,
 )
-from gen.kernels.tensor_cores.tiles import mma, mma_tma, wgmma
+from gen.kernels.tensor_cores.tiles import PING_PONG, WGMMA_BYTES, mma, mma_tma, wgmma
+from gen.kernels.tensor_cores.wgmma_rules import CLUSTERS, wgmma_rules
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
-from gen.kernels.variant import EPILOGUE, Variant
+from gen.kernels.variant import BATCHED, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 
 
 def _k(chosen: Choice, line: int) -> int:
-    return line // chosen.dtypes.input.size
+    return line // chosen.dtypes.factor.size
 
 
 def _mma_threadblock(chosen: Choice) -> str:
     if widens(chosen):
         return "128x128x64"
+    if chosen.dtypes.input.size == 8:  # whose sums take two registers each
+        return "128x128x16"
     return f"128x{256 if chosen.cc >= 80 else 128}x{_k(chosen, 64)}"
 
 
 def _mma_warp(chosen: Choice) -> str:
-    return "64x32" if widens(chosen) else "64x64"
+    return "64x32" if widens(chosen) or chosen.dtypes.input.size == 8 else "64x64"
+
+
+def _mma_stages(chosen: Choice) -> int:
+    if chosen.dtypes.input.size == 8:  # whose steps are long
+        return 3
+    return 4 if chosen.cc >= 80 else 2
 
 
 def _tma_threadblock(chosen: Choice) -> str:
@@ -47,20 +60,35 @@ def _tma_threadblock(chosen: Choice) -> str:
 
 
 def _wgmma_threadblock(chosen: Choice) -> str:
+    alone = chosen.values["schedule"] == PING_PONG
     if chosen.dtypes.input.is_fp8:  # whose sums, promoted to others, take registers twice
-        return "128x128x128"
-    return f"128x256x{_k(chosen, 128)}"
+        return "64x192x128" if alone else "128x128x128"
+    if chosen.dtypes.parts > 1:  # and here thrice; a stage has all parts
+        return f"128x128x{_k(chosen, 64)}"
+    columns = 192 if alone and chosen.dtypes.accumulator.size == 4 else 256
+    return f"128x{columns}x{_k(chosen, 128)}"
 
 
 def _wgmma_group(chosen: Choice) -> int:
-    """About as many rows as columns of D are computed at the same time, which reads the least."""
+    """About as many rows as columns of D are computed at the same time, which reads the least.
+
+    Tiles of ping-pong are small, and so is what is computed at the same time.
+    """
     rows, _, _ = sizes(chosen.values["threadblock"])
     below, _ = sizes(chosen.values["cluster"])
-    return max(1, 2048 // max(rows * below, 1))
+    together = 1024 if chosen.values["schedule"] == PING_PONG else 2048
+    return max(1, together // max(rows * below, 1))
 
 
 def _wgmma_stages(chosen: Choice) -> int:
-    return 4 if chosen.dtypes.input.is_fp8 else 3
+    alone = chosen.values["schedule"] == PING_PONG
+    return 4 if alone or chosen.dtypes.input.is_fp8 or chosen.dtypes.parts > 1 else 3
+
+
+def _wgmma_promote(chosen: Choice) -> int:
+    if chosen.dtypes.parts > 1:
+        return WGMMA_BYTES // chosen.dtypes.factor.size
+    return 128 if chosen.dtypes.input.is_fp8 else 0
 
 
 def _tma_warp(chosen: Choice) -> str:
@@ -70,9 +98,10 @@ def _tma_warp(chosen: Choice) -> str:
 
 
 def _instruction(chosen: Choice) -> str:
-    known = INSTRUCTIONS[chosen.dtypes.input.name]
+    known = INSTRUCTIONS[chosen.dtypes.factor.name]
     names = [name for name, since in known.items() if since <= max(chosen.cc, 80)] or [*known]
-    return names[-1 if chosen.cc >= 80 else 0]
+    short = chosen.cc < 80 or chosen.dtypes.input.size == 8  # which leaves registers for sums
+    return names[0 if short else -1]
 
 
 _ALL_INSTRUCTIONS = tuple(dict.fromkeys(name for known in INSTRUCTIONS.values() for name in known))
@@ -81,6 +110,8 @@ _WARP = "rows and columns of that tile that each warp computes"
 _STAGES = "stages of the pipeline, each a tile of both operands in shared memory"
 
 _CLUSTER = "blocks along M and N that share operands: the TMA copies these to all of them"
+
+_SCHEDULE = "whether warpgroups share each work tile, or have one each and take turns to multiply"
 
 _STREAM = "1: blocks share work tiles along K that would not fill a round, so that all end together"
 
@@ -93,12 +124,13 @@ _REST: tuple[Tunable, ...] = (
     ),
     EPILOGUE,
     _SWIZZLE,
+    BATCHED,
 )
 
 _PROMOTE = Integer(
     "promote",
-    "elements of K after which sums of fp8, of 14 bits, are promoted to f32; 0: never",
-    lambda chosen: 128 if chosen.dtypes.input.is_fp8 else 0,
+    "elements of K after which sums of fp8, of 14 bits, or of parts are promoted; 0: never",
+    _wgmma_promote,
     0,
     65_536,
     tag="p",
@@ -112,18 +144,18 @@ _MMA = Variant(
         Size("threadblock", _THREADBLOCK, _mma_threadblock, "MxNxK", tag="tb"),
         Size("warp", _WARP, _mma_warp, "MxN", tag="w"),
         _INSTRUCTION,
-        Integer("stages", _STAGES, lambda chosen: 4 if chosen.cc >= 80 else 2, 1, 16, tag="s"),
+        Integer("stages", _STAGES, _mma_stages, 1, 16, tag="s"),
         *_REST,
     ),
     mma,
-    TENSOR_DTYPES,
+    MMA_DTYPES,
     DTYPES_SINCE,
     rules=mma_rules,
     planner=plan,
     printed=printed.mma,
     most=MOST_SIZE,
-    rank=20,
-    candidates=mma_candidates,
+    grid=mma_grid,
+    pace=mma_pace,
     transposes=True,
 )
 
@@ -139,7 +171,8 @@ TENSOR_VARIANTS = (
         tunables=tuple(_ONLY_K8 if t is _INSTRUCTION else t for t in _MMA.tunables),
         # Of the others, mma has this instruction anyway, or not at all.
         dtypes=tuple(name for name in TENSOR_DTYPES if DTYPES[name].input.size == 2),
-        rank=0,
+        grid=lambda _: ({},),
+        pace=short_pace,
     ),
     Variant(
         "mma_tma",
@@ -163,8 +196,8 @@ TENSOR_VARIANTS = (
         planner=plan,
         printed=printed.mma_tma,
         most=MOST_SIZE,
-        rank=30,
-        candidates=tma_candidates,
+        grid=tma_grid,
+        pace=tma_pace,
         transposes=True,
         persistent=True,
     ),
@@ -173,16 +206,18 @@ TENSOR_VARIANTS = (
         "Hopper's wgmma, fed by TMA: warp-specialised and persistent",
         "kernels/wgmma.cu.j2",
         (
+            Word("schedule", _SCHEDULE, "cooperative", ("cooperative", PING_PONG)),
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
             Integer("stages", _STAGES, _wgmma_stages, 2, 16, tag="s"),
             Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
             _PROMOTE,
             Integer("stream_k", _STREAM, 0, 0, 1, tag="stream"),
-            *_REST[:-1],
+            *_REST[:2],
             replace(_SWIZZLE, default=_wgmma_group),
+            BATCHED,
         ),
         wgmma,
-        TENSOR_DTYPES,
+        (*TENSOR_DTYPES, "f32_6xbf16"),
         DTYPES_SINCE,
         min_arch=90,
         max_arch=90,
@@ -191,8 +226,8 @@ TENSOR_VARIANTS = (
         planner=plan,
         printed=printed.wgmma,
         most=MOST_SIZE,
-        rank=40,
-        candidates=wgmma_candidates,
+        grid=wgmma_grid,
+        pace=wgmma_pace,
         transposes=True,
         persistent=True,
     ),

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gen.kernels.tunables import sizes
 from gen.kernels.variant import Geometry
-from gen.spec.arch import SHARED_KIB
+from gen.spec.arch import MOST_REGISTERS, REGISTERS, SHARED_KIB, WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import Tile
 
-WARP = 32
 WARPGROUP = 4  # warps
+K_BLOCK = 32  # bytes along K of a fragment, at least
+PING_PONG = "pingpong"  # wgmma's schedule where warpgroups have work tiles of their own
 WGMMA_ROWS, WGMMA_BYTES = 64, 32  # of a wgmma's A; along K, of both of its operands
 MANY_WGMMAS = 4  # of a work tile, one below another, from which on two warpgroups share them
-
-REGISTERS, MOST_REGISTERS = 65_536, 255  # of a multiprocessor; of a thread at most
 
 # By mma_tma's number of consumers: the registers of a thread's sums for which an equal share of all
 # registers does; what a consumer's and a producer's threads have where it does not.
@@ -33,9 +33,13 @@ SharedBytes = Callable[[Mapping[str, Any], DTypes, int], int]
 
 def tiles(values: Mapping[str, Any]) -> tuple[Tile, Tile, Tile]:
     """threadblock, warp and instruction; a warp's K is the threadblock's."""
-    block = Tile._make(sizes(values["threadblock"]))
-    warp = Tile._make((*sizes(values["warp"]), block.k))
-    return block, warp, Tile._make(sizes(values["instruction"]))
+    return _tiles(values["threadblock"], values["warp"], values["instruction"])
+
+
+@lru_cache(maxsize=1024)  # which every rule asks
+def _tiles(threadblock: str, warp: str, instruction: str) -> tuple[Tile, Tile, Tile]:
+    block = Tile._make(sizes(threadblock))
+    return block, Tile._make((*sizes(warp), block.k)), Tile._make(sizes(instruction))
 
 
 def warps(block: Tile, warp: Tile) -> int:
@@ -45,17 +49,46 @@ def warps(block: Tile, warp: Tile) -> int:
 
 def sums(warp: Tile, d: DTypes) -> int:
     """Registers of a thread that hold its share of a warp's sums."""
-    return warp.m * warp.n // WARP // (2 if d.accumulator.size == 2 else 1)
+    return warp.m * warp.n // WARP * d.accumulator.size // 4
+
+
+def teams(t: Mapping[str, Any]) -> int:
+    """Of warps, each of which computes a whole work tile.
+
+    Teams share its steps along K (`--sliced-k`), or have work tiles of their own (ping-pong).
+    """
+    return 2 if t.get("schedule") == PING_PONG else int(t.get("sliced_k", 1))
 
 
 def held_sums(t: Mapping[str, Any], warp: Tile, d: DTypes) -> int:
-    """Registers of a thread for all of its sums: twice as many where some are promoted."""
-    return sums(warp, d) * (2 if t.get("promote") else 1)
+    """Registers of a thread for all of its sums: twice as many where some are promoted.
+
+    Of parts, products of the leading ones are, and those of the others have their own sums.
+    """
+    return sums(warp, d) * (3 if d.parts > 1 else 2 if t.get("promote") else 1)
 
 
-def fragments(warp: Tile) -> int:
-    """Registers for its share of both operands: blocks of 16 lines x 32 bytes, for two steps."""
-    return 2 * 4 * (warp.m // 16 + warp.n // 16)
+def block_bytes(instruction: Tile, d: DTypes) -> int:
+    """Along K, of a K block: what a warp has of both operands in registers, and multiplies."""
+    return max(K_BLOCK, instruction.k * d.factor.size)
+
+
+def fragments(warp: Tile, block: int) -> int:
+    """Registers for its share of both operands: 16 lines x K block each, for two of these."""
+    return 2 * 4 * (warp.m // 16 + warp.n // 16) * block // K_BLOCK
+
+
+def copied(size: int) -> int:
+    """Bytes that mma's threads copy at a time, of elements of so many."""
+    return 8 if size == 8 else 16
+
+
+def is_strided(size: int) -> bool:
+    """Whether operands whose lines do not run along K are read as they are, not transposed first.
+
+    ldmatrix transposes elements of 2 bytes; those of 8 bytes are loaded one by one.
+    """
+    return size in (2, 8)
 
 
 def registers(threads: int) -> int:
@@ -73,6 +106,7 @@ def _geometry(t: Mapping[str, Any], threads: int, shared_bytes: int, **more: Any
         values={**values, **more},
         warp=warp,
         instruction=instruction,
+        teams=t.get("sliced_k", 1),
     )
 
 
@@ -90,6 +124,7 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     shared_bytes = tma_shared(t, d, t["stages"], staging)
     more = {
         **roles._asdict(),
+        "teams": teams(t),
         "staged_rows": staging.rows,
         "staged_columns": staging.columns,
         "slots": staging.slots,
@@ -109,12 +144,14 @@ def with_warps(t: Mapping[str, Any], d: DTypes) -> Mapping[str, Any]:
     """The tunables of `wgmma` as those of `mma_tma`.
 
     A warp holds the sums of 16 rows of the 64 of each wgmma of its warpgroup, and of all columns.
-    Many rows are those of two warpgroups, whose threads have the most registers.
+    Many rows are those of two warpgroups, whose threads have the most registers, unless each has a
+    work tile of its own.
     """
     block = Tile._make(sizes(t["threadblock"]))
-    k = WGMMA_BYTES // d.input.size
+    k = WGMMA_BYTES // d.factor.size
     wgmmas = block.m // WGMMA_ROWS
-    each = 1 if wgmmas < MANY_WGMMAS else wgmmas // 2
+    shared_by = wgmmas if wgmmas < MANY_WGMMAS else 2
+    each = wgmmas if teams(t) > 1 else wgmmas // max(shared_by, 1)
     return {
         **t,
         "warp": f"{16 * each}x{block.n}",
@@ -135,7 +172,7 @@ class Roles(NamedTuple):
 def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     """Many sums take registers from the producers; these move between groups of four warps."""
     block, warp, _ = tiles(t)
-    consumers = t["sliced_k"] * warps(block, warp)
+    consumers = teams(t) * warps(block, warp)
     if consumers in _SHARES:
         enough, most, least = _SHARES[consumers]
         if held_sums(t, warp, d) > enough or d.input.is_fp8:  # widened
@@ -227,11 +264,10 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     The swizzle counts on tiles that start at multiples of 1024 bytes.
     """
     block, warp, _ = tiles(t)
-    teams: int = t["sliced_k"]
     staging = staging or (_least_staging(t, d) if writes_d(t) else _NONE)
     elements = staging.slots * staging.rows * staging.columns
-    more = 1024 + (16 if teams > 1 else 0)  # the barrier behind the exchange of sums
-    staged = teams * warps(block, warp) * elements * d.output.size
+    more = 1024 + (16 if teams(t) > 1 else 0)  # the barrier at which teams wait for each other
+    staged = teams(t) * warps(block, warp) * elements * d.output.size
     return stages * (_stage_bytes(t, d) + 16) + staged + more
 
 
@@ -242,4 +278,4 @@ def writes_d(t: Mapping[str, Any]) -> bool:
 
 def _stage_bytes(t: Mapping[str, Any], d: DTypes) -> int:
     block, _, _ = tiles(t)
-    return (block.m + block.n) * block.k * d.input.size
+    return (block.m + block.n) * block.k * d.factor.size * d.parts

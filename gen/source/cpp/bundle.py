@@ -23,6 +23,7 @@ from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_shape
 TEMPLATES = ("cpp/bundle.h.j2", "cpp/bundle.cu.j2")
 ALIGNMENT = 16  # bytes
 DEFAULT_ARCH = "sm_80"
+_FLAGS = ("aligned", "batched")  # options without a value
 MAX_NAME = 24  # the kernels' own symbols begin with it
 
 
@@ -161,6 +162,16 @@ def _entries(line: str, name: str, archs: Sequence[str], number: int) -> Iterato
             symbol = f"{name}_{variant}_{dtype}_{layout}_{number}"
             kernel = {"dtype": dtype, "layout": layout, "name": symbol, **options}
             specs = [make_spec(variant, arch=arch, **kernel) for arch in archs]
+            if specs[0].fused:
+                raise UsageError(
+                    f"a bundle's problems have no operands for epilogue '{specs[0].fused.text}'; "
+                    f"use one of {', '.join(EPILOGUES)}, or emit this kernel by itself"
+                )
+            if specs[0].batched:
+                raise SpecError(
+                    "a bundle's function computes one product; leave out --batched, and emit a "
+                    "batched kernel alone"
+                )
             yield Entry(make_family(specs), smallest, aligned)
             number += 1
 
@@ -184,7 +195,7 @@ def _options(words: Sequence[str]) -> dict[str, str]:
             )
         if key in ("arch", "name"):
             raise UsageError(f"{word} is the whole bundle's; give it to gen emit")
-        value = "" if key == "aligned" else next(rest, None)
+        value = "true" if key in _FLAGS else next(rest, None)
         if value is None:
             raise UsageError(f"{word} has no value; use {word} VALUE, or leave it out")
         options[key] = value

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gen.device.gpus import find_gpu
 from gen.errors import GenError, MissingError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
+from gen.kernels.tunables import Flag
 from gen.source.architectures import Family, make_family, render_family
 from gen.source.cpp import embed
+from gen.source.cpp.best import make_best, products_of, render_best
 from gen.source.cpp.bundle import read_bundle
 from gen.source.render import render, stamp, template_dir
 from gen.spec.arch import compute_capability
+from gen.spec.dtypes import parse_dtype
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import parse_layout
 
 _ARCHITECTURE = re.compile(r"(\d+[af]?)(-real|-virtual)?")
 _TUNABLES = {tunable for row in VARIANTS.values() for tunable in row.tunable_names}
+_FLAGS = {t.name for row in VARIANTS.values() for t in row.tunables if isinstance(t, Flag)}
+_FLAGS |= {"auto"}
+_LISTS = {"shapes", "gpus"}  # words with several values
 _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
+_OF_FILE = {"file", "name", "arch"}
+_OF_AUTO = {"auto", *_LISTS, "name", "dtype", "layout", *_TUNABLES} - {"batched"}
+_SET = "true"  # what stands for a flag's value, which a call does not have
 
 
 def cmake_dir() -> Path:
@@ -82,15 +94,21 @@ def answer(call: Call) -> Answer:
         answer = make(call, given)
     except GenError as error:
         raise type(error)(f"{call}: {error}") from None
-    options = [word for key, value in given.items() for word in (_option(key), value)]
+    options = [
+        word for key, value in given.items() for word in (_option(key), value) if word != _SET
+    ]
     return Answer(answer.name, answer.stamp, answer.source, (*answer.options, *options))
 
 
 def _options(words: Sequence[str], known: set[str]) -> dict[str, str]:
     given: dict[str, str] = {}
-    rest = iter(words)
-    for word in rest:
-        key, value = word.lower(), next(rest, "")
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        key = word.lower()
+        value = _SET if key in _FLAGS & known else rest.pop(0) if rest else ""
+        while key in _LISTS and rest and rest[0].lower() not in known:
+            value = f"{value},{rest.pop(0)}"
         if word != word.upper() or key not in known:
             raise UsageError(
                 f"there is no word '{word}'; use {', '.join(map(str.upper, sorted(known)))}"
@@ -162,8 +180,15 @@ def _check_compiled(call: Call, archs: Sequence[str], last: int | None) -> None:
 
 
 def _bundle(call: Call, given: dict[str, str]) -> Answer:
-    if "file" not in given:
-        raise UsageError("no list is named; use FILE with a list of kernels")
+    if ("file" in given) == ("auto" in given):
+        raise UsageError(
+            "a bundle is listed or chosen; use FILE with a list of kernels, or AUTO with SHAPES "
+            "and GPUS"
+        )
+    if "auto" in given:
+        return _chosen(call, given)
+    if strange := [word for word in given if word not in _OF_FILE]:
+        raise UsageError(f"{strange[0].upper()} goes with AUTO; FILE's list says it")
     named = "arch" in given
     if not named and call.architectures:
         given["arch"] = ",".join(call.architectures)
@@ -171,6 +196,54 @@ def _bundle(call: Call, given: dict[str, str]) -> Answer:
     for entry in bundle.entries if named else ():
         _check_compiled(call, [s.arch for s in entry.family.specs], entry.spec.row.max_arch)
     return Answer(bundle.name, bundle.stamp, f"{bundle.name}.cu", ())
+
+
+def _chosen(call: Call, given: dict[str, str]) -> Answer:
+    """Kernels that the cost model chooses for shapes and GPUs."""
+    if "arch" in given:
+        raise UsageError("the architectures are those of GPUS; leave out ARCH")
+    for word in ("shapes", "gpus"):
+        if word not in given:
+            raise UsageError(f"AUTO chooses for shapes and GPUs; use {word.upper()}, too")
+    del given["auto"]
+    shapes, gpus = given.pop("shapes").split(","), given.pop("gpus").split(",")
+    tunables = {key: value for key, value in given.items() if key in _TUNABLES}
+    dtypes, layouts = (
+        parse_dtype(given.get("dtype", "f32")),
+        parse_layout(given.get("layout", "rrr")),
+    )
+    products = products_of(shapes, dtypes, layouts)
+    best = make_best(products, [find_gpu(gpu) for gpu in gpus], tunables, given.get("name"), "")
+    _check_all_compiled(call, best.kernels)
+    options = ["--best", "--header", "--gpu", ",".join(gpus)]
+    options += [word for shape in shapes for word in ("--shape", shape)]
+    if len(best.kernels) == 1:
+        own = stamp(replace(best.kernels[0], symbol=given.get("name")))
+        return Answer(best.name, own, f"{best.name}.cu", tuple(options))
+    render_best(best)
+    return Answer(best.name, best.stamp, f"{best.name}.cu", tuple(options))
+
+
+def _check_all_compiled(call: Call, kernels: Sequence[KernelSpec]) -> None:
+    """Raises UsageError where a target is not compiled for a kernel, or for what none is for."""
+    targets = call.architectures
+    oldest = min(compute_capability(spec.arch) for spec in kernels)
+    wanted = dict.fromkeys(spec.arch for spec in kernels)
+    compiled = {compute_capability(target) for target in targets}
+    lacking = [
+        arch
+        for arch in wanted
+        if (arch not in targets if arch.endswith("a") else compute_capability(arch) not in compiled)
+    ]
+    if targets and (lacking or min(compiled) < oldest):
+        of = ";".join(arch.removeprefix("sm_") for arch in targets)
+        # One for 9.0 serves both kinds of kernels.
+        known = {compute_capability(arch): arch for arch in sorted(wanted)}
+        use = ";".join(known[cc].removeprefix("sm_") for cc in sorted(known))
+        raise UsageError(
+            f"with CUDA_ARCHITECTURES {of}, the target is not compiled for what the GPUs need; use "
+            f"CUDA_ARCHITECTURES {use}"
+        )
 
 
 def _embedded(_: Call, given: dict[str, str]) -> Answer:
@@ -186,6 +259,6 @@ def _embedded(_: Call, given: dict[str, str]) -> Answer:
 
 _FUNCTIONS: dict[str, tuple[Callable[[Call, dict[str, str]], Answer], set[str]]] = {
     "gen_add_kernel": (_kernel, _KERNEL),
-    "gen_add_bundle": (_bundle, {"file", "name", "arch"}),
+    "gen_add_bundle": (_bundle, _OF_FILE | _OF_AUTO),
     "gen_add_embedded_kernel": (_embedded, _KERNEL | {"embed"}),
 }

@@ -15,8 +15,10 @@ from gen._version import __version__
 from gen.errors import SpecError, UsageError, unknown
 from gen.kernels.registry import retarget
 from gen.source.cpp.bundle import columns
+from gen.source.cpp.header import own_parameters
 from gen.source.render import DRIVER, render, render_framed, render_template, stamp
 from gen.spec.arch import compute_capability, last_capability
+from gen.spec.dtypes import ELEMENT_TYPES, ElementType
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, portable_symbol
 
@@ -120,6 +122,7 @@ def render_embedded(
         "runs_on": columns([_HEADINGS, *(image.row for image in reversed(images))]),
         "planned": planned,
         "has_partials": spec.has_partials,
+        "packs": spec.packs,
         "helpers": _helpers(spec),
         "stamp": stamp_of(specs),
         "input": types["input_t"],
@@ -132,7 +135,10 @@ def render_embedded(
         name=spec.name,
         dtypes=spec.dtypes,
         layouts=spec.layouts,
+        formula=spec.formula,
         has_bias=spec.has_bias,
+        own=own_parameters(spec, _void),
+        batched=spec.batched,
         transposed=spec.row.printed(spec).get("transposed", []),
         **values,
     )
@@ -142,7 +148,7 @@ def render_embedded(
 def _helpers(spec: KernelSpec) -> list[tuple[str, str]]:
     """The kernels besides the main one: how their names end, and what they do."""
     found = []
-    if spec.row.takes_workspace:
+    if spec.packs:
         found.append(("pack", "copies operands that the kernel cannot read where they are"))
     if spec.stream_k:
         found.append(("clear", "clears the flags of partial sums"))
@@ -160,11 +166,17 @@ def aliases(spec: KernelSpec) -> dict[str, str]:
     """What stands for the aliases of an emitted file in the signatures of an embedded kernel."""
     types = spec.dtypes
     return {
-        "input_t": "void" if types.input.header else types.input.cuda,
-        "output_t": "void" if types.output.header else types.output.cuda,
+        **{e.cuda: "void" for e in ELEMENT_TYPES.values() if e.header},
+        "input_t": _void(types.input),
+        "output_t": _void(types.output),
         "scalar_t": types.scalar.cuda,
         "cudaStream_t": "CUstream",
     }
+
+
+def _void(type_: ElementType) -> str:
+    """What a pointer to elements points to where CUDA's types are not declared."""
+    return "void" if type_.header else type_.cuda
 
 
 def _command(specs: Sequence[KernelSpec], formats: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from gen.emulator import Emulator, Finding, SharedRaces, TensorMap
 from tests.emulator.emulator_kernels import compile_cuda
+from tests.support.slow import each
 
 PIPELINE = r"""
 #include <cutlass/arch/barrier.h>
@@ -73,7 +74,14 @@ def run(source: str, cluster: tuple[int, int, int]) -> tuple[bool, list[Finding]
     return bool((emulator.read(out) == values).all()), report.findings
 
 
-@pytest.mark.parametrize("cluster", [(2, 1, 1), (1, 2, 1), (4, 1, 1)])
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        (2, 1, 1),
+        pytest.param((1, 2, 1), marks=pytest.mark.slow),
+        pytest.param((4, 1, 1), marks=pytest.mark.slow),
+    ],
+)
 def test_the_pipeline_of_cutlass(cluster: tuple[int, int, int]) -> None:
     right, findings = run(PIPELINE, cluster)
     assert not findings, "\n".join(map(str, findings))
@@ -82,15 +90,18 @@ def test_the_pipeline_of_cutlass(cluster: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "check"),
-    [
-        ("transaction_bytes = 1024", "transaction_bytes = 1040", "synccheck"),
-        ("pipe.consumer_wait(state);", "", "racecheck"),
-        ("pipe.consumer_release(state);", "", "synccheck"),
-        ("uint16_t((1 << CLUSTER) - 1)", "uint16_t(1 << rank)", "synccheck"),
-        ("cluster_arrive_relaxed();\n  cluster_wait();", "__syncthreads();", "racecheck"),
-        ("pipe.producer_tail(state);", "", "racecheck"),
-        ("cutlass::arch::NamedBarrier::sync(128, 0);", "", "racecheck"),
-    ],
+    each(
+        3,
+        [
+            ("transaction_bytes = 1024", "transaction_bytes = 1040", "synccheck"),
+            ("pipe.consumer_wait(state);", "", "racecheck"),
+            ("pipe.consumer_release(state);", "", "synccheck"),
+            ("uint16_t((1 << CLUSTER) - 1)", "uint16_t(1 << rank)", "synccheck"),
+            ("cluster_arrive_relaxed();\n  cluster_wait();", "__syncthreads();", "racecheck"),
+            ("pipe.producer_tail(state);", "", "racecheck"),
+            ("cutlass::arch::NamedBarrier::sync(128, 0);", "", "racecheck"),
+        ],
+    ),
 )
 def test_mistakes(old: str, new: str, check: str) -> None:
     assert old in PIPELINE

@@ -9,6 +9,7 @@ import pytest
 from gen.compile.nvrtc import compile_cuda
 from gen.emulator import Emulator, GlobalRaces, LaunchReport, SharedRaces
 from gen.errors import CheckError, UsageError
+from tests.support.slow import slow
 
 INTS = np.arange(64, dtype=np.int32) * 7 % 31 - 9
 
@@ -93,6 +94,7 @@ extern "C" __global__ void k(int* x, int* y) {
         assert (scans[lanes] == 1000 * lanes.sum() + INTS[lanes].max()).all()
 
 
+@slow
 def test_copies_of_a_group() -> None:
     source = """
 #include <cooperative_groups.h>
@@ -113,6 +115,7 @@ extern "C" __global__ void k(int* x) {
 # -- libcu++ -----------------------------------------------------------------------------------
 
 
+@slow
 def test_cuda_barrier() -> None:
     source = """
 #include <cuda/barrier>
@@ -209,6 +212,7 @@ extern "C" __global__ void k(int* x, float* f) {
     assert (x[3], f[0]) == (d, 32)
 
 
+@slow
 def test_a_semaphore_and_a_latch() -> None:
     source = """
 #include <cuda/semaphore>
@@ -417,6 +421,7 @@ extern "C" __global__ void k(int* x, int* y) {
         assert row[10:].tolist() == [-1, warp[max(lane - 1, 0)]]
 
 
+@slow
 def test_cub() -> None:
     source = """
 #include <cub/block/block_radix_sort.cuh>

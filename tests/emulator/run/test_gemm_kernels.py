@@ -14,7 +14,7 @@ from tests.emulator.emulator_kernels import (
     geometry,
     run_gemm,
 )
-from tests.support.slow import sift
+from tests.support.slow import slow
 
 
 def dynamic_shared(name: str, types: str) -> int:
@@ -82,7 +82,8 @@ def test_chunks_do_not_change_results(name: str, chunk_threads: int) -> None:
     assert report.instructions == whole.instructions > 50 * 40 * 20
 
 
-@pytest.mark.parametrize("types", sift(["f32", "f64", "s32"], ["f32"]))
+@slow
+@pytest.mark.parametrize("types", ["f32", "f64", "s32"])
 def test_cutlass_simt(types: str) -> None:
     ptx = compile_cuda(gemm_source("cutlass", types))
     emulator = Emulator()

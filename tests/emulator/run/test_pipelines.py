@@ -20,7 +20,7 @@ from tests.emulator.pipeline_kernels import (
     run_copy,
     run_tensor,
 )
-from tests.support.slow import slow
+from tests.support.slow import each, slow
 
 RUNS = {
     "cp.async": (CP_ASYNC, run_copy),
@@ -85,7 +85,7 @@ BUGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kernel", ["cp.async", "bulk"])
+@pytest.mark.parametrize("kernel", each(2, ["cp.async", "bulk"]))
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs(kernel: str, bug: str) -> None:
     old, new, kinds = BUGS[bug]
@@ -158,7 +158,8 @@ COPY_BUGS = {
 
 
 @pytest.mark.parametrize(
-    ("kernel", "bug"), [(kernel, bug) for kernel, bugs in COPY_BUGS.items() for bug in bugs]
+    ("kernel", "bug"),
+    each(3, [(kernel, bug) for kernel, bugs in COPY_BUGS.items() for bug in bugs]),
 )
 def test_planted_bugs_of_copies(kernel: str, bug: str) -> None:
     old, new, kinds = COPY_BUGS[kernel][bug]

@@ -11,6 +11,7 @@ import pytest
 from gen.emulator import Emulator, GlobalRaces, LaunchReport, SharedRaces, TensorMap
 from tests.emulator.emulator_kernels import compile_cuda
 from tests.emulator.pipeline_kernels import HELPERS
+from tests.support.slow import each
 
 ROWS, COLUMNS, STAGES = 128, 32, 3
 SUMS = ", ".join(f"%{i}" for i in range(16))
@@ -163,7 +164,7 @@ PLANTED = {  # what is replaced by what; steps; what is found
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.parametrize("case", each(3, PLANTED))
 def test_found(case: str) -> None:
     old, new, steps, message = PLANTED[case]
     assert old in KERNEL

@@ -278,12 +278,10 @@ struct Plan {
   index_t lda, ldb, multiprocessors;
 
   bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0;  // to pack
-  index_t a_length = packs_a ? K : 0;
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
   bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? K : 0;  // to pack
-  index_t b_length = packs_b ? N : 0;
+  index_t b_lines = packs_b ? K : 0, b_length = packs_b ? N : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
@@ -306,17 +304,6 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Refuses sizes and operands that no launch takes.
-inline CUresult check_operands(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 extern "C" GEMMGEN_API int  // CUDA_SUCCESS once they are loaded
@@ -331,10 +318,13 @@ gemm_mma_f16_rrr_skauto_linear_bias_workspace(  // for a launch with these argum
     size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = 0;
-  CUresult error = check_operands(M, N, K, A, lda, B, ldb);
-  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
   int multiprocessors;
-  error = count_multiprocessors(multiprocessors);
+  const CUresult error = count_multiprocessors(multiprocessors);
   if (error != CUDA_SUCCESS) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
   if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
@@ -348,7 +338,9 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, const void* bias,
     void* workspace, size_t workspace_bytes, CUstream stream) {
-  CUresult error = check_operands(M, N, K, A, lda, B, ldb);
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_f16_rrr_skauto_linear_bias_workspace;
+  int error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
@@ -361,14 +353,11 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
   error = count_multiprocessors(multiprocessors);
   if (error != CUDA_SUCCESS) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (size_t(plan.reduce_blocks) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (workspace == nullptr) workspace_bytes = 0;
-  if (workspace_bytes < size_t(plan.bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return CUDA_ERROR_INVALID_VALUE;
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
   const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = reinterpret_cast<input_t*>(space);
-  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
   const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
   const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);

@@ -95,13 +95,10 @@ __device__ constexpr unsigned swizzle_64b(unsigned line, unsigned chunk) {
 // A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
 // multiplied.
 struct WarpTile {
-  float acc[kFragmentsM][2 * kFragmentsN][4];  // accumulators of (4, 8) instructions
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (4, 8) instructions
   uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
   uint32_t a_at[kKBlocks], b_at[kKBlocks];  // where they come from: made before the step that loads
 
-  __device__ void clear() {
-    for (auto& x : reinterpret_cast<float (&)[128]>(acc)) x = 0;
-  }
   // Lets loads read the stage at this address in shared memory.
   __device__ void read_from(uint32_t stage, int warp, int lane) {
     const int row = warp % kWarpsM * kWarpM + lane % 16;
@@ -155,8 +152,8 @@ struct WarpTile {
   }
 };
 
-// Work tiles in the order in which they are computed: kGroup below each other, then the next column, so
-// that what runs at the same time shares operands in the L2 cache. Unsigned numbers are divided faster.
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
 __device__ inline void tile_at(
     uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
   const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
@@ -199,7 +196,7 @@ struct Staging {
 };
 
 constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
-// Reads rows of C, from (row0, col0) on, into `staging`.
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
 __device__ inline void read_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
   const output_t* c = out.C + row0 * out.ldc + col0;
@@ -261,7 +258,7 @@ __device__ inline void write_rows(
 #pragma unroll 1
   for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
-    output_t* to = d + col;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
 #pragma unroll 4
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
@@ -286,7 +283,7 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ packing
-// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
 // with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 // B is always copied: not contiguous along K, it is transposed here. ldmatrix transposes elements of
 // 2 bytes and no others.
@@ -304,7 +301,7 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
 // lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
@@ -411,7 +408,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   };
 
   WarpTile tile;
-  tile.clear();
   const int steps = (depth + kTileK - 1) / kTileK;
 
   // Prologue: the first kStages - 1 steps' copies, a group each (the last ones may be empty).
@@ -467,8 +463,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
-// would run into matrices that it cannot reach: a stream of another device is refused.
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
 inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
   cudaError_t error = cudaGetDevice(&device);
 #if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
@@ -498,12 +494,10 @@ struct Plan {
   index_t lda, ldb;
 
   bool packs_a = K > 0 && (A % 16 != 0 || lda % 4 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0;  // to pack
-  index_t a_length = packs_a ? K : 0;
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 31) / 32 * 32 : lda;  // as the kernel reads it
   bool packs_b = K > 0;  // its lines do not run along K
-  index_t b_lines = packs_b ? N : 0;  // to pack
-  index_t b_length = packs_b ? K : 0;
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 31) / 32 * 32 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld * 4 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
@@ -521,17 +515,6 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Refuses sizes and operands that no launch takes.
-inline cudaError_t check_operands(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (M > kLargest / N) return cudaErrorInvalidValue;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
-  return cudaSuccess;
-}
-
 // Sets *bytes to the size of the workspace that the launcher needs.
 // It holds B transposed, a copy of the other operand if its pointer or leading dimension is no
 // multiple of 16 bytes.
@@ -541,22 +524,24 @@ gemm_mma_tf32_rrr_workspace(  // for a launch with these arguments
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
-  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }
 
-// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also while
-// a CUDA graph is captured: it never prints, exits, waits or allocates.
-// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is free
-// again when the stream has got past the launch.
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
 // Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too
-//        small or at no multiple of 256 bytes
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
 //     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
@@ -566,7 +551,9 @@ gemm_mma_tf32_rrr_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_tf32_rrr_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
@@ -575,13 +562,10 @@ gemm_mma_tf32_rrr_launch(  // D = alpha * A * B + beta * C
   error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
-  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (workspace == nullptr) workspace_bytes = 0;
-  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
-  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return cudaErrorInvalidValue;
-  const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = reinterpret_cast<input_t*>(space);
-  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 4;
   const input_t* const a = plan.packs_a ? a_packed : A;
   const input_t* const b = plan.packs_b ? b_packed : B;
 

@@ -41,7 +41,6 @@ using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 constexpr int kTileM = 64, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
-constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
 
 constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 2;  // tiles of A and B in shared memory
@@ -50,6 +49,7 @@ constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 16 = 4
 constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (64 / 64) = 4
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 4
 constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 32 / 16
+static_assert(kKBlocks >= 2, "one K block is loaded while another is multiplied");
 
 constexpr int kPanelA = kTileK * 128;  // a panel, (kTileK, 64): 32 lines of 64 elements along M
 constexpr int kBytesA = kTileM / 64 * kPanelA;  // (kTileM / 64, kTileK, 64): 1 panel
@@ -107,17 +107,13 @@ __device__ inline bool barrier_test(uint32_t barrier, int parity) {
       : "memory");
   return over;
 }
-// Until it is over. The hardware lets the thread sleep for a while.
+// Until it is over. The thread may sleep.
 __device__ inline void barrier_wait(uint32_t barrier, int parity) {
-  uint32_t over = 0;
-  while (!over) {
-    asm volatile(
-        "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared.b64 over, [%1], %2;\n"
-        "selp.b32 %0, 1, 0, over;\n}"
-        : "=r"(over)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  }
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
@@ -135,15 +131,12 @@ __device__ inline void prefetch_box(const tensor_map_t& map, int inner, int oute
                "r"(outer)
                : "memory");
 }
-// Starts to store a box, clipped to the matrix. Its bytes are read later, before the wait is over.
+// Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
 __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, uint32_t shared) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
       "r"(inner), "r"(outer), "r"(shared)
       : "memory");
-}
-__device__ inline void wait_for_stores() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 // ------------------------------------------------------------------------ what a warp computes
@@ -175,13 +168,10 @@ __device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
 // A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
 // multiplied.
 struct WarpTile {
-  float acc[kFragmentsM][2 * kFragmentsN][4];  // accumulators of (1, 8) instructions
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (1, 8) instructions
   uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
   uint32_t a_at[1], b_at[4];  // where they come from: made before the step that loads
 
-  __device__ void clear() {
-    for (auto& x : reinterpret_cast<float (&)[32]>(acc)) x = 0;
-  }
   // Lets loads read the stage at this address in shared memory.
   __device__ void read_from(uint32_t stage, int warp, int lane) {
     const int row = warp % kWarpsM * kWarpM + lane / 8 % 2 * 8;
@@ -222,8 +212,8 @@ struct WarpTile {
   }
 };
 
-// Work tiles in the order in which they are computed: kGroup below each other, then the next column, so
-// that what runs at the same time shares operands in the L2 cache. Unsigned numbers are divided faster.
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
 __device__ inline void tile_at(
     uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
   const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
@@ -247,8 +237,8 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
   return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
 }
 
-// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA, which
-// stores them while the warp goes on.
+// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
+// which stores them while the warp goes on.
 struct Staging {
   static constexpr int kRows = 16;
   alignas(16) unsigned char bytes[kRows * 128];  // (16, 128)
@@ -264,28 +254,25 @@ struct Staging {
 };
 
 constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
-// Reads rows of C, from (row0, col0) on, into `staging`.
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
 __device__ inline void read_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
-  const output_t* c = out.C + row0 * out.ldc + col0;
-  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+  const bool aligned = is_aligned(out.C, out.ldc);
 #pragma unroll 1
-    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
-      const int row = at / kPerRow, col = at % kPerRow * kElements;
-      const int bytes = row0 + row < out.rows ? 16 : 0;  // the others become zeros
-      cp_async(shared_address(&staging.at(row, col)), c + row * out.ldc + col, bytes);
-    }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    return;
-  }
-#pragma unroll 1
-  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
+  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    const int row = at / kPerRow, col = at % kPerRow * kElements;
+    const int left = row0 + row < out.rows ? out.cols - col0 - col : 0;
+    const int count = left < 0 ? 0 : left < kElements ? left : kElements;
+    const output_t* const c = out.C + (row0 + row) * out.ldc + col0 + col;
+    output_t* const to = &staging.at(row, col);
+    if (aligned) {
+      cp_async(shared_address(to), c, count * int(sizeof(output_t)));
+    } else {
 #pragma unroll
-    for (int col = lane; col < kWarpN; col += 32) {
-      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
-      staging.at(row, col) = exists ? c[col] : output_t(0);
+      for (int e = 0; e < kElements; ++e) to[e] = e < count ? c[e] : output_t(0);
     }
   }
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 // Makes 16 rows of D of the accumulators of fragment i and, if C is read, of the rows of C in `staging`
@@ -316,12 +303,11 @@ __device__ inline void finish_rows(
 // Writes the rows in `staging`, whose first element is at (row0, col0) of D.
 __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
-  output_t* const d = out.D + row0 * out.ldd + col0;
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll 1
   for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
-    output_t* to = d + col;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
 #pragma unroll 4
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
@@ -334,7 +320,8 @@ __device__ inline void store(
   // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
   const bool whole = out.cols % kElements == 0 || col0 + kWarpN <= out.cols;
   const bool by_tma = whole && is_aligned(out.D, out.ldd);
-  if (lane == 0) wait_for_stores();  // what was in `staging` has been read
+  // What was in `staging` has been read.
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   __syncwarp();
   asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
   if (out.beta != 0) {
@@ -357,7 +344,8 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ packing
-// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+constexpr int kChunk = 8;  // elements in 16 bytes
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
 // with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
@@ -373,7 +361,7 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
 // lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
@@ -435,8 +423,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  const int steps = int((K + kTileK - 1) / kTileK);
-  const int work = tiles_m * tiles_n;
+  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
   int row0, col0;
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
@@ -453,13 +440,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     for (int n = 0; early && n < steps && n < 2; ++n) {
       const int k = n * kTileK;
 #pragma unroll
-      for (int panel = 0; panel < kTileM / 64; ++panel) {
-        prefetch_box(a_map, row0 + panel * 64, k);
-      }
+      for (int panel = 0; panel < kTileM / 64; ++panel) prefetch_box(a_map, row0 + panel * 64, k);
 #pragma unroll
-      for (int panel = 0; panel < kTileN / 64; ++panel) {
-        prefetch_box(b_map, col0 + panel * 64, k);
-      }
+      for (int panel = 0; panel < kTileN / 64; ++panel) prefetch_box(b_map, col0 + panel * 64, k);
     }
   }
   __syncthreads();
@@ -479,6 +462,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
+#pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), kStageBytes);
@@ -500,7 +484,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   for (int w = blockIdx.x; w < work; next(w)) {
     WarpTile tile;
-    tile.clear();
     if (steps > 0) {
       barrier_wait(full(stage), phase);
       int thread;  // read anew: kept while accumulators need all registers, it is spilled
@@ -533,17 +516,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     const int warp = thread / 32, lane = thread % 32;
+    const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
     const int row = row0 + warp % kWarpsM * kWarpM;
     const int col = col0 + warp / kWarpsM * kWarpN;
-    const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
     store(tile, out, d_map, staging[warp], row, col, lane);
   }
-  if (threadIdx.x % 32 == 0) wait_for_stores();  // shared memory lasts as long as the block
+  // Shared memory lasts as long as the block.
+  if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
-// would run into matrices that it cannot reach: a stream of another device is refused.
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
 inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
   cudaError_t error = cudaGetDevice(&device);
 #if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
@@ -576,12 +560,10 @@ struct Plan {
   index_t lda, ldb, multiprocessors;
 
   bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? K : 0;  // to pack
-  index_t a_length = packs_a ? M : 0;
+  index_t a_lines = packs_a ? K : 0, a_length = packs_a ? M : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
   bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? K : 0;  // to pack
-  index_t b_length = packs_b ? N : 0;
+  index_t b_lines = packs_b ? K : 0, b_length = packs_b ? N : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
@@ -597,43 +579,30 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Refuses sizes and operands that no launch takes.
-inline cudaError_t check_operands(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (M > kLargest / N) return cudaErrorInvalidValue;
-  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
-  return cudaSuccess;
-}
-
-// Describes a matrix to the TMA. The driver's function is found by name: only the runtime is linked.
+// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
   static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
-  static std::atomic<void*> known{nullptr};
-  void* function = known;
-  if (function == nullptr) {
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
     cudaDriverEntryPointQueryResult result;
     const cudaError_t error = cudaGetDriverEntryPointByVersion(
         "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
     if (error != cudaSuccess) return error;
     if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
-    known = function;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
   }
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
-  const cuuint64_t stride = cuuint64_t(ld * size);
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
-  constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
   const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
-      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -645,22 +614,24 @@ gemm_mma_tma_bf16_crr_tb64x64x32_w16x64_s2_workspace(  // for a launch with thes
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
-  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }
 
-// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also while
-// a CUDA graph is captured: it never prints, exits, waits or allocates.
-// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is free
-// again when the stream has got past the launch.
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
 // Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too
-//        small or at no multiple of 256 bytes
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
 //     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -670,7 +641,9 @@ gemm_mma_tma_bf16_crr_tb64x64x32_w16x64_s2_launch(  // D = alpha * A * B + beta 
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_tma_bf16_crr_tb64x64x32_w16x64_s2_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
@@ -681,13 +654,10 @@ gemm_mma_tma_bf16_crr_tb64x64x32_w16x64_s2_launch(  // D = alpha * A * B + beta 
   error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (workspace == nullptr) workspace_bytes = 0;
-  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
-  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return cudaErrorInvalidValue;
-  const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = reinterpret_cast<input_t*>(space);
-  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
   const input_t* const a = plan.packs_a ? a_packed : A;
   const input_t* const b = plan.packs_b ? b_packed : B;
 
@@ -696,8 +666,7 @@ gemm_mma_tma_bf16_crr_tb64x64x32_w16x64_s2_launch(  // D = alpha * A * B + beta 
   error = make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK);
   if (error == cudaSuccess) error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK);
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    error = make_map(d_map, kOutput, 2, D, plan.N, plan.M, ldd, 64, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
   }
   if (error != cudaSuccess) return error;
 

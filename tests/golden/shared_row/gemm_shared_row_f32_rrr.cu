@@ -87,8 +87,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
-// would run into matrices that it cannot reach: a stream of another device is refused.
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
 inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
   cudaError_t error = cudaGetDevice(&device);
 #if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
@@ -111,8 +111,8 @@ inline cudaError_t launch(
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also while
-// a CUDA graph is captured: it never prints, exits, waits or allocates.
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
 //        short, a matrix of more than 2^44 elements

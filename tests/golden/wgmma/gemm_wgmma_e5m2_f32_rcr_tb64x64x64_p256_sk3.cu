@@ -1,8 +1,8 @@
 // gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3: D = alpha * A * B + beta * C
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
-// kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles of D are
-// done. One thread of a block is the producer: it asks the TMA for the tiles of A and B of each step
+// kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
+// done. One thread of a block is the producer: it asks the TMA for tiles of A and B of each step
 // along K, up to 4 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
 // the consumer: it computes 64 rows of the work tile. wgmma reads both operands in shared memory,
 // and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
@@ -18,9 +18,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype e5m2_f32 --layout rcr --arch sm_90a --threadblock 64x64x64 --stages 4 --cluster 1x1 --promote 256 --stream-k 0 --split-k 3 --epilogue linear --swizzle 32
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype e5m2_f32 --layout rcr --arch sm_90a --schedule cooperative --threadblock 64x64x64 --stages 4 --cluster 1x1 --promote 256 --stream-k 0 --split-k 3 --epilogue linear --swizzle 32
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "e5m2_f32", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x64", "stages": 4, "cluster": "1x1", "promote": 256, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 32}
+// gen-spec: {"variant": "wgmma", "dtype": "e5m2_f32", "layout": "rcr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "64x64x64", "stages": 4, "cluster": "1x1", "promote": 256, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp8.h>
@@ -45,7 +45,6 @@ using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
 constexpr int kTileM = 64, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
-constexpr int kChunk = 16;  // elements in 16 bytes: the unit of all copies
 
 constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 4;  // tiles of A and B in shared memory
@@ -77,18 +76,13 @@ __device__ inline void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation. The
-// hardware lets the thread sleep for a while.
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... The thread may sleep.
 __device__ inline void barrier_wait(uint32_t barrier, int parity) {
-  uint32_t over = 0;
-  while (!over) {
-    asm volatile(
-        "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared.b64 over, [%1], %2;\n"
-        "selp.b32 %0, 1, 0, over;\n}"
-        : "=r"(over)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  }
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
@@ -107,14 +101,13 @@ __device__ inline void prefetch_box(const tensor_map_t& map, int inner, int oute
                : "memory");
 }
 
-// ------------------------------------------------------------------------ what a warpgroup computes
-// Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
+// ------------------------------------------------------------------------ what a warpgroup does
+// Where a matrix is in shared memory, for wgmma: its address, how long lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line. Bits of the address from the
-// 18th on are the block's rank in its cluster.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 2;  // of 64 bytes
-  const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;
+  const uint64_t begin = address >> 4, below = 8 * line >> 4, beside = panel >> 4;
   return begin | beside << 16 | below << 32 | swizzle << 62;
 }
 
@@ -122,59 +115,35 @@ __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
 // acc += a * b: 64 rows of A by 64 columns of B, over 32 bytes along K. Of the 64 rows, warp w
 // has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
 // 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
+#define ACC(j) "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])
 __device__ inline void wgmma(float (&acc)[8][4], uint64_t a, uint64_t b, bool adds) {
   asm volatile(
       "{\n.reg .pred adds;\nsetp.ne.b32 adds, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k32.f32.e5m2.e5m2 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, adds, 1, 1;\n}"
-      : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
-        "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
-        "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
-        "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
-        "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
-        "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
-        "+f"(acc[7][2]), "+f"(acc[7][3])
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, adds, 1, 1;\n}"
+      : ACC(0), ACC(1), ACC(2), ACC(3), ACC(4), ACC(5), ACC(6), ACC(7)
       : "l"(a), "l"(b), "r"(int(adds)));
 }
-
-// What was done to accumulators comes before the wgmmas that follow.
-__device__ inline void order_registers() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void commit_group() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// Until all but the newest `kGroups` groups of wgmmas are done.
-template <int kGroups>
-__device__ inline void wait_for_groups() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
-}
+#undef ACC
 
 // A warp's part of the work tile: 16 rows of the 64 of its warpgroup.
 struct WarpTile {
-  float acc[kFragmentsM][2 * kFragmentsN][4];
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};
   float part[kFragmentsM][2 * kFragmentsN][4];  // sums since the last promotion
 
-  __device__ void clear() {
-#pragma unroll
-    for (auto& column : acc[0]) {
-#pragma unroll
-      for (auto& x : column) x = 0;
-    }
-  }
-  // Starts to multiply the stage at this address in shared memory; `anew`: as the first of a part.
+  // Starts to multiply the stage at this address in shared memory, as a group of wgmmas. `anew`: as the
+  // first of a part.
   __device__ void multiply(uint32_t stage, int group, bool anew) {
     const uint32_t a = stage + group * 64 * 64, b = stage + kBytesA;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // after all other use of acc
 #pragma unroll
     for (int kb = 0; kb < kKBlocks; ++kb) {
       const uint64_t b_block = matrix_at(b + 32 * kb, 64, 0);
       const uint64_t a_block = matrix_at(a + 32 * kb, 64, 0);
       wgmma(part[0], a_block, b_block, kb > 0 || !anew);
     }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   }
   // Adds the part, which wgmma has with 14 bits, to sums of 24.
   __device__ void promote() {
@@ -193,8 +162,8 @@ struct WarpTile {
   }
 };
 
-// Work tiles in the order in which they are computed: kGroup below each other, then the next column, so
-// that what runs at the same time shares operands in the L2 cache. Unsigned numbers are divided faster.
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
 __device__ inline void tile_at(
     uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
   const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
@@ -303,7 +272,8 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ packing
-// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+constexpr int kChunk = 16;  // elements in 16 bytes
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
 // with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
@@ -319,7 +289,7 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
 // lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
@@ -371,6 +341,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         index_t M, index_t N, index_t K, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, bool early, index_t slices,
         scalar_t* partials) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
+  compile_for_sm_90a();
+#else
   extern __shared__ __align__(128) unsigned char shared[];
   // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; barriers.
   const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
@@ -391,8 +364,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
-    // wgmma does not read as threads write.
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
   }
 
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
@@ -440,6 +412,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
+#pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), a_bytes + b_bytes);
@@ -455,8 +428,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   for (int w = blockIdx.x; w < work; next(w)) {
     WarpTile tile;
-    tile.clear();
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     // Hands back the stage before this one.
     const auto finish = [&](int stage) {
       if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
@@ -468,31 +439,25 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 #pragma unroll 1
       for (int n = begin; n < end; ++n) {
         barrier_wait(full(stage), phase);
-        order_registers();
         tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128, n == begin);
-        commit_group();
         // While this step is multiplied, the one before is done: its stage may be filled again.
-        wait_for_groups<1>();
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
         if (n > begin) finish(stage);
         advance();
       }
-      wait_for_groups<0>();
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
       finish(stage);
       tile.promote();
     }
-#else  // PTX for sm_90 has no wgmma
-    compile_for_sm_90a();
-#endif
-    int thread;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     store_partial(tile, partials, w, warp, lane);
   }
+#endif
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
-// would run into matrices that it cannot reach: a stream of another device is refused.
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
 inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
   cudaError_t error = cudaGetDevice(&device);
 #if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
@@ -525,12 +490,10 @@ struct Plan {
   index_t lda, ldb, multiprocessors;
 
   bool packs_a = K > 0 && (A % 16 != 0 || lda % 16 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0;  // to pack
-  index_t a_length = packs_a ? K : 0;
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 127) / 128 * 128 : lda;  // as the kernel reads it
   bool packs_b = K > 0 && (B % 16 != 0 || ldb % 16 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? N : 0;  // to pack
-  index_t b_length = packs_b ? K : 0;
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 127) / 128 * 128 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
@@ -553,43 +516,30 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Refuses sizes and operands that no launch takes.
-inline cudaError_t check_operands(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (M > kLargest / N) return cudaErrorInvalidValue;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
-  return cudaSuccess;
-}
-
-// Describes a matrix to the TMA. The driver's function is found by name: only the runtime is linked.
+// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
   static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
-  static std::atomic<void*> known{nullptr};
-  void* function = known;
-  if (function == nullptr) {
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
     cudaDriverEntryPointQueryResult result;
     const cudaError_t error = cudaGetDriverEntryPointByVersion(
         "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
     if (error != cudaSuccess) return error;
     if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
-    known = function;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
   }
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
-  const cuuint64_t stride = cuuint64_t(ld * size);
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
-  constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_64B;
   const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
-      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -602,8 +552,11 @@ gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_workspace(  // for a launch with the
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
-  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
   if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
@@ -611,14 +564,13 @@ gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_workspace(  // for a launch with the
   return cudaSuccess;
 }
 
-// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also while
-// a CUDA graph is captured: it never prints, exits, waits or allocates.
-// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is free
-// again when the stream has got past the launch.
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
 // Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too
-//        small or at no multiple of 256 bytes
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
 //     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -628,7 +580,9 @@ gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_launch(  // D = alpha * A * B + beta
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
@@ -639,14 +593,11 @@ gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_launch(  // D = alpha * A * B + beta
   error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
-  if (workspace == nullptr) workspace_bytes = 0;
-  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
-  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return cudaErrorInvalidValue;
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
   const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = reinterpret_cast<input_t*>(space);
-  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset;
   const input_t* const a = plan.packs_a ? a_packed : A;
   const input_t* const b = plan.packs_b ? b_packed : B;
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);

@@ -1,8 +1,8 @@
 // gemm_wgmma_f16_rcr_tb64x64x32_c1x2: D = alpha * A * B + beta * C
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
-// kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles of D are
-// done. One thread of a block is the producer: it asks the TMA for the tiles of A and B of each step
+// kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
+// done. One thread of a block is the producer: it asks the TMA for tiles of A and B of each step
 // along K, up to 3 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
 // the consumer: it computes 64 rows of the work tile. wgmma reads both operands in shared memory,
 // and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout rcr --arch sm_90a --threadblock 64x64x32 --stages 3 --cluster 1x2 --promote 0 --stream-k 0 --split-k 1 --epilogue linear --swizzle 32
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f16 --layout rcr --arch sm_90a --schedule cooperative --threadblock 64x64x32 --stages 3 --cluster 1x2 --promote 0 --stream-k 0 --split-k 1 --epilogue linear --swizzle 32
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f16_rcr_tb64x64x32_c1x2.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "rcr", "arch": "sm_90a", "threadblock": "64x64x32", "stages": 3, "cluster": "1x2", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 32}
+// gen-spec: {"variant": "wgmma", "dtype": "f16", "layout": "rcr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "64x64x32", "stages": 3, "cluster": "1x2", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>
@@ -43,7 +43,6 @@ using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
 constexpr int kTileM = 64, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
-constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
 constexpr int kClusterM = 1, kClusterN = 2;  // blocks that share operands
 constexpr int kClusterBlocks = kClusterM * kClusterN;  // 2
 constexpr int kSpanM = kClusterM * kTileM, kSpanN = kClusterN * kTileN;  // 64, 128
@@ -51,8 +50,7 @@ constexpr int kSpanM = kClusterM * kTileM, kSpanN = kClusterN * kTileN;  // 64, 
 constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
 constexpr int kGroup = 32;  // work tiles along M that are computed close in time: see tile_at
-constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 16 = 4
-constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (64 / 64) = 4
+constexpr int kWarps = kTileM / kWarpM;  // 64 / 16 = 4
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 4
 constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 32 / 16
 
@@ -94,18 +92,13 @@ __device__ inline void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation. The
-// hardware lets the thread sleep for a while.
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... The thread may sleep.
 __device__ inline void barrier_wait(uint32_t barrier, int parity) {
-  uint32_t over = 0;
-  while (!over) {
-    asm volatile(
-        "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared.b64 over, [%1], %2;\n"
-        "selp.b32 %0, 1, 0, over;\n}"
-        : "=r"(over)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  }
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
@@ -151,19 +144,16 @@ __device__ inline void prefetch_box(const tensor_map_t& map, int inner, int oute
                "r"(outer)
                : "memory");
 }
-// Starts to store a box, clipped to the matrix. Its bytes are read later, before the wait is over.
+// Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
 __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, uint32_t shared) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
       "r"(inner), "r"(outer), "r"(shared)
       : "memory");
 }
-__device__ inline void wait_for_stores() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
 
-// ------------------------------------------------------------------------ what a warpgroup computes
-// Where a matrix is in shared memory, for wgmma: its address, how long its lines are, and how far apart
+// ------------------------------------------------------------------------ what a warpgroup does
+// Where a matrix is in shared memory, for wgmma: its address, how long lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
 // exchanges 16 bytes by their address: a matrix may begin inside of a line. Bits of the address from the
 // 18th on are the block's rank in its cluster.
@@ -176,63 +166,32 @@ __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
 // acc += a * b: 64 rows of A by 64 columns of B, over 32 bytes along K. Of the 64 rows, warp w
 // has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
 // 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
+#define ACC(j) "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])
 __device__ inline void wgmma(float (&acc)[8][4], uint64_t a, uint64_t b) {
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, 1, 1, 1, 0, 0;"
-      : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
-        "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
-        "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
-        "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
-        "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
-        "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
-        "+f"(acc[7][2]), "+f"(acc[7][3])
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, 1, 1, 1, 0, 0;"
+      : ACC(0), ACC(1), ACC(2), ACC(3), ACC(4), ACC(5), ACC(6), ACC(7)
       : "l"(a), "l"(b));
 }
-
-// What was done to accumulators comes before the wgmmas that follow.
-__device__ inline void order_registers() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void commit_group() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// Until all but the newest `kGroups` groups of wgmmas are done.
-template <int kGroups>
-__device__ inline void wait_for_groups() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
-}
-
-// Where a chunk of 16 bytes of D is in lines of shared memory. Without the XOR, chunks below each other,
-// which lanes write together, would be in the same banks. The TMA reads in this order, too.
-__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
-  return line * 128 + (chunk ^ line % 8) * 16;
-}
+#undef ACC
 
 // A warp's part of the work tile: 16 rows of the 64 of its warpgroup.
 struct WarpTile {
-  float acc[kFragmentsM][2 * kFragmentsN][4];
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};
 
-  __device__ void clear() {
-#pragma unroll
-    for (auto& column : acc[0]) {
-#pragma unroll
-      for (auto& x : column) x = 0;
-    }
-  }
-  // Starts to multiply the stage at this address in shared memory.
+  // Starts to multiply the stage at this address in shared memory, as a group of wgmmas.
   __device__ void multiply(uint32_t stage, int group) {
     const uint32_t a = stage + group * 64 * 64, b = stage + kBytesA;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // after all other use of acc
 #pragma unroll
     for (int kb = 0; kb < kKBlocks; ++kb) {
       const uint64_t b_block = matrix_at(b + 32 * kb, 64, 0);
       const uint64_t a_block = matrix_at(a + 32 * kb, 64, 0);
       wgmma(acc[0], a_block, b_block);
     }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   }
   // Two accumulators of the lane: row 8h + g, columns 8j + 2t and 8j + 2t + 1.
   __device__ float2 pair(int i, int h, int j) const {
@@ -240,8 +199,8 @@ struct WarpTile {
   }
 };
 
-// Work tiles in the order in which they are computed: kGroup below each other, then the next column, so
-// that what runs at the same time shares operands in the L2 cache. Unsigned numbers are divided faster.
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
 __device__ inline void tile_at(
     uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
   const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
@@ -267,15 +226,17 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
 }
 
 constexpr int kPieceN = 64;  // columns of D that a warp stages at a time
-// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA, which
-// stores them while the warp goes on. Columns take turns.
+// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
+// which stores them while the warp goes on. Columns take turns.
 struct Staging {
   static constexpr int kRows = 16;
   alignas(16) unsigned char bytes[kRows * 128];  // (16, 128)
 
-  __device__ output_t& at(int row, int col) {
-    const unsigned byte = col * sizeof(output_t);
-    return reinterpret_cast<output_t&>(bytes[swizzle_128b(row, byte / 16) + byte % 16]);
+  // Chunks of 16 bytes are where the TMA reads them. Without the XOR, those below each other, which
+  // lanes write together, would be in the same banks.
+  __device__ output_t& at(unsigned row, unsigned col) {
+    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row % 8;
+    return reinterpret_cast<output_t&>(bytes[row * 128 + chunk * 16 + byte % 16]);
   }
   // Where a lane points ldmatrix and stmatrix to, for 16 x 16 elements.
   __device__ uint32_t chunk(int row, int col, unsigned lane) {
@@ -284,32 +245,29 @@ struct Staging {
 };
 
 constexpr int kElements = 16 / sizeof(output_t), kPerRow = kPieceN / kElements;  // of 16 bytes
-// Reads rows of C, from (row0, col0) on, into `staging`.
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
 __device__ inline void read_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
-  const output_t* c = out.C + row0 * out.ldc + col0;
-  if (is_aligned(c, out.ldc) && col0 + kPieceN <= out.cols) {  // 16 bytes at once
+  const bool aligned = is_aligned(out.C, out.ldc);
 #pragma unroll 1
-    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
-      const int row = at / kPerRow, col = at % kPerRow * kElements;
-      const int bytes = row0 + row < out.rows ? 16 : 0;  // the others become zeros
-      cp_async(shared_address(&staging.at(row, col)), c + row * out.ldc + col, bytes);
-    }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    return;
-  }
-#pragma unroll 1
-  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
+  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    const int row = at / kPerRow, col = at % kPerRow * kElements;
+    const int left = row0 + row < out.rows ? out.cols - col0 - col : 0;
+    const int count = left < 0 ? 0 : left < kElements ? left : kElements;
+    const output_t* const c = out.C + (row0 + row) * out.ldc + col0 + col;
+    output_t* const to = &staging.at(row, col);
+    if (aligned) {
+      cp_async(shared_address(to), c, count * int(sizeof(output_t)));
+    } else {
 #pragma unroll
-    for (int col = lane; col < kPieceN; col += 32) {
-      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
-      staging.at(row, col) = exists ? c[col] : output_t(0);
+      for (int e = 0; e < kElements; ++e) to[e] = e < count ? c[e] : output_t(0);
     }
   }
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// Makes D of the accumulators of the columns from fragment `first` on and, if C is read, of the piece of
-// C in `staging`, whose place it takes.
+// Makes D of the accumulators of the columns from fragment `first` on and, if C is read, of the
+// piece of C in `staging`, whose place it takes.
 __device__ inline void finish_rows(
     Staging& staging, const WarpTile& tile, int first, const Output& out, bool reads_c, int lane) {
 #pragma unroll
@@ -335,19 +293,18 @@ __device__ inline void finish_rows(
 // Writes the rows in `staging`, whose first element is at (row0, col0) of D.
 __device__ inline void write_rows(
     Staging& staging, const Output& out, int row0, int col0, int lane) {
-  output_t* const d = out.D + row0 * out.ldd + col0;
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll 1
   for (int col = lane; col < kPieceN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
-    output_t* to = d + col;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
 #pragma unroll 4
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
 }
 
-// Writes 16 rows of D of a warp, whose first element is at (row0, col0), piece by piece: while the TMA
-// stores one, the warp makes the next.
+// Writes 16 rows of D of a warp, whose first element is at (row0, col0), piece by piece: while
+// the TMA stores one, the warp makes the next.
 __device__ inline void store(
     const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
     int col0, int lane) {
@@ -355,17 +312,16 @@ __device__ inline void store(
 #pragma unroll
   for (int p = 0; p < kWarpN / kPieceN; ++p, col0 += kPieceN) {
     // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
-    const bool whole = out.cols % kElements == 0 || col0 + kPieceN <= out.cols;
-    const bool by_tma = aligned && whole;
-    if (lane == 0) wait_for_stores();  // what was in `staging` has been read
+    const bool by_tma = aligned && (out.cols % kElements == 0 || col0 + kPieceN <= out.cols);
+    // What was in `staging` has been read.
+    if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     __syncwarp();
-    const int first = p * kPieceN / 16;
     if (out.beta != 0) {
       read_rows(staging, out, row0, col0, lane);
       __syncwarp();
-      finish_rows(staging, tile, first, out, true, lane);
+      finish_rows(staging, tile, p * kPieceN / 16, out, true, lane);
     } else {
-      finish_rows(staging, tile, first, out, false, lane);
+      finish_rows(staging, tile, p * kPieceN / 16, out, false, lane);
     }
     if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
@@ -379,7 +335,8 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ packing
-// An operand whose lines do not all start at a multiple of 16 bytes is copied into the workspace first,
+constexpr int kChunk = 8;  // elements in 16 bytes
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
 // with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
@@ -395,7 +352,7 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-// Packs lines 8 at a time, one for each warp, whose lanes read neighbouring chunks of 16 bytes: each
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
 // lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
@@ -449,6 +406,9 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
+  compile_for_sm_90a();
+#else
   extern __shared__ __align__(128) unsigned char shared[];
   // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; staging; barriers.
   const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
@@ -462,20 +422,17 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
   // more, they are cleared here, once.
   const int b_bytes = (cols < kTileN ? cols : kTileN) * 64;
-  if (kBytesA + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < kBytesA : at < kBytesA + b_bytes) continue;
+  if (b_bytes < kBytesB) {
+    for (int at = kBytesA + b_bytes + 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
-    // wgmma does not read as threads write.
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
   }
 
   const int tiles_m = (rows + kSpanM - 1) / kSpanM, tiles_n = (cols + kSpanN - 1) / kSpanN;
-  const int steps = int((K + kTileK - 1) / kTileK);
-  const int work = tiles_m * tiles_n;
+  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
   int row0, col0;
   tile_at(blockIdx.x / kClusterBlocks, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
@@ -515,6 +472,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
+#pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), kBytesA + b_bytes);
@@ -532,8 +490,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
 
   for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
     WarpTile tile;
-    tile.clear();
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     // Hands back the stage before this one, to all blocks: they may copy into it.
     const auto finish = [&](int stage) {
       const int rank = threadIdx.x % 128;
@@ -543,33 +499,27 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
 #pragma unroll 1
     for (int n = 0; n < steps; ++n) {
       barrier_wait(full(stage), phase);
-      order_registers();
       tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128);
-      commit_group();
       // While this step is multiplied, the one before is done: its stage may be filled again.
-      wait_for_groups<1>();
+      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
       if (n > 0) finish(stage);
       advance();
     }
-    wait_for_groups<0>();
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     if (steps > 0) finish(stage);
-#else  // PTX for sm_90 has no wgmma
-    compile_for_sm_90a();
-#endif
-    int thread;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    const int warp = thread / 32, lane = thread % 32;
-    const int row = row0 + 16 * warp;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
-    store(tile, out, d_map, staging[warp], row, col0, lane);
+    store(tile, out, d_map, staging[warp], row0 + 16 * warp, col0, lane);
   }
-  if (threadIdx.x % 32 == 0) wait_for_stores();  // shared memory lasts as long as the block
+  // Shared memory lasts as long as the block.
+  if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   meet_cluster();  // others may still arrive at this block's barriers
+#endif
 }
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on the stream's device, whichever is current, where it
-// would run into matrices that it cannot reach: a stream of another device is refused.
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
 inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
   cudaError_t error = cudaGetDevice(&device);
 #if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
@@ -602,12 +552,10 @@ struct Plan {
   index_t lda, ldb, multiprocessors;
 
   bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0;  // to pack
-  index_t a_length = packs_a ? K : 0;
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
   bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? N : 0;  // to pack
-  index_t b_length = packs_b ? K : 0;
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN);  // of D, a cluster's
@@ -626,44 +574,32 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Refuses sizes and operands that no launch takes.
-inline cudaError_t check_operands(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (M > kLargest / N) return cudaErrorInvalidValue;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
-  return cudaSuccess;
-}
-
-// Describes a matrix to the TMA. The driver's function is found by name: only the runtime is linked.
+// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
   static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
-  static std::atomic<void*> known{nullptr};
-  void* function = known;
-  if (function == nullptr) {
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
     cudaDriverEntryPointQueryResult result;
     const cudaError_t error = cudaGetDriverEntryPointByVersion(
         "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
     if (error != cudaSuccess) return error;
     if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
-    known = function;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
   }
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
-  const cuuint64_t stride = cuuint64_t(ld * size);
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
   const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
   const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                                      : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                    : CU_TENSOR_MAP_SWIZZLE_32B;
   const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
       every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
@@ -677,22 +613,24 @@ gemm_wgmma_f16_rcr_tb64x64x32_c1x2_workspace(  // for a launch with these argume
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
-  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }
 
-// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also while
-// a CUDA graph is captured: it never prints, exits, waits or allocates.
-// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is free
-// again when the stream has got past the launch.
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
 // Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements, a size above 2^31 - 4096, a workspace too
-//        small or at no multiple of 256 bytes
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
 //     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -702,7 +640,9 @@ gemm_wgmma_f16_rcr_tb64x64x32_c1x2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  cudaError_t error = check_operands(M, N, K, A, lda, B, ldb);
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_wgmma_f16_rcr_tb64x64x32_c1x2_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
@@ -713,13 +653,10 @@ gemm_wgmma_f16_rcr_tb64x64x32_c1x2_launch(  // D = alpha * A * B + beta * C
   error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (workspace == nullptr) workspace_bytes = 0;
-  if (workspace_bytes < size_t(plan.bytes)) return cudaErrorInvalidValue;
-  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return cudaErrorInvalidValue;
-  const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = reinterpret_cast<input_t*>(space);
-  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
   const input_t* const a = plan.packs_a ? a_packed : A;
   const input_t* const b = plan.packs_b ? b_packed : B;
 
@@ -730,8 +667,7 @@ gemm_wgmma_f16_rcr_tb64x64x32_c1x2_launch(  // D = alpha * A * B + beta * C
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    error = make_map(d_map, kOutput, 2, D, plan.N, plan.M, ldd, 64, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
   }
   if (error != cudaSuccess) return error;
 

@@ -10,15 +10,15 @@
 // to link this file.
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
-//     gen emit --embed cubin --variant wgmma --dtype f16 --layout rrr --arch sm_90a
-//     --threadblock 128x256x64 --stages 3 --cluster 1x1 --promote 0 --stream-k 1 --split-k 1
-//     --epilogue linear --swizzle 16 --name gemm_wgmma_f16_rrr_stream1
+//     gen emit --embed cubin --variant wgmma --dtype f16 --layout rrr --arch sm_90a --schedule
+//     cooperative --threadblock 128x256x64 --stages 3 --cluster 1x1 --promote 0 --stream-k 1
+//     --split-k 1 --epilogue linear --swizzle 16 --name gemm_wgmma_f16_rrr_stream1
 // Compile:  c++ -std=c++17 -c gemm_wgmma_f16_rrr_stream1.cpp; programs link -ldl where the C library is older than 2.34
 // SPDX-License-Identifier: 0BSD
 
 #include "gemm_wgmma_f16_rrr_stream1.h"
 
-#if GEMM_WGMMA_F16_RRR_STREAM1_SPEC != 0x5696531b
+#if GEMM_WGMMA_F16_RRR_STREAM1_SPEC != 0x05169017
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -308,12 +308,10 @@ struct Plan {
   index_t lda, ldb, multiprocessors;
 
   bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0;  // to pack
-  index_t a_length = packs_a ? K : 0;
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
   bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? K : 0;  // to pack
-  index_t b_length = packs_b ? N : 0;
+  index_t b_lines = packs_b ? K : 0, b_length = packs_b ? N : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
@@ -321,7 +319,7 @@ struct Plan {
   index_t sharing = K > 0 && tiles % blocks > 0 ? blocks : 0;  // blocks that share tiles
   index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
   index_t flags_offset = partials_offset + sharing * kTileM * kTileN * 4;
-  index_t flags = sharing * 8;  // for each warp one
+  index_t flags = sharing * 8;  // for each warp of a tile one
   index_t bytes = flags_offset + flags * 4;  // of the workspace
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
@@ -334,17 +332,6 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks, work tiles
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Refuses sizes and operands that no launch takes.
-inline CUresult check_operands(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb) {
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
-}
-
 // Describes a matrix to the TMA.
 inline CUresult make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
@@ -352,14 +339,12 @@ inline CUresult make_map(
   map = {};
   if (length == 0 || lines == 0) return CUDA_SUCCESS;  // it will not be read
   const auto encode = get_driver().cuTensorMapEncodeTiled;
-  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)};
-  const cuuint64_t stride = cuuint64_t(ld * size);
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
-  constexpr auto swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
   const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &stride, box,
-      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -377,10 +362,13 @@ gemm_wgmma_f16_rrr_stream1_workspace(  // for a launch with these arguments
     size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = 0;
-  CUresult error = check_operands(M, N, K, A, lda, B, ldb);
-  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
   int multiprocessors;
-  error = count_multiprocessors(multiprocessors);
+  const CUresult error = count_multiprocessors(multiprocessors);
   if (error != CUDA_SUCCESS) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
   if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
@@ -393,7 +381,9 @@ gemm_wgmma_f16_rrr_stream1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
     size_t workspace_bytes, CUstream stream) {
-  CUresult error = check_operands(M, N, K, A, lda, B, ldb);
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_wgmma_f16_rrr_stream1_workspace;
+  int error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
@@ -405,13 +395,11 @@ gemm_wgmma_f16_rrr_stream1_launch(  // D = alpha * A * B + beta * C
   error = count_multiprocessors(multiprocessors);
   if (error != CUDA_SUCCESS) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (workspace == nullptr) workspace_bytes = 0;
-  if (workspace_bytes < size_t(plan.bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (plan.bytes > 0 && size_t(workspace) % 256 != 0) return CUDA_ERROR_INVALID_VALUE;
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
   const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = reinterpret_cast<input_t*>(space);
-  const auto b_packed = reinterpret_cast<input_t*>(space + plan.b_offset);
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
   const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
   const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
   void* const partials = space + plan.partials_offset;
@@ -424,8 +412,7 @@ gemm_wgmma_f16_rrr_stream1_launch(  // D = alpha * A * B + beta * C
     error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK);
   }
   if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    error = make_map(d_map, kOutput, 2, D, plan.N, plan.M, ldd, 64, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
   }
   if (error != CUDA_SUCCESS) return error;
 

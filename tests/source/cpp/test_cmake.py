@@ -15,7 +15,7 @@ from gen.source.cpp.cmake import Answer, Call, answer
 from tests import ROOT
 from tests.conftest import Gen
 from tests.support.programs import need, run
-from tests.support.slow import sift
+from tests.support.slow import each, slow
 
 
 def ask(line: str, architectures: str = "80", function: str = "gen_add_kernel") -> Answer:
@@ -34,7 +34,7 @@ def ask(line: str, architectures: str = "80", function: str = "gen_add_kernel") 
         ("VARIANT tiles NAME", "NAME has no value"),
         ("VARIANT all", "unknown variant 'all'"),
         ("VARIANT tiles VARIANT naive", "VARIANT is there twice"),
-        ("VARIANT tiles naive", "there is no word 'naive'; use ARCH, "),
+        ("VARIANT tiles naive", "there is no word 'naive'; use AHEAD, ARCH, "),
         ("VARIANT tiles OUTPUT x.cu", "there is no word 'OUTPUT'"),
         ("VARIANT tiles DEPFILE x", "there is no word 'DEPFILE'"),
         ("VARIANT tiles Tile 8", "there is no word 'Tile'"),
@@ -67,16 +67,59 @@ def test_the_format_of_embedded_code_is_a_word_of_one_function() -> None:
 def test_wrong_words_of_a_bundle_are_refused(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("--variant tiles")
     for words, message in (
-        ("", "no list is named; use FILE"),
+        ("", "a bundle is listed or chosen; use FILE with a list of kernels, or AUTO with"),
         (f"FILE {tmp_path}/none", "No such file"),
         (f"FILE {tmp_path}/list FILE {tmp_path}/list", "FILE is there twice"),
-        (f"FILE {tmp_path}/list VARIANT tiles", "there is no word 'VARIANT'; use ARCH, FILE, NAME"),
+        (f"FILE {tmp_path}/list VARIANT tiles", "there is no word 'VARIANT'; use AHEAD, ARCH, "),
     ):
         with pytest.raises(GenError, match=re.escape(message)):
             ask(words, function="gen_add_bundle")
 
 
 # --- architectures
+
+
+def bundle(words: str, architectures: str = "80,90a") -> Answer:
+    return ask(words, architectures, "gen_add_bundle")
+
+
+def test_a_bundle_may_be_chosen() -> None:
+    words = "AUTO SHAPES 4096 1-16x4096x4096 GPUS a100 h100 DTYPE f16 NAME gemm"
+    found = bundle(words)
+    assert (found.name, found.source) == ("gemm", "gemm.cu")
+    assert " ".join(found.options) == (
+        "--best --header --gpu a100,h100 --shape 4096 --shape 1-16x4096x4096"
+        " --dtype f16 --name gemm"
+    )
+    assert bundle(words.replace("4096 1-16", "4096,1-16")) == found
+    assert bundle(words, "80,90a,120") == found
+    assert bundle(words, "") == found
+    assert bundle(f"{words} EPILOGUE linear_bias").stamp != found.stamp
+    one = bundle("AUTO SHAPES 512 GPUS t4 DTYPE f16", "75")
+    assert one.source == f"{one.name}.cu"
+    assert one.name.startswith("gemm_mma_f16_rrr_")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "use FILE with a list of kernels, or AUTO with SHAPES and GPUS"),
+        ("AUTO FILE x SHAPES 9 GPUS t4", "use FILE with a list of kernels, or AUTO with"),
+        ("AUTO SHAPES 9", "AUTO chooses for shapes and GPUs; use GPUS, too"),
+        ("AUTO GPUS t4", "AUTO chooses for shapes and GPUs; use SHAPES, too"),
+        ("AUTO SHAPES 9 GPUS t4 ARCH sm_75", "the architectures are those of GPUS; leave out ARCH"),
+        ("AUTO SHAPES 9 GPUS", "GPUS has no value"),
+        ("AUTO SHAPES 9 GPUS t5", "unknown GPU 't5'"),
+        ("AUTO SHAPES 9x9 GPUS t4", "shape '9x9' is not MxNxK"),
+        ("AUTO SHAPES 9 GPUS a100 BATCHED", "unknown GPU 'BATCHED'"),
+        ("AUTO SHAPES 4096 GPUS a100 h100 l4 DTYPE f16", "use CUDA_ARCHITECTURES 80;89;90a"),
+        ("AUTO SHAPES 64 GPUS b200", "with CUDA_ARCHITECTURES 80;90a, the target is not compiled"),
+        ("FILE x SHAPES 9", "SHAPES goes with AUTO; FILE's list says it"),
+    ],
+)
+def test_wrong_words_of_a_chosen_bundle_are_refused(words: str, message: str) -> None:
+    with pytest.raises(GenError, match=re.escape(message)):
+        bundle(words)
 
 
 def test_each_architecture_gets_its_own_kernel(gen: Gen) -> None:
@@ -318,6 +361,7 @@ target_link_libraries(user a b)
 """
 
 
+@slow
 def test_one_name_is_one_kernel(project: Project) -> None:
     project.write(SAME_NAME.format(more="LAYOUT ccc"))
     done = project.configure()
@@ -333,16 +377,22 @@ def test_one_name_is_one_kernel(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [
-        ("gen_add_embedded_kernel(user VARIANT tiles OUTPUT x)", "there is no word 'OUTPUT'"),
-        ("gen_add_embedded_kernel(alias VARIANT tiles)", "'alias' is another name of 'user'; use"),
-        ("gen_add_embedded_kernel(none VARIANT tiles)", "'none' compiles nothing"),
-        ("gen_add_embedded_kernel(imported VARIANT tiles)", "'imported' compiles nothing"),
-        (
-            "gen_add_embedded_kernel(user VARIANT tiles)\n" * 2,
-            "has two kernels of the name gemm_ti",
-        ),
-    ],
+    each(
+        3,
+        [
+            ("gen_add_embedded_kernel(user VARIANT tiles OUTPUT x)", "there is no word 'OUTPUT'"),
+            (
+                "gen_add_embedded_kernel(alias VARIANT tiles)",
+                "'alias' is another name of 'user'; use",
+            ),
+            ("gen_add_embedded_kernel(none VARIANT tiles)", "'none' compiles nothing"),
+            ("gen_add_embedded_kernel(imported VARIANT tiles)", "'imported' compiles nothing"),
+            (
+                "gen_add_embedded_kernel(user VARIANT tiles)\n" * 2,
+                "has two kernels of the name gemm_ti",
+            ),
+        ],
+    ),
 )
 def test_cmake_refuses(call: str, message: str, project: Project) -> None:
     targets = "add_library(user STATIC)\nadd_library(alias ALIAS user)\nadd_custom_target(none)\n"
@@ -384,7 +434,8 @@ target_link_libraries(user PRIVATE my::gemm)
 """
 
 
-@pytest.mark.parametrize("kind", sift(["STATIC", "SHARED"], ["SHARED"]))
+@slow
+@pytest.mark.parametrize("kind", ["STATIC", "SHARED"])
 def test_a_library_is_installed_with_its_headers(kind: str, project: Project) -> None:
     """In one translation unit, with hidden symbols, in a folder whose name has a space."""
     project.write(LIBRARY.format(kind=kind))
@@ -482,4 +533,25 @@ def test_a_project_with_cuda(project: Project) -> None:
     listing.write_text("--variant naive\n--variant naive --dtype f64\n")
     emitted = re.findall("Emitting (.*)", project.build())
     assert emitted == ["gemm"]
+    assert project.build() == "ninja: no work to do.\n"
+
+
+CHOSEN = """
+add_executable(user main.cpp)
+set_target_properties(user PROPERTIES CUDA_ARCHITECTURES "80;90a")
+gen_add_bundle(user AUTO SHAPES 1-16x256x4096 512 GPUS a100 h100 DTYPE f16 NAME gemm)
+"""
+
+
+@pytest.mark.nvcc
+@pytest.mark.slow
+def test_a_chosen_bundle_is_built(project: Project) -> None:
+    project.write(CHOSEN, "CXX CUDA")
+    (project.folder / "source" / "main.cpp").write_text(
+        '#include "gemm.h"\n'
+        "int main() { return gemm_workspace(0, 0, 0, 0, 1, 0, 1, 0) == 1 ? 0 : 1; }"
+    )
+    good(project.configure())
+    assert re.findall("Emitting (.*)", project.build()) == ["gemm"]
+    run(project.folder / "build" / "user", cwd=project.folder)
     assert project.build() == "ninja: no work to do.\n"

@@ -26,7 +26,7 @@ from tests.support.programs import (
     need,
     run,
 )
-from tests.support.slow import sift
+from tests.support.slow import each, sift, slow
 from tests.test_packaging import build, install
 from tests.test_packaging import run as run_alone
 
@@ -45,6 +45,7 @@ def headers() -> list[tuple[str, str, str]]:
     ]
 
 
+@slow
 def test_headers_are_c_and_cpp_and_formatted(tmp_path: Path) -> None:
     for i, (variant, dtype, layout) in enumerate(headers()):
         epilogue = {"epilogue": "linear_bias"} if variant == "mma" and i % 2 else {}
@@ -69,7 +70,9 @@ def test_a_header_says_what_the_launcher_takes() -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize(("variant", "dtype"), [("tiles", "bf16"), ("mma", "f16"), ("mma", "i8")])
+@pytest.mark.parametrize(
+    ("variant", "dtype"), sift([("tiles", "bf16"), ("mma", "f16"), ("mma", "i8")], [("mma", "f16")])
+)
 def test_a_header_declares_what_the_source_defines(
     variant: str, dtype: str, tmp_path: Path
 ) -> None:
@@ -276,6 +279,7 @@ int main(void) {
 """
 
 
+@slow
 @pytest.mark.nvcc
 def test_a_bundle_takes_the_first_kernel_that_fits(tmp_path: Path) -> None:
     """From C, without a GPU: the choice needs none."""
@@ -323,7 +327,7 @@ WARN = "-DCMAKE_CUDA_FLAGS=-Xcompiler=-Wall,-Wextra"
     "example",
     [
         pytest.param("cmake_project", marks=[pytest.mark.nvcc, pytest.mark.slow]),
-        pytest.param("vendored", marks=pytest.mark.nvcc),
+        pytest.param("vendored", marks=[pytest.mark.nvcc, pytest.mark.slow]),
         "driver_api",
     ],
 )
@@ -352,14 +356,25 @@ add_library(user STATIC)
 
 @pytest.mark.parametrize(
     ("call", "version", "message"),
-    [
-        ("gen_add_embedded_kernel(user VARIANT tiles TILE 33)", "", "tile=33 is out of range"),
-        ("gen_add_embedded_kernel(user VARIANT mma_tma ARCH sm_80)", "", "mma_tma needs sm_90a"),
-        ("gen_add_embedded_kernel(user VARIANT)", "", "VARIANT has no value; use VARIANT and a"),
-        ("gen_add_embedded_kernel(other VARIANT tiles)", "", "there is no target 'other'"),
-        ("gen_add_kernel(user VARIANT tiles)", "", "needs the language CUDA"),
-        ("", "99.0", 'compatible with requested version "99.0"'),
-    ],
+    each(
+        3,
+        [
+            ("gen_add_embedded_kernel(user VARIANT tiles TILE 33)", "", "tile=33 is out of range"),
+            (
+                "gen_add_embedded_kernel(user VARIANT mma_tma ARCH sm_80)",
+                "",
+                "mma_tma needs sm_90a",
+            ),
+            (
+                "gen_add_embedded_kernel(user VARIANT)",
+                "",
+                "VARIANT has no value; use VARIANT and a",
+            ),
+            ("gen_add_embedded_kernel(other VARIANT tiles)", "", "there is no target 'other'"),
+            ("gen_add_kernel(user VARIANT tiles)", "", "needs the language CUDA"),
+            ("", "99.0", 'compatible with requested version "99.0"'),
+        ],
+    ),
 )
 def test_cmake_says_what_is_wrong(call: str, version: str, message: str, tmp_path: Path) -> None:
     project = tmp_path / "project"
@@ -370,7 +385,8 @@ def test_cmake_says_what_is_wrong(call: str, version: str, message: str, tmp_pat
     assert message in re.sub(r"\s+", " ", done.stderr)
 
 
-@pytest.mark.parametrize("generator", sift(["Unix Makefiles", "Ninja"], ["Ninja"]))
+@slow
+@pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
 def test_cmake_emits_again_when_something_changes(generator: str, tmp_path: Path) -> None:
     need("make" if generator == "Unix Makefiles" else "ninja")
     project = tmp_path / "project"
@@ -395,6 +411,7 @@ def test_cmake_emits_again_when_something_changes(generator: str, tmp_path: Path
     assert "machine code and PTX for sm_80" in (tmp_path / "build/gemmgen/user/f.h").read_text()
 
 
+@slow
 def test_an_installed_wheel_has_what_cmake_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,238 @@
+"""Arrays of several dimensions: which products they are, and which of these one launch computes.
+
+The dimensions before the last two are those of a batch; they broadcast as those of `numpy.matmul`.
+Nothing is copied: a launch takes what lies at one stride for each operand, and further dimensions
+are further launches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+from gen.api.views import View, as_matrix
+from gen.errors import SpecError
+from gen.kernels.batches import check_batch
+from gen.kernels.tensor_cores.plan import MOST_SIZE
+from gen.spec.problem import ONE, Batch, GemmProblem, Layouts
+
+
+class Dimension(NamedTuple):
+    """Of a batch: its size, and the elements from one matrix of A, B, C and D to the next.
+
+    A stride is 0 where all have the same matrix.
+    """
+
+    size: int
+    strides: tuple[int, int, int, int]
+
+
+class Products(NamedTuple):
+    """The matrices of the first product, and the dimensions that the others are in.
+
+    shape: of the batch, as the caller sees it; empty where all of it is one product. result_shape:
+    of D, with its dimensions.
+    """
+
+    a: View
+    b: View
+    c: View | None
+    out: View
+    shape: tuple[int, ...]
+    result_shape: tuple[int, ...]
+    dimensions: tuple[Dimension, ...]
+
+
+def is_batch(a: View, b: View) -> bool:
+    """Whether there is more than a product of matrices or vectors."""
+    return len(a.shape) > 2 or len(b.shape) > 2
+
+
+def products(a: View, b: View, c: View | None, out: View | None, by_rows: bool) -> Products:
+    """The products of A (..., M, K) and B (..., K, N); without `out`, of a new array in C's order.
+
+    A vector as A is a row, one as B a column, of all products, and the result lacks that dimension.
+    C broadcasts to the result, of which `out` has the shape. by_rows: whether the kernel takes A, C
+    and D by rows, so that those of a batch may be those of one product. Raises SpecError.
+    """
+    for name, view in (("A", a), ("B", b)):
+        if not view.shape:
+            as_matrix(view, name, True)  # which says what is wrong with it
+    left, right = _matrices(a, -2), _matrices(b, -1)
+    shape = _broadcast(left.shape[:-2], right.shape[:-2])
+    if left.shape[-1] != right.shape[-2]:
+        raise SpecError(
+            f"A is {tuple(a.shape)} and B is {tuple(b.shape)}: A's columns are not as many as B's "
+            "rows; transpose one of them"
+        )
+    ends = (left.shape[-2],) * (len(a.shape) > 1) + (right.shape[-1],) * (len(b.shape) > 1)
+    new = View(0, (*shape, *ends), _row_major((*shape, *ends)), a.dtype, a.device)
+    if out is not None and tuple(out.shape) != new.shape:
+        raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {new.shape}")
+    result = _with_ends(out or new, a, b)
+    added = c and _with_ends(c, a, b)
+    if added and not _broadcasts(added.shape, result.shape):
+        given = tuple(c.shape) if c else ()
+        raise SpecError(
+            f"C has shape {given}, which does not broadcast to the result's {new.shape}"
+        )
+    every = (left, right, added, result)
+    strides = [_strides(view, shape) for view in every]
+    for name, own in zip(("A", "B", "C", "out"), strides, strict=True):
+        if min(own, default=0) < 0:
+            raise SpecError(f"{name} has a batch in reverse, strides {own}; pass a copy of it")
+    dimensions = [
+        Dimension(size, (one[0], one[1], one[2], one[3]))
+        for size, *one in zip(shape, *strides, strict=True)
+    ]
+    found = Products(
+        _first(left), _first(right), added and _first(added), _first(result), shape, new.shape,
+        _collapsed(dimensions),
+    )  # fmt: skip
+    return (_folded(found) if by_rows else None) or found
+
+
+def _first(view: View) -> View:
+    """The first matrix of a batch. The strides of an empty one, which may be anything, are new."""
+    shape = tuple(view.shape[-2:])
+    strides = _row_major(shape) if 0 in view.shape else tuple(view.strides[-2:])
+    return view._replace(shape=shape, strides=strides)
+
+
+def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether matrices of a shape broadcast to those of a batch."""
+    if len(shape) > len(to) or tuple(shape[-2:]) != tuple(to[-2:]):
+        return False
+    return all(n in (1, m) for n, m in zip(shape[-3::-1], to[-3::-1], strict=False))
+
+
+def _matrices(view: View, missing: int) -> View:
+    """A vector as a matrix of one row (-2) or of one column (-1)."""
+    if len(view.shape) > 1:
+        return view
+    (n,), (step,) = view.shape, view.strides
+    shape, strides = ((1, n), (n * step, step)) if missing == -2 else ((n, 1), (step, n * step))
+    return view._replace(shape=shape, strides=strides)
+
+
+def _with_ends(result: View, a: View, b: View) -> View:
+    """C or D with the dimension that the result lacks, because A or B is a vector."""
+    shape, strides = [*result.shape], [*result.strides]
+    if len(a.shape) == 1 and shape:
+        shape.insert(len(shape) - 1, 1)
+        strides.insert(len(strides) - 1, shape[-1] * strides[-1])
+    if len(b.shape) == 1 and shape:
+        shape.append(1)
+        strides.append(shape[-2] * strides[-1])
+    if len(shape) < 2:
+        raise SpecError(f"C has shape {tuple(result.shape)}; pass matrices")
+    return result._replace(shape=tuple(shape), strides=tuple(strides))
+
+
+def _broadcast(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    """The shape that two batches have together, as NumPy broadcasts. Raises SpecError."""
+    pairs = itertools.zip_longest(reversed(one), reversed(other), fillvalue=1)
+    sizes = [(m, n) for m, n in pairs][::-1]
+    if any(m != n and 1 not in (m, n) for m, n in sizes):
+        raise SpecError(
+            f"the batches {tuple(one)} of A and {tuple(other)} of B do not broadcast; use the same "
+            "sizes, or 1"
+        )
+    return tuple(n if m == 1 else m for m, n in sizes)
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _strides(view: View | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of a batch that was broadcast to this shape."""
+    if view is None:
+        return (0,) * len(shape)
+    own = zip(view.shape[:-2], view.strides[:-2], strict=True)
+    strides = [0 if size == 1 else stride for size, stride in own]
+    return (*[0] * (len(shape) - len(strides)), *strides)
+
+
+def _collapsed(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
+    """As few dimensions as have one stride for each operand, without those of size 1."""
+    found: list[Dimension] = []
+    for inner in dimensions:
+        if inner.size == 1:
+            continue
+        if found:
+            outer = found[-1]
+            if all(o == inner.size * i for o, i in zip(outer.strides, inner.strides, strict=True)):
+                found[-1] = Dimension(outer.size * inner.size, inner.strides)
+                continue
+        found.append(inner)
+    return tuple(found)
+
+
+def _folded(found: Products) -> Products | None:
+    """One product, where B is one matrix, and rows of A, C and D all are at one distance."""
+    if len(found.dimensions) != 1:
+        return None
+    (size, (of_a, of_b, of_c, of_d)), m = found.dimensions[0], found.a.shape[0]
+    if of_b or size * m >= MOST_SIZE:
+        return None
+
+    def rows(view: View | None, stride: int) -> View | None:
+        if view is None:
+            return None
+        (_, length), (down, right) = view.shape, view.strides
+        apart = stride if m == 1 else down
+        if stride != m * apart or apart < length or (right != 1 and length > 1):
+            return None
+        return view._replace(shape=(size * m, length), strides=(apart, right))
+
+    a, c, out = (rows(*one) for one in ((found.a, of_a), (found.c, of_c), (found.out, of_d)))
+    if a is None or out is None or (found.c is not None and c is None):
+        return None
+    return found._replace(a=a, c=c, out=out, shape=(), dimensions=())
+
+
+class Launches(NamedTuple):
+    """A batch for each launch; of each one, where A, B, C and D begin, in elements."""
+
+    batch: Batch
+    offsets: tuple[tuple[int, ...], ...]
+
+
+def launches(
+    dimensions: Sequence[Dimension], problem: GemmProblem, layouts: Layouts, batched: bool
+) -> Launches:
+    """The largest dimension that a launch takes is its batch; one launch for each of the others.
+
+    batched: whether the kernel takes batches.
+    """
+    taken, batch = -1, ONE
+    by_size = sorted(range(len(dimensions)), key=lambda at: -dimensions[at].size)
+    for at in by_size if batched else ():
+        one = Batch(dimensions[at].size, *dimensions[at].strides)
+        if _fits(replace(problem, batch=one), layouts):
+            taken, batch = at, one
+            break
+    others = [one for at, one in enumerate(dimensions) if at != taken]
+    places = itertools.product(*(range(one.size) for one in others))
+    return Launches(
+        batch,
+        tuple(
+            tuple(
+                sum(i * one.strides[x] for i, one in zip(place, others, strict=True))
+                for x in range(4)
+            )
+            for place in places
+        ),
+    )
+
+
+def _fits(problem: GemmProblem, layouts: Layouts) -> bool:
+    try:
+        check_batch(problem, layouts, True)
+    except SpecError:
+        return False
+    return True

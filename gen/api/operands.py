@@ -1,0 +1,139 @@
+"""The operands of an epilogue of the user's own, as a call gives them: arrays, and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gen.api.views import Extent, Form, Matrix, View, as_matrix, element_of, extent
+from gen.errors import SpecError, UsageError, unknown
+from gen.spec.dtypes import DTypes
+from gen.spec.epilogue import (
+    BY_VALUE,
+    COLUMNS,
+    MATRIX,
+    Epilogue,
+    Operand,
+    with_types,
+)
+from gen.spec.kernel import EPILOGUES
+from gen.spec.problem import GemmShape
+
+
+class Own(NamedTuple):
+    """Arrays and numbers by name."""
+
+    views: Mapping[str, View]
+    numbers: Mapping[str, Any]
+
+    def epilogue(self, text: str, what: str = "epilogue") -> Epilogue | None:
+        """The expression of a text whose operands these are; None for the name of an epilogue.
+
+        Raises UsageError for operands that it has not, and for those that it has besides.
+        """
+        given = [*self.views, *self.numbers]
+        if text in EPILOGUES:
+            if given:
+                raise UsageError(
+                    f"operands {', '.join(given)} are given, but {what}={text} takes none; use "
+                    f"them in an expression such as 'x * {given[0]}[row]'"
+                )
+            return None
+        types = {name: element_of(view.dtype, name) for name, view in self.views.items()}
+        found = with_types(text, {**types, **dict.fromkeys(self.numbers, BY_VALUE)})
+        for operand in found.operands:
+            if operand.name not in given:
+                kind = "an array" if operand.index else "a number"
+                raise UsageError(
+                    f"{what} '{found.text}' needs {operand.name}; pass {kind} with "
+                    f"operands={{'{operand.name}': ...}}"
+                )
+        return found
+
+
+NOTHING = Own({}, {})
+
+
+def is_number(value: Any) -> bool:
+    """Whether an operand is passed by value."""
+    return not hasattr(value, "__dlpack__") and not hasattr(value, "__cuda_array_interface__")
+
+
+def forms(own: Own) -> tuple[tuple[str, Form | Any], ...]:
+    """What a prepared call depends on: arrays without their addresses, and numbers."""
+    views = ((name, tuple(view[1:])) for name, view in own.views.items())
+    return (*views, *own.numbers.items())
+
+
+class Placed(NamedTuple):
+    """What a problem and a check of overlaps take of the operands."""
+
+    values: tuple[tuple[str, float], ...]
+    extents: dict[str, Extent]
+
+
+def check_type(operand: Operand, view: View, dtypes: DTypes) -> None:
+    """Raises SpecError for an array of another type than the kernel's."""
+    have, want = element_of(view.dtype, operand.name), operand.element(dtypes).name
+    if have != want:
+        raise SpecError(f"{operand.name} is {have}, but the kernel takes {want}; convert it")
+
+
+def placed_matrix(
+    operand: Operand, view: View, result_shape: tuple[int, ...], by_row: bool
+) -> Matrix:
+    """A matrix like the result. Raises SpecError for another shape or order."""
+    if tuple(view.shape) != result_shape:
+        shape = tuple(view.shape)
+        raise SpecError(f"{operand.name} has shape {shape}, not the result's {result_shape}")
+    matrix = as_matrix(view, operand.name, True)
+    if not matrix.ld(by_row):
+        order = "row" if by_row else "column"
+        raise SpecError(f"{operand.name} is not {order}-major as the result is; pass a copy")
+    return matrix
+
+
+def placed_vector(operand: Operand, view: View, shape: GemmShape) -> int:
+    """The elements of a vector. Raises SpecError for another shape."""
+    n, what = (shape.n, "column") if operand.index == COLUMNS else (shape.m, "row")
+    if tuple(view.shape) != (n,) or (n > 1 and view.strides[0] != 1):
+        raise SpecError(
+            f"{operand.name} has shape {tuple(view.shape)} and strides {tuple(view.strides)}; "
+            f"use {n} adjacent elements, one for each {what} of D"
+        )
+    return n
+
+
+def place(
+    epilogue: Epilogue,
+    own: Own,
+    dtypes: DTypes,
+    shape: GemmShape,
+    result_shape: tuple[int, ...],
+    by_row: bool,
+) -> Placed:
+    """The operands beside a result of this shape. by_row: whether that is row-major.
+
+    Raises SpecError for arrays that do not fit.
+    """
+    values: list[tuple[str, float]] = []
+    extents: dict[str, Extent] = {}
+    for operand in epilogue.operands:
+        if not operand.index:
+            continue
+        view, size = own.views[operand.name], operand.element(dtypes).size
+        check_type(operand, view, dtypes)
+        if operand.index == MATRIX:
+            matrix = placed_matrix(operand, view, result_shape, by_row)
+            values.append((operand.ld, matrix.ld(by_row)))
+            extents[operand.name] = extent(matrix, by_row, size)
+        else:
+            bytes_ = placed_vector(operand, view, shape) * size
+            extents[operand.name] = Extent(1, bytes_, bytes_)
+    return Placed(tuple(values), extents)
+
+
+def checked(text: str) -> None:
+    """Raises UsageError for a word that names no epilogue."""
+    if text not in EPILOGUES and text.isidentifier() and text != "x":
+        raise unknown("epilogue", text, EPILOGUES)

@@ -1,0 +1,196 @@
+"""`gen choose`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from gen.cli.options import DTYPE, JSON, LAYOUT
+from gen.device.gpus import GPUS, GpuModel, find_gpu
+from gen.dispatch import words
+from gen.dispatch.invariant import INVARIANT, rank_invariant
+from gen.dispatch.ranking import Product, Ranked, model_of, rank
+from gen.errors import UsageError, unknown
+from gen.kernels.tunables import Value
+from gen.spec.dtypes import parse_dtype
+from gen.spec.problem import Alignment, GemmShape, parse_layout, parse_shape
+
+GPU = typer.Option(
+    "--gpu",
+    metavar="NAME",
+    help=f"The GPU: {', '.join(GPUS)}; default: the one that is present.",
+)
+
+INVARIANT_OPTION = typer.Option(
+    "--invariant",
+    metavar="rows",
+    help="Rank kernels that give a row of D the same bits for all M: one order of sums.",
+)
+
+
+def choose(
+    shape: Annotated[
+        str,
+        typer.Option("--shape", metavar="MxNxK", help="Problem size, or one number for a cube."),
+    ],
+    dtype: Annotated[str, DTYPE] = "f32",
+    layout: Annotated[str, LAYOUT] = "rrr",
+    gpu: Annotated[str | None, GPU] = None,
+    lda: Annotated[
+        int | None, typer.Option("--lda", help="Leading dimension of A; default: the shape's.")
+    ] = None,
+    ldb: Annotated[
+        int | None, typer.Option("--ldb", help="Leading dimension of B; default: the shape's.")
+    ] = None,
+    unaligned: Annotated[
+        bool,
+        typer.Option("--unaligned", help="A and B do not start at multiples of 16 bytes."),
+    ] = False,
+    batch: Annotated[
+        int,
+        typer.Option("--batch", min=1, help="So many products of the shape, by --batched kernels."),
+    ] = 1,
+    invariant: Annotated[str | None, INVARIANT_OPTION] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="Show so many kernels.")] = 8,
+    json: Annotated[bool, JSON] = False,
+    **tunables: Value | None,
+) -> None:
+    """Rank all kernels for a problem on a GPU, by a cost model; nothing is run."""
+    target = find_gpu(gpu) if gpu else present()
+    product = _product(parse_shape(shape), dtype, layout, lda, ldb)
+    if unaligned:
+        product = replace(product, alignment=Alignment(a=False, b=False))
+    given = {name: value for name, value in tunables.items() if value is not None}
+    if batch > 1:
+        product, given = replace(product, batch=batch), {**given, "batched": True}
+    why: list[str] = []
+    found = rank(product, target, target.own_arch, given)
+    if invariant is not None:
+        free, found = found, _invariant(invariant, product, target, given)
+        why.append(words.price(found, free))
+    why[:0] = words.why(found, target)
+    if json:
+        _as_json(found[:top], len(found), why, product, target)
+    else:
+        _print(found[:top], why, target)
+
+
+def _product(
+    shape: GemmShape, dtype: str, layout: str, lda: int | None, ldb: int | None
+) -> Product:
+    if 0 in (shape.m, shape.n):
+        raise UsageError(f"shape {shape} has nothing to compute; use M and N of 1 or more")
+    product = Product.packed(shape, parse_dtype(dtype), parse_layout(layout))
+    for name, given in (("lda", lda), ("ldb", ldb)):
+        least = getattr(product, name)
+        if given is not None and given < least:
+            raise UsageError(f"{name}={given} is less than a line of {shape} {layout}; use {least}")
+    return replace(product, lda=lda or product.lda, ldb=ldb or product.ldb)
+
+
+def _invariant(
+    what: str, product: Product, gpu: GpuModel, given: Mapping[str, Value]
+) -> list[Ranked]:
+    if what not in INVARIANT:
+        raise unknown("invariant", what, INVARIANT)
+    return rank_invariant(product, gpu, gpu.own_arch, given)
+
+
+def present() -> GpuModel:
+    """The GPU of this machine. Raises UsageError where there is none."""
+    from gen.device.driver import gpu, why_no_gpu
+
+    if reason := why_no_gpu():
+        raise UsageError(f"no GPU is present: {reason}; use --gpu with {', '.join(GPUS)}")
+    here = gpu(0)
+    return model_of(here.arch, here.multiprocessors, here.name)
+
+
+def _print(shown: Sequence[Ranked], why: Sequence[str], gpu: GpuModel) -> None:
+    from gen.cli import tables
+    from gen.tables import number
+
+    headers = ["", "kernel", "tile", "how", "predicted", "waves", "limited by", "measured"]
+    rows = [
+        (
+            str(i),
+            each.spec.variant,
+            str(each.spec.threadblock),
+            _how(each),
+            f"{number(each.time / 1e6).text} us",
+            f"{words.waves(each, gpu):.2f}",
+            words.limit(each),
+            "yes" if words.is_measured(each.spec, gpu) else "no",
+        )
+        for i, each in enumerate(shown, 1)
+    ]
+    print(f"{gpu.title}, by a model; {_basis(gpu)}")
+    tables.table(headers, rows, right=("", "predicted", "waves"))
+    print("1:", " ".join(why))
+    for i, each in enumerate(shown, 1):
+        print(f"{i}: {words.command(each.spec)}")
+
+
+def _basis(gpu: GpuModel) -> str:
+    title = GPUS[words.MEASURED_ON].title.partition(" ")[0]
+    if gpu.name == words.MEASURED_ON:
+        return f"its constants are fitted to times of an {title}"
+    return f"nothing was measured on it: its data sheet, and constants of an {title}"
+
+
+def _how(found: Ranked) -> str:
+    """What tells it from another kernel with the same tile."""
+    t, said = found.spec.tunables, []
+    names = ("few", "schedule", "stages", "sliced_k")
+    said += [f"{name.replace('_', '-')} {t[name]}" for name in names if name in t]
+    said += ["stream-k"] * bool(t.get("stream_k"))
+    if found.value("slices") > 1:
+        said.append(f"{found.value('slices')} slices")
+    return ", ".join(said)
+
+
+def _as_json(
+    shown: Sequence[Ranked], count: int, why: Sequence[str], product: Product, gpu: GpuModel
+) -> None:
+    import json
+
+    from gen.cli import tables
+
+    def fields(each: Ranked) -> dict[str, Any]:
+        us = {
+            name: each.value(value) / 1e6
+            for name, value in (
+                ("multiplying", "multiplying"), ("memory", "moving"), ("packing", "packing"),
+                ("adding", "adding"),
+            )
+        }  # fmt: skip
+        return {
+            "variant": each.spec.variant,
+            "spec": json.loads(each.spec.to_json()),
+            "command": words.command(each.spec),
+            "us": each.time / 1e6,
+            "us_of": us,
+            "tiles": each.value("tiles"),
+            "slices": each.value("slices"),
+            "waves": words.waves(each, gpu),
+            "limited_by": words.limit(each),
+            "measured": words.is_measured(each.spec, gpu),
+        }
+
+    tables.as_json(
+        {
+            "gpu": gpu.name,
+            "dtype": product.dtypes.name,
+            "layout": str(product.layouts),
+            "shape": str(product.shape),
+            "lda": product.lda,
+            "ldb": product.ldb,
+            "batch": product.batch,
+            "kernels": count,
+            "why": list(why),
+            "ranking": [fields(each) for each in shown],
+        }
+    )

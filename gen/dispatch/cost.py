@@ -1,0 +1,109 @@
+"""How long a kernel takes for a problem, in picoseconds: lines that C++ has, too.
+
+The busiest multiprocessor decides: the work tiles that it has, one after another, or as many at a
+time as it holds. Beside it, device memory has to move what the problem reads and writes. Then come
+the kernels before and after: packing, and the sum over slices of K.
+
+All is in integers, as `gen.kernels.formulas` has it: a bundle in C++ compares the same times as
+Python does, and takes the same kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gen.dispatch.weights import HELPER, SHARING, Weights
+from gen.kernels.formulas import Fact, function
+from gen.kernels.tensor_cores.facts import SLICES
+from gen.spec.arch import UNIT
+
+# Sizes beyond this count as this: no time is then too long for 64 bits, and the order of kernels
+# does not change any more.
+MOST = 2**18
+
+# Of the product as the kernel has it, row-major: M, N, K, addresses and leading dimensions of its
+# operands; then the GPU, and the weights.
+GIVEN = ("M", "N", "K", "batch", "A", "lda", "B", "ldb", "multiprocessors")
+
+
+def _size(name: str) -> Fact:
+    x = name.upper()
+    return Fact(name, f"{x} < 1 ? 1 : {x} < {MOST} ? {x} : {MOST}")
+
+
+def _operand(x: str, lines: str) -> list[Fact]:
+    """Whether it is packed; how slowly its lines come from the L2 cache: as measured where they are
+    multiples of 128 bytes apart, of 32, or less."""
+    slow = f"moved_{x} > 0 || pitch_{x} % 128 == 0 ? 4 : pitch_{x} % 32 == 0 ? 5 : 8"
+    return [
+        Fact(f"pitch_{x}", f"ld{x} * size", "bytes"),
+        Fact(f"odd_{x}", f"{x.upper()} % {UNIT} > 0 || pitch_{x} % {UNIT} > 0", type="bool"),
+        Fact(f"moved_{x}", f"packs_{x} + odd_{x} > 1 ? {lines} * k : 0", "elements to pack"),
+        Fact(f"slow_{x}", slow, "in quarters"),
+    ]
+
+
+def _slices() -> list[Fact]:
+    """Those of a plan, or as many as are asked for."""
+    found = []
+    for fact in SLICES:
+        if fact.name == "wanted":
+            found.append(fact._replace(name="suit"))
+            fact = Fact("wanted", "split < 1 ? suit : steps < split ? steps : split", "slices")
+        found.append(fact)
+    return found
+
+
+FACTS: Sequence[Fact] = (
+    _size("m"),
+    _size("n"),
+    _size("k"),
+    *_operand("a", "m"),
+    *_operand("b", "n"),
+    Fact("columns", "(n + tile_n - 1) / tile_n", "of tiles"),
+    Fact("tiles", "(m + tile_m - 1) / tile_m * columns * batch", "of D"),
+    Fact("steps", "K > tile_k ? (k + tile_k - 1) / tile_k : 1", "along K"),
+    *_slices(),
+    Fact("busiest", "(tiles * slices + multiprocessors - 1) / multiprocessors", "work tiles"),
+    Fact("turns", "(busiest + resident - 1) / resident", "that they take"),
+    Fact("copies", "(copy_a * slow_a + copy_b * slow_b) / 4", "of a step"),
+    Fact("step", "(math > copies ? math : copies) + wait"),
+    Fact("full", "busiest * each * step"),
+    Fact("alone", "turns * each * (lone > copies ? lone : copies)"),
+    Fact("whole", "(full > alone ? full : alone) + turns * tile", "each tile by one block"),
+    Fact(
+        "shares",
+        "stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0",
+        type="bool",
+    ),
+    Fact("evenly", "tiles * steps / multiprocessors * step"),
+    Fact("shared", f"evenly + (tiles / multiprocessors + 1) * tile + {SHARING}", "by several"),
+    Fact("multiplying", "shares ? shared : whole"),
+    # What is computed at the same time reads its rows of A and columns of B once.
+    Fact("places", "multiprocessors * resident"),
+    Fact("line", "places / group"),
+    Fact("beside", "line < 1 ? 1 : line < columns ? line : columns", "tiles along N"),
+    Fact("below", "(places + beside - 1) / beside"),
+    Fact("high", "below * tile_m < m ? below * tile_m : m"),
+    Fact("wide", "beside * tile_n < n ? beside * tile_n : n"),
+    Fact("once", "(m + n) * k * size * batch", "bytes of A and B"),
+    Fact("again", "(tiles + places - 1) / places * (high + wide) * k * size", "round by round"),
+    Fact("kept", "(m + n) * k * size <= cache / 2 || again < once", "by the L2 cache", "bool"),
+    Fact("moving", "((kept ? once : again) + m * n * out * batch) / 1024 * kib", "from memory"),
+    Fact("moved", "(moved_a + moved_b) * batch"),
+    Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
+    Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),
+    Fact("adding", f"slices > 1 ? {HELPER} + sums * 8 / 1024 * kib : 0"),
+    # The shorter one does not quite fit beside the longer one.
+    Fact("longer", "multiplying > moving ? multiplying : moving"),
+    Fact("product", "longer + (multiplying + moving - longer) / 8"),
+    # What a block of these kernels computes is to be all of the short side: read twice, the large
+    # operand took so much longer that kernels for squares were faster.
+    Fact("rows", "m > n || m > tile_m", "are not few", "bool"),
+    Fact("cols", "n > m || n > tile_n", "are not few", "bool"),
+    Fact("misfit", "(few == 1 && rows) || (few == 2 && cols) ? 4 : 1", "times as long"),
+    Fact("time", "(start + product + packing + adding) * misfit"),
+)
+
+NAMES = tuple(fact.name for fact in FACTS)
+compute = function(FACTS, [*GIVEN, *Weights._fields])

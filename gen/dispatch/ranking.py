@@ -1,0 +1,222 @@
+"""The kernels for a problem, the fastest first: all that the grids of the registry have, by `cost`.
+
+`gen.matmul`, `gen choose` and `gen emit --best` take the first; a bundle in C++ has several, and
+takes the one that comes first among these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from gen.device.gpus import GPUS, GpuModel
+from gen.dispatch import cost
+from gen.dispatch.weights import Weighed, weigh
+from gen.errors import SpecError
+from gen.kernels.registry import VARIANTS, build, make_spec
+from gen.kernels.tunables import Choice
+from gen.kernels.variant import Variant
+from gen.spec.arch import compute_capability
+from gen.spec.dtypes import DTYPES, DTypes
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import ALIGNED, Alignment, GemmProblem, GemmShape, Layouts
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is chosen for: `batch` products of one shape. lda, ldb: in elements.
+
+    alignment: whether A and B begin at multiples of 16 bytes.
+    """
+
+    shape: GemmShape
+    dtypes: DTypes
+    layouts: Layouts
+    lda: int
+    ldb: int
+    alignment: Alignment = ALIGNED
+    batch: int = 1
+
+    @staticmethod
+    def packed(shape: GemmShape, dtypes: DTypes, layouts: Layouts, multiple: int = 1) -> Product:
+        """With lines one after another, whose lengths are rounded up to a multiple of elements."""
+        p = GemmProblem.packed(shape, layouts, multiple=multiple)
+        return Product(shape, dtypes, layouts, p.lda, p.ldb)
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The values of `cost.GIVEN` that belong to it, as of the row-major product."""
+        s = self.shape
+        return (s.m, s.n, s.k, self.batch, int(not self.alignment.a), self.lda,
+                int(not self.alignment.b), self.ldb)  # fmt: skip
+
+    @property
+    def swapped(self) -> tuple[int, ...]:
+        """The same for kernels that compute the transpose of D."""
+        m, n, k, batch, a, lda, b, ldb = self.given
+        return n, m, k, batch, b, ldb, a, lda
+
+
+class Ranked(NamedTuple):
+    """A kernel, with the values of `cost.FACTS`, of which the last is its time in picoseconds."""
+
+    spec: KernelSpec
+    weighed: Weighed
+    values: tuple[int, ...]
+
+    @property
+    def time(self) -> int:
+        """Picoseconds."""
+        return self.values[-1]
+
+    def value(self, name: str) -> int:
+        """Of one of the facts."""
+        return self.values[cost.NAMES.index(name)]
+
+    @property
+    def idle(self) -> bool:
+        """Whether it could share K among blocks, and does not: there is one that cannot."""
+        w = self.weighed.weights
+        in_one = w.split == 0 and self.value("slices") == 1
+        return in_one or bool(w.stream and not self.value("shares"))
+
+
+def oldest_arch(dtypes: DTypes) -> str:
+    """The architecture that is chosen for where there is no GPU: the first to have the types."""
+    archs = [row.usual_arch(dtypes.name) for row in _rows() if dtypes.name in row.dtypes]
+    return min(archs, key=compute_capability)
+
+
+def _rows() -> list[Variant]:
+    """What is chosen among."""
+    return [row for row in VARIANTS.values() if row.pace]
+
+
+def model_of(arch: str, multiprocessors: int, name: str = "") -> GpuModel:
+    """What a GPU counts as that may be none of the table: the nearest of its generation.
+
+    That is one of the same compute capability, or of the next older one: the one that the driver's
+    `name` has in it, or else that with the most nearly as many multiprocessors. Each of these is as
+    fast, and has as much of the bandwidth.
+    """
+    cc = compute_capability(arch)
+    newest = max(gpu.capability for gpu in GPUS.values() if gpu.capability <= cc)
+    of_kind = [gpu for gpu in GPUS.values() if gpu.capability == newest]
+    letters = _letters(name)
+    named = [gpu for gpu in of_kind if _letters(gpu.name) in letters]
+    if named:
+        return _resized(max(named, key=lambda gpu: len(gpu.name)), multiprocessors)
+    return _resized(min(of_kind, key=lambda gpu: abs(gpu.sms - multiprocessors)), multiprocessors)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"\W", "", name.lower())
+
+
+def _resized(gpu: GpuModel, multiprocessors: int) -> GpuModel:
+    share = multiprocessors / gpu.sms
+    if share == 1:
+        return gpu
+    rates = {name: getattr(gpu, name) * share for name in ("fp32", "fp64", "tensor", "bandwidth")}
+    return replace(gpu, sms=multiprocessors, **rates)
+
+
+Given = tuple[tuple[str, Any], ...]  # tunables that the caller has set
+
+
+def as_key(tunables: Mapping[str, Any] | None) -> Given:
+    """Tunables by name."""
+    return tuple(sorted((tunables or {}).items()))
+
+
+def rank(
+    product: Product, gpu: GpuModel, arch: str, tunables: Mapping[str, Any] | None = None
+) -> list[Ranked]:
+    """Every kernel that can run the problem on a GPU, the fastest first.
+
+    arch: what kernels are written for, the GPU's or older. tunables: those that the caller has
+    set stay. Raises SpecError where there is none, and as `make_spec` for tunables that no kernel
+    has.
+    """
+    s = product.shape
+    largest = max(s.m, s.n, s.k)
+    given = as_key(tunables)
+    found = _candidates(product.dtypes, product.layouts, gpu, arch, given)
+    all_ = [timed(product, gpu, *each) for each in found if largest <= each[0].row.most]
+    if not all_:
+        raise _none(product, arch, dict(given))
+    busy = [each for each in all_ if not each.idle]
+    return sorted(busy or all_, key=lambda each: each.time)
+
+
+def ranked(spec: KernelSpec, product: Product, gpu: GpuModel) -> Ranked:
+    """One kernel, whose row has a pace, with its time for a problem."""
+    return timed(product, gpu, spec, weigh(spec, gpu))
+
+
+def timed(product: Product, gpu: GpuModel, spec: KernelSpec, weighed: Weighed) -> Ranked:
+    """The same for weights that are known."""
+    given = product.swapped if spec.swapped else product.given
+    return Ranked(spec, weighed, cost.compute(*given, gpu.sms, *weighed.weights))
+
+
+def choose(
+    product: Product, gpu: GpuModel, arch: str, tunables: Mapping[str, Any] | None = None
+) -> KernelSpec:
+    """The first of `rank`."""
+    return rank(product, gpu, arch, tunables)[0].spec
+
+
+@lru_cache(maxsize=64)
+def _candidates(
+    dtypes: DTypes, layouts: Layouts, gpu: GpuModel, arch: str, given: Given
+) -> Sequence[tuple[KernelSpec, Weighed]]:
+    """What there is for these types and layouts, with what the caller has set."""
+    return [(spec, weigh(spec, gpu)) for spec in grids(dtypes, layouts, arch, dict(given))]
+
+
+def grids(
+    dtypes: DTypes, layouts: Layouts, arch: str, given: Mapping[str, Any]
+) -> Sequence[KernelSpec]:
+    """What all rows offer, with what the caller has set."""
+    cc = compute_capability(arch)
+    found: dict[KernelSpec, None] = {}
+    for row in _rows():
+        if not row.has(dtypes.name, cc) or not given.keys() <= {*row.tunable_names}:
+            continue
+        own = arch if row.max_arch else arch.rstrip("af")  # newer GPUs run the latter, too
+        asked = {"dtype": dtypes.name, "arch": own}
+        grid = row.grid(Choice(dtypes, layouts, own, given))
+        for tunables in (*grid, {}) if given else grid:
+            with suppress(SpecError):  # a rule that is broken
+                found[build(row, layouts, {**asked, **tunables, **given}, None)] = None
+    return list(found)
+
+
+def _none(product: Product, arch: str, tunables: Mapping[str, Any]) -> SpecError:
+    """Why there is no kernel. Raises the error of the tunables where these are why."""
+    cc, name, s = compute_capability(arch), product.dtypes.name, product.shape
+    rows = [row for row in _rows() if max(s.m, s.n, s.k) <= row.most]
+    having = [row for row in rows if row.has(name, cc)]
+    if not having:
+        others = [name for name in DTYPES if any(row.has(name, cc) for row in rows)]
+        return SpecError(
+            f"no kernel for {arch} has {name} at {product.shape}; use {', '.join(others)}"
+        )
+    meant = [row for row in having if tunables.keys() <= {*row.tunable_names}]
+    if not meant:
+        known = dict.fromkeys(name for row in having for name in row.tunable_names)
+        if strange := [name for name in tunables if name not in known]:
+            return SpecError(
+                f"no kernel with {name} for {arch} has the tunable '{strange[0]}'; they have "
+                f"{', '.join(known)}"
+            )
+        return SpecError(
+            f"no kernel with {name} for {arch} has {', '.join(tunables)} together; leave one out"
+        )
+    make_spec(meant[-1].name, dtype=name, layout=str(product.layouts), arch=arch, **tunables)
+    raise AssertionError(f"{meant[-1]} has a specification that its grid lacks")

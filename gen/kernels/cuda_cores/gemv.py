@@ -1,0 +1,105 @@
+"""The kernel for few rows, or few columns, of D: its tunables, what follows from them, its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gen.kernels.cuda_cores.geometry import Values
+from gen.kernels.cuda_cores.printed import printed
+from gen.kernels.epilogues import EPILOGUE, epilogue_rule
+from gen.kernels.formulas import Fact
+from gen.kernels.tunables import Choice, Conflict, Integer, Word
+from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
+from gen.spec.arch import MAX_GRID_X, UNIT, WARP
+from gen.spec.dtypes import DTypes
+from gen.spec.kernel import KernelSpec, Tile
+from gen.spec.problem import Layouts
+
+
+def along_k(few: str, layouts: Layouts) -> bool:
+    """Whether the operand that is read once is contiguous along K."""
+    return layouts.a if few == "columns" else not layouts.b
+
+
+def _usual_strip(chosen: Choice) -> int:
+    return 4 if along_k(chosen.values["few"], chosen.layouts) else WARP
+
+
+def _usual_threads(chosen: Choice) -> int:
+    """More where lines run across K: of their 32 elements there are fewer blocks."""
+    return 128 if along_k(chosen.values["few"], chosen.layouts) else 512
+
+
+def geometry(t: Values, d: DTypes) -> Geometry:
+    """What follows from the tunables of a kernel for few rows or columns."""
+    by_rows, width, threads = t["few"] == "rows", UNIT // d.input.size, t["threads"]
+    rows, cols = (t["vectors"], t["strip"]) if by_rows else (t["strip"], t["vectors"])
+    tiles = "(M + kRows - 1) / kRows * ((N + kCols - 1) / kCols)"
+    return Geometry(
+        Tile(rows, cols, threads * width),
+        (threads, 1),
+        facts=(
+            Fact("tiles", tiles, "of D"),
+            Fact("grid_x", f"tiles < {MAX_GRID_X} ? tiles : {MAX_GRID_X}"),
+        ),
+        constants={"kRows": rows, "kCols": cols},
+        static_shared=threads // WARP * rows * cols * d.accumulator.size,
+        values={"tile_rows": rows, "tile_cols": cols, "width": width, "block": "kThreads"},
+        strides="x",
+    )
+
+
+def _rules(chosen: Choice) -> None:
+    t, width = chosen.values, UNIT // chosen.dtypes.input.size
+    epilogue_rule(t["epilogue"], chosen.dtypes)
+    if t["threads"] % WARP:
+        raise Conflict(f"threads={t['threads']} is not a multiple of {WARP}", "threads")
+    if along_k(t["few"], chosen.layouts):
+        return
+    lanes, rest = divmod(t["strip"], width)
+    if rest or not lanes or WARP % lanes:
+        raise Conflict(
+            f"strip={t['strip']} is not {width}, which are {UNIT} bytes, times a divisor of {WARP}",
+            "strip",
+        )
+    if t["strip"] > WARP:
+        raise Conflict(f"strip={t['strip']} is more than a warp's {WARP} lanes", "strip")
+
+
+def few_printed(spec: KernelSpec) -> Mapping[str, Any]:
+    """What their templates print besides."""
+    return {**printed(spec), "w_along": along_k(spec.tunables["few"], spec.layouts)}
+
+
+def few_grid(*vectors: int) -> Callable[[Choice], Sequence[Mapping[str, Any]]]:
+    """What is chosen among: of rows or columns, so many for a block."""
+    return lambda _: [{"few": few, "vectors": n} for few in ("rows", "columns") for n in vectors]
+
+
+def _pace(_: DTypes) -> Pace:
+    """Assumed: a lane multiplies what it has read, and adds up with its neighbours."""
+    return Pace("cuda", 0.15, registers=64, last=1500, exact=True)
+
+
+FEW = Word("few", "what D has few of", "rows", ("rows", "columns"))
+
+GEMV = Variant(
+    "gemv",
+    "few rows or columns: the large operand read but once",
+    "kernels/gemv.cu.j2",
+    (
+        FEW,
+        Integer("vectors", "of these few, those a block computes", 4, 1, 8, tag="v"),
+        Integer("strip", "columns, or rows, of D per block", _usual_strip, 1, WARP),
+        Integer("threads", "threads per block", _usual_threads, WARP, MAX_THREADS, tag="t"),
+        EPILOGUE,
+        BATCHED,
+    ),
+    geometry,
+    rules=_rules,
+    printed=few_printed,
+    grid=few_grid(1, 2, 4, 8),
+    pace=_pace,
+    adds_as_aligned=True,
+)

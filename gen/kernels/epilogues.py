@@ -1,0 +1,59 @@
+"""The tunable that all kernels have: what becomes of the sums, by name or as an expression."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from gen.kernels.tunables import Conflict, Value, Word
+from gen.spec.dtypes import DTypes
+from gen.spec.epilogue import parse_epilogue
+from gen.spec.kernel import EPILOGUES
+from gen.spec.typed import PLACES
+
+
+@dataclass(frozen=True)
+class Expression(Word):
+    """One of several words, the first of which is what `x` is, or an expression of it.
+
+    See `gen.spec.epilogue`.
+    """
+
+    @property
+    def values(self) -> str:
+        """See Tunable."""
+        return f"{super().values} | an expression"
+
+    def limits(self) -> dict[str, object]:
+        """See Tunable."""
+        return {**super().limits(), "expression": True}
+
+    def parse(self, value: object) -> Value:
+        """See Tunable."""
+        text = str(value).strip()
+        if text in self.words or (re.fullmatch(r"[A-Za-z]\w+", text) and text not in PLACES):
+            return super().parse(text)
+        found = str(parse_epilogue(text))
+        return self.words[0] if found == "x" else found
+
+    def in_name(self, value: Value) -> str:
+        """See Tunable. An expression has 32 bits of its SHA-256 there."""
+        if value in self.words:
+            return super().in_name(value)
+        return f"e{hashlib.sha256(str(value).encode()).hexdigest()[:8]}"
+
+
+EPILOGUE = Expression(
+    "epilogue", "what is applied to an accumulator before it is stored", "linear", EPILOGUES
+)
+
+
+def epilogue_rule(epilogue: str, dtypes: DTypes) -> None:
+    """Raises Conflict for an epilogue that the element types do not have."""
+    if epilogue.endswith("gelu") and epilogue in EPILOGUES and not dtypes.scalar.is_float:
+        raise Conflict(
+            f"epilogue={epilogue} needs sums in floating point, not {dtypes.name}", "epilogue"
+        )
+    if epilogue not in EPILOGUES and (reason := parse_epilogue(epilogue).conflict(dtypes)):
+        raise Conflict(reason, "epilogue")

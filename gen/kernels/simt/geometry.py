@@ -1,0 +1,72 @@
+"""What follows from the tunables of `simt`: tiles, threads, lines in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gen.kernels.tensor_cores.tiles import warps
+from gen.kernels.tunables import sizes
+from gen.kernels.variant import Geometry
+from gen.spec.arch import BANKS, UNIT, WARP
+from gen.spec.dtypes import DTypes
+from gen.spec.kernel import Tile
+
+Values = Mapping[str, Any]
+
+LANES_M, LANES_N = 8, 4  # of a warp, below and beside each other
+STAGED_GAP = 4  # elements between staged rows, against bank conflicts
+LANES_K = 8  # of a warp that copy neighbours along K: 32 bytes of elements of 4, a sector
+
+
+def block_and_warp(t: Values) -> tuple[Tile, Tile]:
+    block = Tile._make(sizes(t["threadblock"]))
+    return block, Tile._make((*sizes(t["warp"]), block.k))
+
+
+def chunk_of(d: DTypes) -> int:
+    return UNIT // d.input.size
+
+
+def threads_of(t: Values) -> int:
+    return WARP * int(t["sliced_k"]) * warps(*block_and_warp(t))
+
+
+def team_k(t: Values) -> int:
+    """Elements along K that a team multiplies in a turn of the main loop: its share of a step."""
+    return block_and_warp(t)[0].k // int(t["sliced_k"])
+
+
+def line(t: Values, d: DTypes) -> int:
+    """Elements from a line of shared memory to the next: both operands' at one k, and a gap."""
+    block, _ = block_and_warp(t)
+    return block.m + block.n + BANKS // LANES_K // d.input.size
+
+
+def shared_bytes(t: Values, d: DTypes, stages: int) -> int:
+    """Stages; when they have been read, sums of all teams, a chunk of rows of each lane."""
+    block, warp = block_and_warp(t)
+    rows = t["sliced_k"] * (block.m // warp.m) * LANES_M * chunk_of(d)
+    staged = rows * (block.n + STAGED_GAP)
+    elements: int = max(stages * block.k * line(t, d), staged)
+    return elements * d.input.size
+
+
+def geometry(t: Values, d: DTypes) -> Geometry:
+    block, warp = block_and_warp(t)
+    threads = threads_of(t)
+    return Geometry(
+        block,
+        (threads, 1),
+        dynamic_shared=shared_bytes(t, d, t["stages"]),
+        values={
+            "tile": block,
+            "warp": warp,
+            "threads": threads,
+            "chunk": chunk_of(d),
+            "line": line(t, d),
+            "staged_gap": STAGED_GAP,
+            "stages_bytes": t["stages"] * block.k * line(t, d) * d.input.size,
+        },
+        warp=warp,
+    )

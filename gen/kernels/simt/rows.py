@@ -1,0 +1,126 @@
+"""The row of `simt`: its tunables, what its template prints, the tiles to choose among."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gen.kernels.epilogues import EPILOGUE
+from gen.kernels.simt.geometry import geometry
+from gen.kernels.simt.rules import rules
+from gen.kernels.tensor_cores.operands import Operand, operands
+from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
+from gen.kernels.tensor_cores.printed import launched
+from gen.kernels.tunables import Choice, Integer, Size
+from gen.kernels.variant import BATCHED, Pace, Variant
+from gen.spec.dtypes import DTypes
+from gen.spec.kernel import KernelSpec
+
+TEAMS = 8  # at most
+
+
+def _printed(spec: KernelSpec) -> Mapping[str, Any]:
+    return {**launched(spec), "copies": [_copies(spec, x) for x in operands(spec)]}
+
+
+def _copies(spec: KernelSpec, x: Operand) -> Mapping[str, Any]:
+    """How a thread copies an operand: the names that the kernel has for it, and how often."""
+    is_a = x.letter == "a"
+    return {
+        "letter": x.letter,
+        "matrix": x.letter.upper(),
+        "side": "M" if is_a else "N",
+        "along_k": x.given_along_k,
+        "first": "row0" if is_a else "col0",
+        "count": "rows" if is_a else "cols",
+        "place": 0 if is_a else spec.threadblock.m,
+    }
+
+
+# What is chosen among: threadblock, warp, teams, stages.
+_SINGLE = (
+    ("128x256x8", "64x64", 1, 4),
+    ("128x128x16", "64x64", 2, 4),
+    ("64x128x32", "64x64", 4, 3),
+    ("128x64x16", "64x64", 2, 4),
+    ("64x64x32", "64x64", 8, 3),
+    ("64x32x32", "64x32", 8, 3),
+    ("32x32x32", "32x32", 8, 3),
+)
+_DOUBLE = (
+    ("128x128x16", "64x32", 1, 3),
+    ("64x128x16", "64x32", 2, 3),
+    ("64x64x16", "64x32", 4, 3),
+    ("64x32x32", "64x32", 8, 3),
+    ("32x32x32", "32x32", 8, 3),
+)
+
+
+def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
+    rows = _SINGLE if chosen.dtypes.input.size == 4 else _DOUBLE
+    return [
+        {"threadblock": tile, "warp": warp, "sliced_k": teams, "stages": stages, "split_k": slices}
+        for tile, warp, teams, stages in rows
+        for slices in (1, 0)
+    ]
+
+
+def _pace(_: DTypes) -> Pace:
+    """Steps are fetched, and teams meet, once in so many k."""
+    return Pace("cuda", 0.8, wait_k=12.5, across_k=0.06, measured=("f32",))
+
+
+def _threadblock(chosen: Choice) -> str:
+    return "128x256x8" if chosen.dtypes.input.size == 4 else "128x128x16"
+
+
+def _warp(chosen: Choice) -> str:
+    return "64x64" if chosen.dtypes.input.size == 4 else "64x32"
+
+
+def _stages(chosen: Choice) -> int:
+    return 4 if chosen.dtypes.input.size == 4 else 3
+
+
+SIMT_VARIANTS = (
+    Variant(
+        "simt",
+        "large register tiles; operands read where they lie",
+        "kernels/simt.cu.j2",
+        (
+            Size(
+                "threadblock",
+                "rows and columns of D that a block computes, and its step along K",
+                _threadblock,
+                "MxNxK",
+                tag="tb",
+            ),
+            Size("warp", "rows and columns of that tile that each warp computes", _warp, "MxN",
+                 tag="w"),
+            Integer(
+                "stages", "steps along K that are in shared memory or on their way", _stages, 2, 16,
+                tag="s",
+            ),
+            Integer("sliced_k", "teams of warps that share out K", 1, 1, TEAMS, tag="tk"),
+            Integer(
+                "split_k", "slices of K that different blocks multiply", 1, 0, 65_535, "auto",
+                tag="sk",
+            ),
+            EPILOGUE,
+            Integer(
+                "swizzle", "work tiles along M computed close in time", 12, 1, 1024, tag="g"
+            ),
+            BATCHED,
+        ),
+        geometry,
+        ("f32", "f64", "i32"),
+        min_arch=80,
+        rules=rules,
+        planner=plan,
+        printed=_printed,
+        most=MOST_SIZE,
+        grid=_grid,
+        pace=_pace,
+        transposes=True,
+    ),
+)  # fmt: skip

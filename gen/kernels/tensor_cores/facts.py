@@ -1,0 +1,171 @@
+"""The facts of a launch: lines of C++ (`gen.kernels.formulas`), from M, N, K and the operands on.
+
+The emitted launcher holds them and `plan` evaluates them: neither can drift from the other.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gen.kernels.formulas import Fact, evaluate
+from gen.kernels.tensor_cores.operands import Operand, operands, packing, rounded, transposed
+from gen.kernels.tensor_cores.tiles import writes_d
+from gen.spec.kernel import KernelSpec
+
+SECTION = 256  # bytes: what the parts of the workspace start at multiples of
+STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
+
+# Groups of four sums that a block of the reduction adds up; its threads share the slices.
+_REDUCE_WIDTH = Fact("width", "slices > 64 ? 8 : slices > 16 ? 16 : 32")
+
+
+def reduce_width(slices: int) -> int:
+    """What the reduction's width is where the number of slices is known when it is emitted."""
+    return evaluate([_REDUCE_WIDTH], {"slices": slices})["width"]
+
+
+def may_be_early(spec: KernelSpec) -> bool:
+    """Whether the next kernel may start before this one ends; not after packing."""
+    return not transposed(spec) and spec.dtypes.parts == 1
+
+
+def facts(spec: KernelSpec) -> list[Fact]:
+    """What a launch is worked out from, line by line, given M, N, K, A, lda, B, ldb of the product.
+
+    A and B are addresses. Of a persistent kernel as many blocks stay as there are
+    `multiprocessors`, and TMA feeds them. What is never packed leaves tiles, and slices of K.
+    """
+    if not spec.packs:
+        return [_tiles(spec), *([] if spec.split_k == 1 else [*_slices(spec), *_partials(spec)])]
+    a, b = operands(spec)
+    size = spec.dtypes.factor.size
+    packed = f"b_offset + {rounded(_bytes(b.elements, size), SECTION)}"
+    lines = [
+        *a.facts(),
+        *b.facts(),
+        Fact("b_offset", rounded(_bytes(a.elements, size), SECTION), "bytes"),
+        _tiles(spec),
+    ]
+    if spec.stream_k:
+        lines += _stream(spec, packed)
+    elif spec.split_k == 1:
+        lines.append(Fact("bytes", packed, "of the workspace"))
+    else:
+        lines += [*_slices(spec), *_partials(spec, packed)]
+    if spec.row.persistent:
+        lines += _persistent(spec, a, b)
+    return [*lines, *packing(a, b)]
+
+
+def _tiles(spec: KernelSpec) -> Fact:
+    """Work tiles, of all products; blocks of a cluster have one together."""
+    products = " * batch" if spec.batched else ""
+    if spec.cluster == (1, 1):
+        text = f"(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN){products}"
+        return Fact("tiles", text, "of D")
+    text = f"(M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN){products}"
+    return Fact("tiles", text, "a cluster's" if spec.batched else "of D, a cluster's")
+
+
+_MOST = f"steps / {STEPS_A_SLICE}"
+# How many slices of K there are where that is chosen by itself.
+SLICES = (
+    Fact("most", f"{_MOST} > 1 ? {_MOST} : 1", f"slices of at least {STEPS_A_SLICE} steps"),
+    Fact("fit", "multiprocessors / tiles", "slices of each tile that run at the same time"),
+    Fact("wanted", "fit < 2 ? 1 : fit < most ? fit : most", "slices"),
+    Fact("each", "(steps + wanted - 1) / wanted", "steps of a slice"),
+    Fact("slices", "(steps + each - 1) / each", "as few as have no more steps"),
+)
+
+
+def _slices(spec: KernelSpec) -> list[Fact]:
+    steps = Fact("steps", "K > kTileK ? (K + kTileK - 1) / kTileK : 1", "along K")
+    if spec.split_k:
+        return [steps, Fact("slices", f"steps < {spec.split_k} ? steps : {spec.split_k}", "of K")]
+    return [steps, *SLICES]
+
+
+def _partials(spec: KernelSpec, offset: str = "") -> list[Fact]:
+    """Partial sums, so far from the beginning of the workspace, which is all theirs without."""
+    width = reduce_width(spec.split_k) if spec.split_k else f"({_REDUCE_WIDTH.text})"
+    tiles, some = "tiles", []
+    if writes_d(spec.tunables):
+        tiles, some = "split", [Fact("split", "slices > 1 ? tiles : 0", "tiles of many slices")]
+    sums = f"slices * {tiles} * kTileM * kTileN * {spec.dtypes.scalar.size}"
+    size = Fact("bytes", sums, "of the workspace")
+    behind = [Fact("partials_offset", offset), Fact("bytes", f"partials_offset + {sums}")]
+    return [
+        *some,
+        *(behind if offset else [size]),
+        Fact("reduce_blocks", f"{tiles} * (kTileM * kTileN / 4) / {width}"),
+    ]
+
+
+def _stream(spec: KernelSpec, offset: str) -> list[Fact]:
+    """What blocks that share work tiles give each other: a tile of sums each, a flag for a warp."""
+    sums = f"kTileM * kTileN * {spec.dtypes.accumulator.size}"
+    warps = spec.geometry.values["consumers"] // spec.geometry.values["teams"]
+    return [
+        *_blocks(spec),
+        Fact("sharing", "K > 0 && tiles % blocks > 0 ? blocks : 0", "blocks that share tiles"),
+        Fact("partials_offset", offset),
+        Fact("flags_offset", f"partials_offset + sharing * {sums}"),
+        Fact("flags", f"sharing * {warps}", "for each warp of a tile one"),
+        Fact("bytes", "flags_offset + flags * 4", "of the workspace"),
+    ]
+
+
+def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
+    work = "tiles" if spec.split_k == 1 else "work"
+    # After packing, the next launch is likely to pack as well, which is slower among this kernel's
+    # blocks.
+    cluster = math.prod(spec.cluster)
+    all_of_them = f"{work} * {cluster}" if cluster > 1 else work
+    alone = f"{all_of_them} == blocks && !packs_a && !packs_b"
+    early = Fact("early", alone, "the next kernel may start", "bool")
+    # TMA takes long for lines that a matrix does not have.
+    boxes = [
+        Fact(f"{x.letter}_box", f"{rows} < {tile} ? {rows} : {tile}", "lines of it")
+        if x.has_short_boxes
+        else Fact(f"{x.letter}_box", *_share(tile, x.sharers))
+        for x, rows, tile in ((a, "M", "kTileM"), (b, "N", "kTileN"))
+        if x.along_k
+    ]
+    return [
+        *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
+        *([] if spec.stream_k else _blocks(spec)),
+        *([early] if may_be_early(spec) else []),
+        *boxes,
+        *(_apart(spec) if spec.batched else []),
+    ]
+
+
+def _apart(spec: KernelSpec) -> list[Fact]:
+    """Elements between a batch's matrices as tensor maps have them: of a single one, any number."""
+    return [
+        Fact(f"{x}_apart", f"{x}_count > 1 ? {x}_stride : {x}_ld", "matrices, for the TMA")
+        for x in "ab"
+    ]
+
+
+def _share(tile: str, sharers: int) -> tuple[str, str]:
+    """The lines of a tile that a block copies."""
+    if sharers == 1:
+        return tile, "lines of it"
+    return f"{tile} / {sharers}", "lines of it, which a block copies"
+
+
+def _blocks(spec: KernelSpec) -> list[Fact]:
+    """Those that stay, in whole clusters."""
+    work, size = "tiles" if spec.split_k == 1 else "work", math.prod(spec.cluster)
+    if size == 1:
+        return [Fact("blocks", f"{work} < multiprocessors ? {work} : multiprocessors")]
+    clusters = f"multiprocessors < {2 * size} ? 1 : multiprocessors / {size}"
+    return [
+        Fact("clusters", clusters, "that run at the same time"),
+        Fact("blocks", f"({work} < clusters ? {work} : clusters) * {size}"),
+    ]
+
+
+def _bytes(elements: str, size: int) -> str:
+    return f"{elements} * {size}" if size > 1 else elements

@@ -1,0 +1,149 @@
+"""What the tensor-core kernels are chosen among, where the caller names none; how fast they are.
+
+Which of these suits a problem, `gen.dispatch` says. Tiles too large for the registers of some
+types, or whose lines cannot be copied, break rules, and are left out there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gen.kernels.tensor_cores.rules import widens
+from gen.kernels.tensor_cores.tiles import PING_PONG
+from gen.kernels.tunables import Choice
+from gen.kernels.variant import Pace
+from gen.spec.dtypes import DTypes
+
+Tunables = Mapping[str, Any]
+
+# Rows and columns of D that a block computes, and those of a warp.
+_MMA = (
+    ("128x256", "64x64"),
+    ("256x128", "64x64"),
+    ("128x128", "64x64"),
+    ("64x128", "32x64"),
+    ("128x64", "64x32"),
+    ("64x64", "32x32"),
+    ("32x64", "32x32"),
+)
+_MMA_HALF = (("256x256", "128x64"),)  # whose sums, in f16, take half of the registers
+_MMA_DOUBLE = (
+    ("128x128", "64x32", 3),
+    ("128x64", "64x32", 4),
+    ("128x64", "32x32", 4),
+    ("64x64", "32x32", 4),
+)
+_TMA = (
+    ("128x256", "64x64", 3),
+    ("256x128", "64x64", 3),
+    ("128x192", "64x48", 4),
+    ("128x128", "64x64", 5),
+    ("64x128", "32x64", 8),
+    ("64x64", "32x32", 8),
+)
+_TMA_SLICED = (("96x96", "32x48", 7),)  # by two teams of warps
+_TMA_HALF = (("256x256", "128x64", 3), ("256x224", "64x112", 3), ("192x256", "96x64", 3))
+
+_WGMMA = (
+    ("256x192", 3),
+    ("256x128", 4),
+    ("128x256", 3),
+    ("192x192", 4),
+    ("128x192", 5),
+    ("192x128", 5),
+    ("128x160", 5),
+    ("128x128", 6),
+    ("64x256", 5),
+    ("128x96", 7),
+    ("64x192", 6),
+    ("64x128", 8),
+    ("128x64", 8),
+    ("64x64", 8),
+)
+_WGMMA_HALF = (("256x256", 3),)
+# Warpgroups that take turns; 128x128 also with tiles that blocks share along K.
+_WGMMA_TURNS = (("128x192", 4), ("128x160", 4), ("128x128", 5))
+# Those of parts take registers thrice, and a stage has three times as many bytes.
+_WGMMA_PARTS = (("128x128", 4), ("128x96", 4), ("64x128", 5), ("128x64", 5), ("64x64", 7))
+_SLICES = (1, 0)  # of K: one, or as many as occupy the GPU
+
+
+def _step(chosen: Choice, line: int) -> int:
+    """Elements of so many bytes along K."""
+    return line // chosen.dtypes.factor.size
+
+
+def _split(each: Iterable[Tunables]) -> list[Tunables]:
+    return [{**one, "split_k": slices} for one in each for slices in _SLICES]
+
+
+def mma_grid(chosen: Choice) -> Sequence[Tunables]:
+    """Of `mma`: its default alone where registers are short."""
+    if widens(chosen):
+        return _split([{}])
+    if chosen.dtypes.input.size == 8:
+        rows = ((tile, 16, warp, stages) for tile, warp, stages in _MMA_DOUBLE)
+    else:
+        half = _MMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
+        deep = [(64, 4), (128, 3)] if chosen.cc >= 80 else [(64, 2)]  # bytes along K, stages
+        rows = (
+            (tile, _step(chosen, line), warp, stages)
+            for tile, warp in half + _MMA
+            for line, stages in deep
+        )
+    return _split(
+        {"threadblock": f"{tile}x{k}", "warp": warp, "stages": stages}
+        for tile, k, warp, stages in rows
+    )
+
+
+def tma_grid(chosen: Choice) -> Sequence[Tunables]:
+    """Of `mma_tma`, as of `mma`."""
+    if widens(chosen):
+        return _split([{}])
+    half = _TMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
+    rows = [(*row, 1) for row in half + _TMA] + [(*row, 2) for row in _TMA_SLICED]
+    k = _step(chosen, 128)
+    return _split(
+        {"threadblock": f"{tile}x{k}", "warp": warp, "stages": stages, "sliced_k": teams}
+        for tile, warp, stages, teams in rows
+    )
+
+
+def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
+    """Of `wgmma`: warpgroups that share tiles, with slices of K; those that take turns."""
+    if chosen.dtypes.parts > 1:
+        return _split(_threadblocks(_WGMMA_PARTS, _step(chosen, 64)))
+    k = _step(chosen, 128)
+    half = _WGMMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
+    shared = _threadblocks(half + _WGMMA, k)
+    turns = [{**one, "schedule": PING_PONG} for one in _threadblocks(_WGMMA_TURNS, k)]
+    streams = [{**one, "stream_k": 1} for one in turns]
+    return [*_split(shared), *turns, *streams]
+
+
+def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any]]:
+    return [{"threadblock": f"{tile}x{k}", "stages": stages} for tile, stages in rows]
+
+
+def mma_pace(dtypes: DTypes) -> Pace:
+    """Of `mma`."""
+    if dtypes.input.size == 8:
+        return Pace("mma", 0.88, wait=60, last=1000, measured=("f64",))
+    return Pace("mma", 0.88, wait=280, last=1000, measured=("f16",))
+
+
+def short_pace(_: DTypes) -> Pace:
+    """Of `mma` with m16n8k8: half of m16n8k16's work in two thirds of its cycles."""
+    return Pace("mma", 0.66, wait=280, last=1000)
+
+
+def tma_pace(_: DTypes) -> Pace:
+    """Of `mma_tma`."""
+    return Pace("mma", 0.93, wait=70, measured=("f16",))
+
+
+def wgmma_pace(_: DTypes) -> Pace:
+    """Of `wgmma`: power limits it, more than anything else."""
+    return Pace("wgmma", 0.77, wait=20, between=2400, measured=("f16", "f32_6xbf16"))

@@ -1,0 +1,195 @@
+"""The operands of the row-major product, as a kernel has them, and how they are packed.
+
+What is computed is always a row-major D = A * B. Where D is column-major that is its transpose,
+B' * A': then "a" is what the caller calls B, transposed, and "b" the caller's A.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gen.kernels.formulas import Fact
+from gen.kernels.tensor_cores.tiles import is_strided
+from gen.spec.arch import MAX_GRID_YZ, UNIT, WARP
+from gen.spec.kernel import KernelSpec
+
+PACKED_LINE = 128  # bytes: what packed lines start at multiples of
+HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
+MOST_PACKING = 64  # blocks that share a line
+MOST_DEEP = MAX_GRID_YZ // 2  # blocks along z for each operand that is packed
+KSTRIDED_LINE = 128  # bytes of a line that does not run along K
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of the row-major product, as a kernel has it.
+
+    letter: "a" or "b". matrix, ld: what the caller calls it. size: bytes of an element.
+    given_along_k: whether it is contiguous along K where it is given. transposed: whether packing
+    makes it so: see `is_strided`. line: bytes of a line
+    in shared memory. fragments: of it, 16 rows of A or columns of B each, that a warp multiplies.
+    sharers: blocks of a cluster that have the same tiles of it, and copy a part each. parts: that
+    its elements are split into while they are packed; a packed line has all first parts, then all
+    second ones, and so on. batched: whether there may be one for each product of a batch.
+    """
+
+    letter: str
+    matrix: str
+    ld: str
+    size: int
+    given_along_k: bool
+    line: int
+    fragments: int
+    sharers: int = 1
+    parts: int = 1
+    batched: bool = False
+
+    @property
+    def stride(self) -> str:
+        """What the caller calls the elements from one to that of the next product."""
+        return f"stride_{self.matrix.lower()}"
+
+    @property
+    def transposed(self) -> bool:
+        """Whether its lines do not run along K, but have to."""
+        return not (self.given_along_k or is_strided(self.size))
+
+    @property
+    def along_k(self) -> bool:
+        """Whether the kernel reads it in lines along K."""
+        return self.given_along_k or self.transposed
+
+    @property
+    def has_short_boxes(self) -> bool:
+        """Whether TMA copies no more lines of it than there are."""
+        return self.along_k and self.sharers == 1 and self.parts == 1
+
+    @property
+    def packed_by_block(self) -> tuple[int, int]:
+        """Lines, and elements of each, that a block of the packing kernel copies at a time.
+
+        A warp has a line, its lanes neighbouring chunks; to transpose, a lane has a line, and the
+        warps have neighbouring chunks.
+        """
+        warps, lanes = HELPER_THREADS // WARP, WARP
+        lines, chunks = (lanes, warps) if self.transposed else (warps, lanes)
+        return lines, chunks * UNIT // self.size
+
+    def facts(self) -> list[Fact]:
+        """Whether it is packed; its lines and their distance, as the kernel reads them."""
+        x, address = self.letter, self.letter.upper()
+        rows = "M" if x == "a" else "N"
+        lines, length = (rows, "K") if self.along_k else ("K", rows)
+        whole = rounded(f"{x}_length", PACKED_LINE // self.size)
+        if self.parts > 1:
+            packs = Fact(f"packs_{x}", "K > 0", "it is split into parts", "bool")
+            whole = f"{whole} * kParts"
+        elif self.transposed:
+            packs = Fact(f"packs_{x}", "K > 0", "its lines do not run along K", "bool")
+        else:
+            unit, why = UNIT // self.size, "its lines are not aligned"
+            odd = f"{address} % {UNIT} != 0 || ld{x} % {unit} != 0"
+            if self.batched:
+                odd, why = f"{odd} || stride_{x} % {unit} != 0", "not aligned"
+            packs = Fact(f"packs_{x}", f"K > 0 && ({odd})", why, "bool")
+        ld = f"packs_{x} ? {whole} : ld{x}"
+        return [
+            packs,
+            Fact(f"{x}_lines", f"packs_{x} ? {lines} : 0"),
+            Fact(f"{x}_length", f"packs_{x} ? {length} : 0", "to pack", beside=True),
+            Fact(f"{x}_ld", ld, "as the kernel reads it"),
+            *(self._batch() if self.batched else []),
+        ]
+
+    def _batch(self) -> list[Fact]:
+        """How many matrices there are; from one to the next, as the kernel reads them."""
+        x = self.letter
+        packed = f"{x}_count > 1 ? {x}_lines * {x}_ld : 0"
+        return [
+            Fact(f"{x}_count", f"stride_{x} > 0 ? batch : 1", "matrices"),
+            Fact(f"{x}_stride", f"packs_{x} ? ({packed}) : stride_{x}", "between them"),
+        ]
+
+    @property
+    def elements(self) -> str:
+        """Those of the packed operand, where it is packed."""
+        lines = f"{self.letter}_lines * {self.letter}_ld"
+        return f"{self.letter}_count * {lines}" if self.batched else lines
+
+
+def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
+    """The operands a and b of the row-major product."""
+    order, size = spec.layouts, spec.dtypes.factor.size
+    given = [("A", "lda", order.a), ("B", "ldb", not order.b)]
+    if not order.c:
+        given.reverse()
+    assert spec.warp
+
+    def operand(
+        letter: str, matrix: str, ld: str, along_k: bool, lines: int, sharers: int
+    ) -> Operand:
+        in_k = along_k or not is_strided(size)
+        line = spec.threadblock.k * size if in_k else KSTRIDED_LINE
+        parts, batched = spec.dtypes.parts, spec.batched
+        return Operand(
+            letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, batched
+        )
+
+    rows, columns = spec.cluster
+    return operand("a", *given[0], spec.warp.m, columns), operand("b", *given[1], spec.warp.n, rows)
+
+
+def transposed(spec: KernelSpec) -> list[str]:
+    """The operands that are always packed, as the caller calls them: "A", "B"."""
+    return sorted(x.matrix for x in operands(spec) if spec.packs and x.transposed)
+
+
+def packing(a: Operand, b: Operand) -> list[Fact]:
+    """The packing kernel's grid: along x, blocks have lines of both operands; along y, parts.
+
+    What is left of a line after whole parts, the first blocks pack, too.
+    """
+
+    def blocks(x: Operand, lines: str, length: str) -> tuple[str, str]:
+        count, part = x.packed_by_block
+        line = PACKED_LINE // x.size
+        parts = f" / {part // line}" if part > line else ""
+        return f"({lines} + {count - 1}) / {count}", f"({length} + {line - 1}) / {line}{parts}"
+
+    if a.transposed == b.transposed:
+        longest = (f"({_larger(f'a_{name}', f'b_{name}')})" for name in ("lines", "length"))
+        x, parts = blocks(a, *longest)
+        along = [
+            Fact("pack_x", x, "blocks that pack"),
+            Fact("pack_parts", parts, "of a line"),
+        ]
+    else:
+        (a_x, a_parts), (b_x, b_parts) = (
+            blocks(x, f"{x.letter}_lines", f"{x.letter}_length") for x in (a, b)
+        )
+        along = [
+            Fact("a_blocks", a_x, "that pack it"),
+            Fact("b_blocks", b_x, "that pack it"),
+            Fact("pack_x", _larger("a_blocks", "b_blocks"), "blocks that pack"),
+            Fact("a_parts", a_parts, "of its lines"),
+            Fact("b_parts", b_parts, "of its lines"),
+            Fact("pack_parts", _larger("a_parts", "b_parts")),
+        ]
+    most = f"pack_parts < {MOST_PACKING} ? pack_parts : {MOST_PACKING}"
+    along.append(Fact("pack_y", f"pack_parts < 1 ? 1 : {most}"))
+    if not a.batched:
+        return along
+    counts = "packs_a && (!packs_b || a_count > b_count) ? a_count : b_count"
+    return [
+        *along,
+        Fact("pack_count", counts),
+        Fact("pack_z", f"pack_count < {MOST_DEEP} ? pack_count : {MOST_DEEP}"),
+    ]
+
+
+def _larger(a: str, b: str) -> str:
+    return f"{a} > {b} ? {a} : {b}"
+
+
+def rounded(text: str, multiple: int) -> str:
+    return f"({text} + {multiple - 1}) / {multiple} * {multiple}"

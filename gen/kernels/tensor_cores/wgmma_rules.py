@@ -1,0 +1,160 @@
+"""The rules among wgmma's tunables: each names itself, the values, whom to blame."""
+
+from __future__ import annotations
+
+from gen.kernels.epilogues import epilogue_rule
+from gen.kernels.tensor_cores.rules import line_rule, panel_rule, shared_rule
+from gen.kernels.tensor_cores.tiles import (
+    WGMMA_BYTES,
+    WGMMA_ROWS,
+    held_sums,
+    registers,
+    sums,
+    teams,
+    tiles,
+    tma_roles,
+    tma_shared,
+    with_warps,
+)
+from gen.kernels.tunables import Choice, Conflict, sizes
+from gen.kernels.variant import multiple_rule
+from gen.spec.arch import WARP
+from gen.spec.kernel import Tile
+from gen.spec.problem import along_k
+
+WGMMA_COLUMNS = 256  # of a wgmma's B at most
+MOST_ROWS = 256  # of wgmma's work tile
+# Registers of a thread for all but sums; and of an equal share of all for all but those of one
+# wgmma: ptxas goes by that.
+WGMMA_OTHERS, SHARE_OTHERS = 48, 26
+# Blocks along M and N of wgmma's clusters, of which 8 blocks are always possible.
+CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
+
+
+def wgmma_rules(chosen: Choice) -> None:
+    """Raises Conflict for tunables of `wgmma` that do not go together."""
+    block = Tile._make(sizes(chosen.values["threadblock"]))
+    multiple_rule("threadblock", "m", block.m, WGMMA_ROWS, f"{WGMMA_ROWS}")
+    multiple_rule("threadblock", "n", block.n, 16, "16")
+    sides = (("m", block.m), ("n", block.n))
+    for (axis, size), along in zip(sides, along_k(chosen.layouts), strict=True):
+        panel_rule(chosen, axis, size, along)
+    _wgmma_size_rule(block)
+    _cluster_rule(chosen, block)
+    _stream_rule(chosen)
+    line_rule(block, chosen.dtypes)
+    epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
+    as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
+    _, warp, _ = tiles(as_tma.values)
+    roles = tma_roles(as_tma.values, chosen.dtypes)
+    _promotion_rule(chosen, block)
+    wanted = held_sums(chosen.values, warp, chosen.dtypes)
+    _sums_fit(chosen, wanted, roles.consumer_registers - WGMMA_OTHERS)
+    share = registers(WARP * (roles.consumers + roles.producers))
+    _sums_fit(chosen, sums(warp._replace(m=16), chosen.dtypes), share - SHARE_OTHERS)
+    shared_rule(as_tma, tma_shared)
+
+
+def _wgmma_size_rule(block: Tile) -> None:
+    if block.n > WGMMA_COLUMNS:
+        raise Conflict(
+            f"threadblock.n={block.n} is more than the {WGMMA_COLUMNS} columns of a wgmma",
+            "threadblock",
+        )
+    if block.m > MOST_ROWS:
+        raise Conflict(
+            f"threadblock.m={block.m} is more than the {MOST_ROWS} rows that a work tile may have",
+            "threadblock",
+        )
+
+
+def _cluster_rule(chosen: Choice, block: Tile) -> None:
+    """Blocks of a cluster copy equal parts of what they share: whole panels, or whole swizzles."""
+    cluster = sizes(chosen.values["cluster"])
+    if teams(chosen.values) > 1 and chosen.dtypes.parts > 1:
+        raise Conflict(
+            f"schedule={chosen.values['schedule']} is not for {chosen.dtypes.name}: three sets of "
+            "sums leave a warpgroup no registers for a large work tile of its own",
+            "schedule",
+            "dtype",
+        )
+    if cluster != (1, 1) and chosen.dtypes.parts > 1:
+        raise Conflict(
+            f"cluster={chosen.values['cluster']} is not for {chosen.dtypes.name}, whose operands "
+            "the TMA copies with all parts of their elements at once",
+            "cluster",
+            "dtype",
+        )
+    if cluster != (1, 1) and chosen.values["split_k"] != 1:
+        raise Conflict(
+            f"cluster={chosen.values['cluster']} goes with split_k=1, since where work tiles are "
+            "few, none are left to share operands",
+            "cluster",
+            "split_k",
+        )
+    # Blocks below each other share columns of B.
+    sides = zip("mn", (block.m, block.n), reversed(cluster), along_k(chosen.layouts), strict=True)
+    for axis, size, sharers, along in sides:
+        unit = 8 if along or chosen.dtypes.factor.size != 2 else 64
+        if size % (sharers * unit) != 0:
+            raise Conflict(
+                f"threadblock.{axis}={size} is no multiple of {sharers * unit}, so that "
+                f"{sharers} blocks of a cluster could copy equal parts",
+                "threadblock",
+                "cluster",
+            )
+
+
+def _stream_rule(chosen: Choice) -> None:
+    """Sums that blocks give each other are those of whole warps, as wgmma adds them up.
+
+    Those of parts are promoted within each step, wherever the steps of a block begin.
+    """
+    promote = () if chosen.dtypes.parts > 1 else (("promote", 0),)
+    for name, alone in (("split_k", 1), ("cluster", "1x1"), *promote):
+        if chosen.values["stream_k"] and chosen.values[name] != alone:
+            raise Conflict(
+                f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
+                "blocks share the sums of a whole tile",
+                name,
+                "stream_k",
+            )
+
+
+def _promotion_rule(chosen: Choice, block: Tile) -> None:
+    """Only sums of fp8, and of parts, are promoted, whole steps along K at a time."""
+    promote = chosen.values["promote"]
+    if chosen.dtypes.parts > 1:
+        each = WGMMA_BYTES // chosen.dtypes.factor.size
+        if promote not in (each, block.k):
+            raise Conflict(
+                f"promote={promote} is neither {each} nor threadblock.k={block.k}: sums of "
+                f"{chosen.dtypes.name} are promoted after each wgmma, or each step along K",
+                "promote",
+                "threadblock",
+            )
+        return
+    if not promote:
+        return
+    if not chosen.dtypes.input.is_fp8:
+        raise Conflict(
+            f"promote={promote} is for sums of fp8; those of {chosen.dtypes.name} have all bits "
+            "of their type",
+            "promote",
+        )
+    multiple_rule("promote", "", promote, block.k, f"threadblock.k={block.k}", "threadblock")
+
+
+def _sums_fit(chosen: Choice, wanted: int, most: int) -> None:
+    """Sums fit the registers of a thread: what does not is spilled."""
+    if wanted <= most:
+        return
+    block, promote = chosen.values["threadblock"], chosen.values["promote"]
+    both = f" with promote={promote}" if promote else ""
+    raise Conflict(
+        f"threadblock={block}{both} wants {wanted} registers of each thread "
+        f"for sums, more than the {most} that there are",
+        "threadblock",
+        *(["promote"] if promote else []),
+        *(["schedule"] if teams(chosen.values) > 1 else []),
+    )

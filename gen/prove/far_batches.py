@@ -1,0 +1,130 @@
+"""The last products of a batch too large to store, more than 2^32 elements behind the first.
+
+They are more than a launch of a kernel on CUDA cores has. All matrices are mapped, and take room
+only where something is written: the operands of the last two products, and what kernels make of
+them. Of each launch, only the blocks run that this takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gen.compile.nvrtc import Module
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import Place, alignment, arguments, products
+from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
+from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
+from gen.prove.far_indices import FarResult
+from gen.prove.inputs import draw_operands
+from gen.prove.verify import against_oracle
+from gen.spec import numerics
+from gen.spec.arch import MAX_GRID_YZ
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Batch, GemmProblem, GemmShape
+
+if TYPE_CHECKING:
+    from gen.emulator import Finding, Observer
+
+_PRODUCTS = MAX_GRID_YZ + 2
+_STRIDE = 2**17 + 48  # times the products, more than 2^32 elements; in whole units of 16 bytes
+_LAST = 2  # products that are computed
+_BUDGET = 10**9
+
+
+def far_batches(
+    spec: KernelSpec,
+    module: Module,
+    deadline: float | None = None,
+    observers: Sequence[Observer] = (),
+) -> Iterator[FarResult]:
+    """Runs the last products, of one tile each; not of a kernel whose blocks share tiles.
+
+    deadline: when it has to end, as time.perf_counter gives it. Raises MissingError where this
+    machine does not map so much memory.
+    """
+    if not spec.batched or spec.stream_k:
+        return
+    steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
+    shape = GemmShape(5, 6, steps * min(spec.threadblock.k, 256) - 1)
+    alone = GemmProblem.packed(shape, spec.layouts, 2, -1, 16, 16)
+    apart = (_STRIDE + 16 * i for i in range(4))  # a stride in place of another is another place
+    problem = replace(alone, batch=Batch(_PRODUCTS, *apart))
+    last = replace(problem, batch=problem.batch._replace(products=_LAST))
+    given = draw_operands(spec, last, "integer")
+    # A persistent kernel has a block, or a cluster, for each product, and for each of two slices.
+    runner = EmulatorRunner(
+        observers=observers, multiprocessors=2 * _PRODUCTS * math.prod(spec.cluster)
+    )
+    runner.budget, runner.deadline = _BUDGET, deadline
+    places = {
+        name: _placed(runner, spec, problem, name, matrices)
+        for name, matrices in zip("ABC", given[:3], strict=True)
+    }
+    before = np.full_like(given.c, numerics.poison(spec.dtypes.output.name))
+    places["D"] = _placed(runner, spec, problem, "D", before)
+    if given.bias is not None:
+        places[BIAS] = Place(runner.upload(given.bias, BIAS))
+    for name, array in given.own.items():
+        places[name] = Place(runner.upload(array.reshape(-1), name))
+    plan = spec.plan(
+        replace(problem, operands=last.operands), alignment(places), runner.multiprocessors
+    )
+    places[WORKSPACE] = Place(runner.upload_zeros(max(plan.workspace_bytes, 1), WORKSPACE))
+    found: list[Finding] = []
+    for launch in plan.launches:
+        for window in _windows(spec, launch):
+            runner.window = window
+            args = arguments(launch.args, places, runner)
+            found += runner.launch(
+                module, launch.kernel, launch.grid, launch.block, args, launch.shared_bytes
+            )
+    got = _matrices(spec, problem, "D", places["D"].buffer.buffer)
+    message = ""
+    for i, (one, own) in enumerate(products(spec.layouts, last, given)):
+        _, wrong = against_oracle(spec, one, own, np.ascontiguousarray(got[i]), "integer")
+        message = message or (wrong and f"in product {_PRODUCTS - _LAST + i}, {wrong}")
+    yield FarResult(shape, found, message)
+
+
+def _matrices(spec: KernelSpec, problem: GemmProblem, name: str, memory: Any) -> np.ndarray:
+    """Those of the last products in the memory of all."""
+    layouts, types = spec.layouts, spec.dtypes
+    count, length, ld = problem.lines(name, layouts)
+    flat = memory.view(numerics.storage_dtype((types.input if name in "AB" else types.output).name))
+    stride = problem.batch.stride(name)
+    here = flat[(_PRODUCTS - _LAST) * stride :]
+    strides = tuple(n * flat.itemsize for n in (stride, ld, 1))
+    lines = np.lib.stride_tricks.as_strided(here, (_LAST, count, length), strides)
+    row_major = {"A": layouts.a, "B": layouts.b}.get(name, layouts.c)
+    return lines if row_major else lines.swapaxes(1, 2)
+
+
+def _placed(
+    runner: EmulatorRunner, spec: KernelSpec, problem: GemmProblem, name: str, matrices: np.ndarray
+) -> Place:
+    elements = (_PRODUCTS - 1) * problem.batch.stride(name) + problem.extent(name, spec.layouts)
+    buffer = runner.upload_zeros(elements * matrices.itemsize, name)
+    _matrices(spec, problem, name, buffer.buffer)[...] = matrices
+    return Place(buffer)
+
+
+def _windows(spec: KernelSpec, launch: Launch) -> Iterator[tuple[Dim3, Dim3]]:
+    """The first block and the number of blocks along each axis, of those that the products take."""
+    x, y, z = launch.grid
+    if not spec.row.takes_workspace:
+        if z == _PRODUCTS % MAX_GRID_YZ:  # the last launch has them all
+            yield (0, 0, 0), (x, y, z)
+        return
+    if launch.kernel != spec.name:  # the reduction, with as many blocks for each tile
+        blocks = x // _PRODUCTS * _LAST
+        yield (x - blocks, 0, 0), (blocks, y, z)
+        return
+    # A persistent kernel has all tiles of a slice, then those of the next one.
+    cluster = math.prod(spec.cluster)
+    for end in range(_PRODUCTS * cluster, x + 1, _PRODUCTS * cluster):
+        yield (end - _LAST * cluster, 0, 0), (_LAST * cluster, y, z)

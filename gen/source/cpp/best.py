@@ -1,0 +1,276 @@
+"""Shapes and GPUs -> one .cu with the kernels that are the fastest there, behind one launcher.
+
+The launcher compares the times that the cost model predicts for the problem at hand, on the device
+that is current, and takes the kernel with the least: the same lines of arithmetic as in Python, and
+the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product as combinations
+from typing import Any, NamedTuple
+
+from gen._version import __version__
+from gen.device.gpus import GpuModel
+from gen.dispatch import cost, words
+from gen.dispatch.ranking import Product, rank
+from gen.dispatch.weights import Weights, weigh
+from gen.errors import SpecError, UsageError
+from gen.kernels import signature
+from gen.source.architectures import only
+from gen.source.cpp.bundle import columns
+from gen.source.render import render_framed, render_template, stamp
+from gen.spec.arch import compute_capability
+from gen.spec.dtypes import DTypes
+from gen.spec.kernel import KernelSpec
+from gen.spec.names import MAX_SYMBOL, check_symbol
+from gen.spec.problem import GemmShape, Layouts, parse_shape
+
+TEMPLATE = "cpp/best.cu.j2"
+MOST_SHAPES = 4096  # that are tried
+NEARLY = 105  # percent of the least time that a kernel of a file may take
+
+
+class Row(NamedTuple):
+    """A kernel of `Best.kernels` on a GPU of `Best.gpus`, by their places there."""
+
+    gpu: int
+    kernel: int
+    weights: Weights
+
+
+@dataclass(frozen=True)
+class Best:
+    """Kernels for the same types, layouts and epilogue, and what each costs on which GPU.
+
+    `gpus` begin with the newest; `rows` are in the order in which the first of two equal times is
+    taken. `command` emits the file again.
+    """
+
+    name: str
+    gpus: tuple[GpuModel, ...]
+    kernels: tuple[KernelSpec, ...]
+    rows: tuple[Row, ...]
+    command: str
+
+    @property
+    def archs(self) -> list[str]:
+        """What the file is compiled for, from the oldest on."""
+        own = {spec.arch for spec in self.kernels}
+        newest = {compute_capability(arch): arch for arch in sorted(own)}  # sm_90a after sm_90
+        return [newest[cc] for cc in sorted(newest)]
+
+    @property
+    def templates(self) -> list[str]:
+        """What the file is made from."""
+        return [TEMPLATE, *(spec.row.template for spec in self.kernels)]
+
+    @property
+    def stamp(self) -> str:
+        """Of the file and its header."""
+        return stamp(*self.kernels, *self.rows)
+
+    def gpu_for(self, capability: int, multiprocessors: int) -> int | None:
+        """The place of the GPU that a device counts as: None where none is of its generation.
+
+        It is the newest one that is no newer than the device, and of these the one with the most
+        nearly as many multiprocessors.
+        """
+        found = None
+        for i, gpu in enumerate(self.gpus):
+            if gpu.capability > capability or gpu.capability // 10 != capability // 10:
+                continue
+            if found is None:
+                found = i
+            known = self.gpus[found]
+            nearer = abs(gpu.sms - multiprocessors) < abs(known.sms - multiprocessors)
+            if gpu.capability == known.capability and nearer:
+                found = i
+        return found
+
+    def pick(
+        self, product: Product, capability: int, multiprocessors: int, shared_bytes: int
+    ) -> int | None:
+        """The place of the kernel that the launcher takes on a device; None where there is none.
+
+        shared_bytes: what a block may have there.
+        """
+        gpu = self.gpu_for(capability, multiprocessors)
+        times: dict[int, int] = {}
+        for row in self.rows:
+            spec = self.kernels[row.kernel]
+            last = spec.row.max_arch or capability
+            if row.gpu == gpu and capability <= last and _shared(spec) <= shared_bytes:
+                given = product.swapped if spec.swapped else product.given
+                times[row.kernel] = cost.compute(*given, multiprocessors, *row.weights)[-1]
+        return min(times, key=lambda kernel: times[kernel]) if times else None
+
+
+def _shared(spec: KernelSpec) -> int:
+    return spec.geometry.dynamic_shared + spec.geometry.static_shared
+
+
+def shapes_of(text: str) -> Iterator[GemmShape]:
+    """`MxNxK`, each a size or a range: of `16-4096`, its ends and the powers of two between.
+
+    One range alone is of cubes. Raises UsageError.
+    """
+    sides = text.lower().split("x")
+    if "-" not in text:
+        yield parse_shape(text)
+    elif len(sides) == 1:
+        yield from (GemmShape(side, side, side) for side in _sizes(text))
+    else:
+        yield from (GemmShape(*sizes) for sizes in combinations(*map(_sizes, sides)))
+
+
+def _sizes(text: str) -> list[int]:
+    first, dash, last = text.partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
+        raise UsageError(f"'{text}' is neither a size nor a range; use 512, or 16-4096")
+    low, high = int(first), int(last or first)
+    return sorted({low, high} | {2**i for i in range(high.bit_length()) if low < 2**i < high})
+
+
+def products_of(texts: Sequence[str], dtypes: DTypes, layouts: Layouts) -> list[Product]:
+    """What a file is made for. Raises UsageError for what is no shape, or for too many."""
+    found: list[Product] = []
+    for text in texts:
+        if text.count("x") not in (0, 2):
+            raise UsageError(f"shape '{text}' is not MxNxK; use sizes or ranges: 16-256x4096x4096")
+        for shape in shapes_of(text):
+            if 0 in (shape.m, shape.n):
+                raise UsageError(f"shape {shape} has nothing to compute; use M and N of 1 or more")
+            found.append(Product.packed(shape, dtypes, layouts))
+            if len(found) > MOST_SHAPES:
+                raise UsageError(f"{text} is more than {MOST_SHAPES} shapes; use shorter ranges")
+    return list(dict.fromkeys(found))
+
+
+def make_best(
+    products: Sequence[Product],
+    gpus: Sequence[GpuModel],
+    tunables: Mapping[str, Any],
+    name: str | None,
+    command: str,
+) -> Best:
+    """Kernels of which one is nearly the first of the ranking, for each product on each GPU.
+
+    Raises SpecError where there is none.
+
+    name: of the file's functions; by default that of the kernel, if there is but one.
+    """
+    ordered = sorted(dict.fromkeys(gpus), key=lambda gpu: -gpu.capability)
+    chosen = {gpu: _few(products, gpu, tunables) for gpu in ordered}
+    kernels = list(dict.fromkeys(spec for gpu in reversed(ordered) for spec in chosen[gpu]))
+    rows = [
+        Row(i, kernels.index(spec), weigh(spec, gpu).weights)
+        for i, gpu in enumerate(ordered)
+        for spec in chosen[gpu]
+    ]
+    return Best(_name(name, kernels), tuple(ordered), tuple(kernels), tuple(rows), command)
+
+
+def _few(
+    products: Sequence[Product], gpu: GpuModel, tunables: Mapping[str, Any]
+) -> list[KernelSpec]:
+    """Kernels of which one is nearly the fastest for each product: in turn the one for the most."""
+    good = []
+    for product in products:
+        ranking = rank(product, gpu, gpu.own_arch, tunables)
+        good.append([r.spec for r in ranking if r.time * 100 <= NEARLY * ranking[0].time])
+    found: list[KernelSpec] = []
+    while good:
+        count = Counter(spec for specs in good for spec in specs)
+        best = max(count, key=lambda spec: count[spec])  # the first of these that was met
+        found.append(best)
+        good = [specs for specs in good if best not in specs]
+    return found
+
+
+def _name(name: str | None, kernels: Sequence[KernelSpec]) -> str:
+    first = kernels[0]
+    if name is None:
+        alone = len(kernels) == 1
+        return first.name if alone else f"gemm_{first.dtypes.name}_{first.layouts}_best"
+    check_symbol(name)
+    longest = MAX_SYMBOL - len(f"_{len(kernels)}")
+    if len(kernels) > 1 and len(name) > longest:
+        raise SpecError(
+            f"name '{name}' has {len(name)} characters; with {len(kernels)} kernels it may have "
+            f"{longest}; use a shorter one"
+        )
+    return name
+
+
+def render_best(best: Best, header: str | None = None) -> str:
+    """The source of several kernels and their launcher. Raises SpecError for batches."""
+    first = best.kernels[0]
+    if first.batched:
+        raise SpecError("a launcher that chooses takes no batches; leave out --batched")
+    types = {
+        "index_t": "long long",
+        "input_t": first.dtypes.input.cuda,
+        "output_t": first.dtypes.output.cuda,
+        "scalar_t": first.dtypes.scalar.cuda,
+    }
+    archs = best.archs
+    named = [replace(spec, symbol=f"{best.name}_{i}") for i, spec in enumerate(best.kernels, 1)]
+    spacious = next((spec for spec in named if spec.row.takes_workspace), None)
+    launch = signature.with_types(signature.launch(spacious or first), types)
+    return render_template(
+        TEMPLATE,
+        version=__version__,
+        name=best.name,
+        command=best.command,
+        header=header,
+        stamp=best.stamp,
+        archs=[arch.removeprefix("sm_") for arch in archs],
+        gpus=best.gpus,
+        table=columns([_HEADINGS, *(_described(best, i) for i in range(len(best.kernels)))]),
+        kernels=[_kernel(spec, archs) for spec in named],
+        rows=columns([[f"{{{row.gpu}", *_numbers(row)] for row in best.rows], ","),
+        fields=Weights._fields,
+        facts=cost.FACTS,
+        has_workspace=spacious is not None,
+        launch=launch,
+        workspace=signature.with_types(signature.workspace(), types),
+        swapped=first.layouts.c is False,
+    )
+
+
+def _numbers(row: Row) -> list[str]:
+    return [str(row.kernel), "{" + ", ".join(map(str, row.weights)) + "}}"]
+
+
+_HEADINGS = ("kernel", "for", "variant", "tile", "tunables")
+
+
+def _described(best: Best, place: int) -> tuple[str, ...]:
+    spec = best.kernels[place]
+    gpus = [best.gpus[row.gpu].name for row in best.rows if row.kernel == place]
+    _, _, tunables = words.command(spec).partition(f"--arch {spec.arch}")
+    tile = str(spec.threadblock)
+    return f"{place + 1}", " ".join(gpus), spec.variant, tile, tunables.strip()
+
+
+def _kernel(spec: KernelSpec, archs: Sequence[str]) -> Mapping[str, Any]:
+    """What the template has of a kernel, whose code is there for its own architecture and on."""
+    known = [compute_capability(arch) for arch in archs]
+    cc = compute_capability(spec.arch)
+    later = [other for other in known if other > cc]
+    first = 10 * cc if cc > known[0] else 0
+    end = later[0] if later else None
+    guarded = not first and not end
+    text = render_framed(spec, alone=False, guarded=guarded)
+    return {
+        "name": spec.name,
+        "text": only(text, first, end) if first or end else text,
+        "shared": _shared(spec),
+        "last": spec.row.max_arch or 0,
+        "swapped": spec.swapped,
+        "has_workspace": spec.row.takes_workspace,
+    }

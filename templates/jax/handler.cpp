@@ -1,0 +1,171 @@
+// The XLA FFI handler of gen.jax: a product, or a batch of them one after another, in XLA's stream.
+//
+// The kernel is in a shared library, which an attribute names.
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "product.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace gen_jax {
+
+namespace ffi = xla::ffi;
+using Numbers = ffi::Span<const std::int64_t>;
+
+// ---------------------------------------------------------------------------- the driver
+
+struct Driver {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*stream_get_context)(CUstream_st*, void**) = nullptr;
+  int (*push)(void*) = nullptr;
+  int (*pop)(void**) = nullptr;
+  int (*get_error_name)(int, const char**) = nullptr;
+
+  Driver() {
+    if (library == nullptr) return;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+    };
+    find(stream_get_context, "cuStreamGetCtx");
+    find(push, "cuCtxPushCurrent_v2");
+    find(pop, "cuCtxPopCurrent_v2");
+    find(get_error_name, "cuGetErrorName");
+  }
+
+  std::string describe(int error) const {
+    const char* name = "CUresult";
+    if (get_error_name && get_error_name(error, &name) != 0) name = "CUresult";
+    return std::string(name) + " (" + std::to_string(error) + ")";
+  }
+};
+
+// Makes the context of a stream the thread's current one, which launchers ask for, as long as it lives.
+struct Current {
+  const Driver& driver;
+  bool is_pushed = false;
+
+  Current(const Driver& driver, CUstream_st* stream) : driver(driver) {
+    if (!driver.stream_get_context || !driver.push || !driver.pop) return;
+    void* context = nullptr;
+    if (driver.stream_get_context(stream, &context) == 0) is_pushed = driver.push(context) == 0;
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() {
+    void* popped;
+    if (is_pushed) driver.pop(&popped);
+  }
+};
+
+// ---------------------------------------------------------------------------- kernels
+
+using Launch = decltype(&gen_jax_launch);
+
+// The function of a kernel's library, which is loaded when it is first asked for, and stays.
+ffi::ErrorOr<Launch> find_launch(std::string_view path) {
+  static std::mutex mutex;
+  static std::map<std::string, Launch, std::less<>> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = known.find(path);
+  if (found != known.end()) return found->second;
+  const std::string name(path);
+  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const launch = library ? dlsym(library, "gen_jax_launch") : nullptr;
+  if (launch == nullptr) {
+    return ffi::Unexpected(
+        ffi::Error::InvalidArgument(
+            "gen.jax cannot load a kernel's library (" + std::string(dlerror()) +
+            "); trace the function again, which builds it"));
+  }
+  return known[name] = reinterpret_cast<Launch>(launch);
+}
+
+// ---------------------------------------------------------------------------- the handler
+
+// Moves a pointer that may be null.
+template <class Pointer>
+void move(Pointer& pointer, std::int64_t bytes) {
+  using Byte =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char, char>;
+  if (pointer != nullptr) pointer = static_cast<Byte*>(pointer) + bytes;
+}
+
+// operands: A, B, then C and the bias where there are any. results: D, then a workspace where there is one.
+// sizes: M, N, K. leading: lda, ldb, ldc, ldd. batch: how many products along each axis. strides: bytes from
+// one product's operand to the next one's along these axes, for A, B, C, the bias and D in turn.
+ffi::Error multiply(
+    CUstream_st* stream, ffi::RemainingArgs operands, ffi::RemainingRets results,
+    std::string_view library, bool has_c, bool has_bias, double alpha, double beta, Numbers sizes,
+    Numbers leading, Numbers batch, Numbers strides) {
+  const ffi::ErrorOr<Launch> launch = find_launch(library);
+  if (launch.has_error()) return launch.error();
+
+  std::size_t next = 0;
+  const auto operand = [&](bool exists) -> const void* {
+    return exists ? operands.get<ffi::AnyBuffer>(next++)->untyped_data() : nullptr;
+  };
+  Product first = {};
+  first.m = sizes[0], first.n = sizes[1], first.k = sizes[2];
+  first.lda = leading[0], first.ldb = leading[1], first.ldc = leading[2], first.ldd = leading[3];
+  first.alpha = alpha, first.beta = beta;
+  first.a = operand(true), first.b = operand(true);
+  first.c = operand(has_c), first.bias = operand(has_bias);
+  first.d = (*results.get<ffi::AnyBuffer>(0))->untyped_data();
+  first.stream = stream;
+  if (results.size() > 1) {
+    constexpr std::size_t kAligned = 256;  // as launchers want it; there is room for the gap
+    auto space = *results.get<ffi::AnyBuffer>(1);
+    const auto address = reinterpret_cast<std::uintptr_t>(space->untyped_data());
+    const std::size_t gap = (kAligned - address % kAligned) % kAligned;
+    first.workspace = static_cast<char*>(space->untyped_data()) + gap;
+    first.workspace_bytes = space->size_bytes() - gap;
+  }
+
+  static const Driver driver;
+  const Current current(driver, stream);
+  std::int64_t products = 1;
+  for (const std::int64_t count : batch) products *= count;
+  for (std::int64_t i = 0; i < products; ++i) {
+    Product p = first;
+    std::int64_t rest = i;
+    for (std::size_t axis = batch.size(); axis-- > 0; rest /= batch[axis]) {
+      const std::int64_t along = rest % batch[axis];
+      const auto bytes = [&](int which) { return along * strides[which * batch.size() + axis]; };
+      move(p.a, bytes(0));
+      move(p.b, bytes(1));
+      move(p.c, bytes(2));
+      move(p.bias, bytes(3));
+      move(p.d, bytes(4));
+    }
+    const int error = (*launch)(p);
+    if (error != 0) {
+      return ffi::Error::Internal("gen.jax: a launch is refused with " + driver.describe(error));
+    }
+  }
+  return ffi::Error::Success();
+}
+
+}  // namespace gen_jax
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    gen_jax_multiply, gen_jax::multiply,
+    xla::ffi::Ffi::Bind()
+        .Ctx<xla::ffi::PlatformStream<CUstream_st*>>()
+        .RemainingArgs()
+        .RemainingRets()
+        .Attr<std::string_view>("library")
+        .Attr<bool>("has_c")
+        .Attr<bool>("has_bias")
+        .Attr<double>("alpha")
+        .Attr<double>("beta")
+        .Attr<xla::ffi::Span<const std::int64_t>>("sizes")
+        .Attr<xla::ffi::Span<const std::int64_t>>("leading")
+        .Attr<xla::ffi::Span<const std::int64_t>>("batch")
+        .Attr<xla::ffi::Span<const std::int64_t>>("strides"));

@@ -1,0 +1,216 @@
+"""What is chosen where the caller names no kernel: that it can be made, and what the model says."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gen.device.gpus import GPUS
+from gen.dispatch import cost, ranking
+from gen.dispatch.ranking import Product, choose, model_of, rank, ranked
+from gen.dispatch.weights import weigh
+from gen.errors import SpecError
+from gen.kernels.formulas import evaluate
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.kernels.variant import Pace
+from gen.spec.arch import compute_capability
+from gen.spec.dtypes import DTYPES, parse_dtype
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import ALL_LAYOUTS, Alignment, GemmShape, parse_layout
+from tests.hardware.model import H200, read
+
+
+def product(dtype: str, m: int, n: int, k: int, layout: str = "rrr") -> Product:
+    return Product.packed(GemmShape(m, n, k), parse_dtype(dtype), parse_layout(layout))
+
+
+def chosen(
+    dtype: str, arch: str, m: int, n: int, k: int, layout: str = "rrr", **tunables: Any
+) -> KernelSpec:
+    return choose(product(dtype, m, n, k, layout), model_of(arch, 132), arch, tunables)
+
+
+def what(spec: KernelSpec) -> str:
+    """The kernel, its tile, and how blocks share work."""
+    t = spec.tunables
+    words = [spec.variant, str(t.get("threadblock", "")).rpartition("x")[0]]
+    words += ["turns"] * (t.get("schedule") == "pingpong")
+    words += ["stream"] * bool(t.get("stream_k")) + ["slices"] * (t.get("split_k") == 0)
+    return " ".join(filter(None, words))
+
+
+# The fastest of 14 tiles of an H200, and the schedules beside these: docs/lab/tensor-cores.md.
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [
+        ((256, 256, 256), "wgmma 64x64"),
+        ((512, 512, 512), "wgmma 64x64"),
+        ((768, 768, 768), "wgmma 64x128"),
+        ((1024, 1024, 1024), "wgmma 64x128"),
+        ((1280, 1280, 1280), "wgmma 128x128"),
+        ((1536, 1536, 1536), "wgmma 128x160"),
+        ((2048, 2048, 2048), "wgmma 256x128"),
+        ((3072, 3072, 3072), "wgmma 128x192 turns"),
+        ((4096, 4096, 4096), "wgmma 128x128 turns stream"),
+        ((128, 4096, 4096), "wgmma 64x64"),
+        ((256, 6144, 4096), "wgmma 128x96"),
+        ((512, 4096, 4096), "wgmma 128x128"),
+        ((1024, 4096, 4096), "wgmma 256x128"),
+        ((1024, 6144, 4096), "wgmma 256x192"),
+        ((64, 4096, 14336), "wgmma 64x64 slices"),
+        ((128, 4096, 14336), "wgmma 64x128 slices"),
+    ],
+)
+def test_an_h200_gets_the_tiles_that_were_the_fastest(
+    shape: tuple[int, int, int], wanted: str
+) -> None:
+    assert what(chosen("f16", "sm_90a", *shape, layout="rcr")) == wanted
+
+
+def test_what_else_is_chosen() -> None:
+    for side, tile in {512: "64x32", 1024: "64x128", 2048: "128x256", 4096: "128x256"}.items():
+        assert what(chosen("f32", "sm_90a", side, side, side)) == f"simt {tile}", side
+    assert what(chosen("f64", "sm_90a", 4096, 4096, 4096)) == "mma 128x128"
+    assert what(chosen("f16", "sm_80", 4096, 4096, 4096)) == "mma 128x256"
+    assert what(chosen("f32", "sm_75", 4096, 4096, 4096)) == "warp_tiled 128x128"
+    assert what(chosen("i32", "sm_80", 64, 64, 65536)).endswith("slices")
+    for few, shape in (("rows", (1, 8192, 8192)), ("columns", (8192, 1, 8192))):
+        spec = chosen("f32", "sm_80", *shape)
+        assert (spec.variant, spec.tunables["few"]) == ("gemv", few)
+    odd = product("f16", 4096, 4096, 4096, "rcr")
+    packed = replace(odd, lda=4097, ldb=4097)
+    gpu, arch = GPUS["h200"], "sm_90a"
+    assert rank(packed, gpu, arch)[0].value("packing") > 0
+    assert rank(packed, gpu, arch)[0].time > rank(odd, gpu, arch)[0].time
+    elsewhere = replace(odd, alignment=Alignment(False, True, True))
+    assert rank(elsewhere, gpu, arch)[0].value("moved_a") == 4096 * 4096
+
+
+def test_tunables_of_the_caller_stay() -> None:
+    relu = {"epilogue": "linear_bias_relu"}
+    assert chosen("f32", "sm_75", 64, 64, 64, **relu).epilogue == "linear_bias_relu"
+    spec = chosen("f16", "sm_90a", 4096, 4096, 4096, cluster="2x1")
+    assert (spec.variant, spec.cluster) == ("wgmma", (2, 1))
+    spec = chosen("f16", "sm_90a", 1024, 1024, 1024, warp="64x64")  # which wgmma does not have
+    assert (spec.variant, spec.tunables["warp"]) == ("mma_tma", "64x64")
+    assert chosen("f16", "sm_80", 9, 9, 9, threadblock="96x128x32", warp="48x64").stages == 4
+    assert chosen("f16", "sm_80", 64, 64, 64, split_k=0).split_k == 0
+    with pytest.raises(SpecError, match=r"warp.m=100 is not a multiple of 16; use"):
+        chosen("f16", "sm_80", 9, 9, 9, warp="100x64")
+    with pytest.raises(
+        SpecError, match="no kernel with f16 for sm_80 has the tunable 'tail'; they"
+    ):
+        chosen("f16", "sm_80", 9, 9, 9, tail=3)
+    with pytest.raises(SpecError, match="has tile, warp together; leave one out"):
+        chosen("f16", "sm_80", 9, 9, 9, tile=3, warp="64x64")
+
+
+def test_a_new_row_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new kernel is a new row: here one for small f32 problems, with two tiles to choose from."""
+    new = replace(
+        VARIANTS["tiles"],
+        name="new",
+        dtypes=("f32",),
+        most=1000,
+        grid=lambda _: [{"tile": 32}, {"tile": 16}],
+        pace=lambda _: Pace("cuda", 0.99, registers=32),
+    )
+    monkeypatch.setattr(ranking, "VARIANTS", {**VARIANTS, "new": new})
+    ranking._candidates.cache_clear()
+    assert chosen("f32", "sm_80", 1000, 1000, 1000).variant == "new"
+    assert chosen("f32", "sm_80", 1001, 256, 9).variant != "new"
+    assert chosen("f16", "sm_75", 256, 256, 9).variant != "new"
+    ranking._candidates.cache_clear()
+
+
+def test_where_no_kernel_has_the_types() -> None:
+    with pytest.raises(SpecError, match=r"no kernel for sm_75 has tf32 at 9x9x9; use f32, f64, "):
+        chosen("tf32", "sm_75", 9, 9, 9)
+    with pytest.raises(SpecError, match="no kernel for sm_80 has tf32 at 1x1x2147483648; use f3"):
+        chosen("tf32", "sm_80", 1, 1, 2**31)
+
+
+ON_HOPPER = ("f32_6xbf16",)
+SINCE = {"bf16_f32": 80, "tf32": 80, **dict.fromkeys((n for n in DTYPES if n[0] == "e"), 89)}
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_that_there_is_gets_a_kernel(arch: str, dtype: str) -> None:
+    """One that a plan can be made of, also of little and of nothing."""
+    lacks = compute_capability(arch) < SINCE.get(dtype, 0)
+    if lacks or (dtype in ON_HOPPER and arch != "sm_90a"):
+        with pytest.raises(SpecError, match=f"no kernel for {arch} has {dtype} at 1x1x1; use f32"):
+            chosen(dtype, arch, 1, 1, 1)
+        return
+    for m, n, k in ((0, 1, 1), (1, 1, 0), (1, 70_000, 64), (1023, 1025, 9000), (6144, 6144, 64)):
+        wanted = product(dtype, m, n, k, "crc")
+        found = rank(wanted, model_of(arch, 132), arch)
+        assert [each.time for each in found] == sorted(each.time for each in found)
+        assert found[0].time > 0
+        assert found[0].spec.dtypes.name == dtype
+
+
+sizes = st.integers(0, 2**31 - 4096) | st.integers(0, 300)
+
+
+@given(m=sizes, n=sizes, k=sizes, ld=st.integers(0, 2**31), at=st.sampled_from([0, 2, 4, 8]),
+       gpu=st.sampled_from(list(GPUS.values())), layout=st.sampled_from(ALL_LAYOUTS),
+       kernel=st.sampled_from([("mma", "f16", {"split_k": 0}), ("gemv", "f64", {"vectors": 1}),
+                               ("naive", "f64", {}), ("shared_row", "i8", {"chunk": 1}),
+                               ("simt", "f64", {"threadblock": "32x32x32", "warp": "32x32",
+                                                "sliced_k": 8, "split_k": 0})]))  # fmt: skip
+@example(m=2**31, n=2**31, k=2**31, ld=1, at=2, gpu=GPUS["rtx3060"], layout="rrr",
+         kernel=("gemv", "f64", {"vectors": 1}))  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_times_are_those_of_the_lines_that_c_has(
+    m: int, n: int, k: int, ld: int, at: int, gpu: Any, layout: str, kernel: Any
+) -> None:
+    """They fit 64 bits, whatever the problem is, in every line."""
+    variant, dtype, tunables = kernel
+    spec = make_spec(variant, dtype=dtype, layout=layout, arch="sm_80", **tunables)
+    weights = weigh(spec, gpu).weights
+    values = (m, n, k, 1, at, max(ld, 1), 0, max(ld, 1), gpu.sms, *weights)
+    found = evaluate(cost.FACTS, dict(zip((*cost.GIVEN, *weights._fields), values, strict=True)))
+    computed = cost.compute(*values)
+    assert tuple(found[name] for name in cost.NAMES) == computed
+    assert all(0 <= value < 2**63 for value in computed)
+
+
+def test_other_gpus_count_as_the_nearest_one() -> None:
+    assert model_of("sm_90a", 132).name == "h200"
+    assert model_of("sm_80", 108) == GPUS["a100"]
+    half = model_of("sm_80", 54)
+    assert (half.sms, half.tensor, half.clock) == (54, 156, pytest.approx(GPUS["a100"].clock))
+    assert model_of("sm_87", 16).capability == 86
+    assert model_of("sm_121", 48).capability == 120
+
+
+def test_the_model_is_as_near_to_what_was_measured_as_the_page_says() -> None:
+    errors = sorted(record.error for record in read(H200))
+    assert len(errors) > 140
+    assert statistics.median(errors) <= 0.03
+    assert errors[len(errors) * 9 // 10] <= 0.15
+    assert errors[-1] <= 1
+
+
+def test_what_counts_as_measured_was() -> None:
+    rows = {(r.found.spec.row, r.found.spec.dtypes) for r in read(H200)}
+    assert {(row, d.name) for row, d in rows} == {
+        (row, name)
+        for row in VARIANTS.values()
+        for name in row.dtypes
+        if row.pace and name in row.pace(parse_dtype(name)).measured
+    }
+
+
+def test_a_batch_has_the_tiles_of_all_its_products() -> None:
+    spec, gpu = make_spec("simt", arch="sm_80"), GPUS["a100"]
+    one = product("f32", 256, 256, 256)
+    many = ranked(spec, replace(one, batch=10), gpu)
+    assert many.value("tiles") == 10 * ranked(spec, one, gpu).value("tiles")

@@ -1,0 +1,468 @@
+// gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
+// along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 32 x 32 of
+// it: it loads fragments of A and B into registers, and multiplies them with mma.sync. Bytes outside of
+// the matrices are zeros in shared memory.
+// Elements are copied one by one, as long as they are, so that the operands' lines may lie anywhere.
+// Copies overlap with multiplications: they go from global to shared memory without passing through
+// registers (cp.async), 2 steps ahead of what is multiplied.
+//
+//   A  M x K, column-major, double
+//   B  K x N, row-major, double
+//   C  M x N, column-major, double; not read when beta is 0
+//   D  M x N, column-major, double; may be C, must not overlap A or B
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
+// alpha and beta are double. Needs a GPU of compute capability 9.0 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f64 --layout crc --arch sm_90 --threadblock 64x64x16 --warp 32x32 --instruction m16n8k8 --stages 3 --split-k 3 --epilogue linear --swizzle 12
+// Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma", "dtype": "f64", "layout": "crc", "arch": "sm_90", "threadblock": "64x64x16", "warp": "32x32", "instruction": "m16n8k8", "stages": 3, "split_k": 3, "epilogue": "linear", "swizzle": 12}
+// SPDX-License-Identifier: 0BSD
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "for -arch=sm_90 or newer: older GPUs lack the kernel's instructions"
+#endif
+
+namespace gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = double;
+using output_t = double;
+using scalar_t = double;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 64, kTileN = 64, kTileK = 16;  // of a block: work tile, step along K
+constexpr int kThreads = 128;  // 4 warps
+
+constexpr int kWarpM = 32, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kStages = 3;  // tiles of A and B in shared memory
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 32 = 2
+constexpr int kWarps = kThreads / 32;  // 4
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 2
+constexpr int kKBlocks = 2;  // K blocks (8 elements along K) of a step: 16 / 8
+
+constexpr int kPanelA = kTileK * 128;  // a panel, (kTileK, 16): 16 lines of 16 elements across K
+constexpr int kBytesA = kTileM / 16 * kPanelA;  // (kTileM / 16, kTileK, 16): 4 panels
+constexpr int kPanelB = kTileK * 128;  // a panel, (kTileK, 16): 16 lines of 16 elements across K
+constexpr int kBytesB = kTileN / 16 * kPanelB;  // (kTileN / 16, kTileK, 16): 4 panels
+constexpr int kStageBytes = kBytesA + kBytesB;  // 16384
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline double load_shared(uint32_t address) {
+  double x;
+  asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(address));
+  return x;
+}
+// Starts to copy an element; where `bytes` is 0 and not 8, it becomes zero.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(global), "r"(bytes)
+               : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// A fragment is 16 rows of A, or 16 columns of B, by 8 elements along K. Of each 4 of these, lane 4g + t
+// (g = 0..7, t = 0..3) holds element t of row or column g, and of g + 8, one behind the other.
+//
+// One instruction multiplies 16 rows of A by 8 columns of B. Of its 16 x 8 accumulators the lane holds
+// columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns.
+__device__ inline void mma(double (&acc)[4], const double (&a)[4], const double (&b)[4], int half) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[half]), "d"(b[half + 2]));
+}
+
+// Where an element is in lines of shared memory. A warp reads 32 bytes of each of four lines at a time:
+// without the XOR, these would be in the same banks.
+__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned element) {
+  return line * 128 + (element ^ line % 4 * 4) * 8;
+}
+
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
+struct WarpTile {
+  double acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (2, 4) times 16 x 8
+  double a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  // Where the lane's first elements are: made before the step that loads. An XOR finds the others of a
+  // line, since it begins at a multiple of its length.
+  uint32_t a_at, b_at;
+
+  // Lets loads read the stage at this address in shared memory.
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane / 4;
+    a_at = stage + row / 16 * kPanelA + swizzle_128b(lane % 4, row % 16);
+    const int col = warp / kWarpsM * kWarpN + lane / 4;
+    b_at = stage + kBytesA + col / 16 * kPanelB + swizzle_128b(lane % 4, col % 16);
+  }
+  // Lets loads read another stage, so many bytes further on.
+  __device__ void move(int bytes) {
+    a_at += bytes;
+    b_at += bytes;
+  }
+  __device__ void load(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        a[kb % 2][i][r] =
+            load_shared((a_at ^ (r % 2) * 64) + i * kPanelA + (2 * kb + r / 2) * 4 * 128);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kFragmentsN; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        b[kb % 2][i][r] =
+            load_shared((b_at ^ (r % 2) * 64) + i * kPanelB + (2 * kb + r / 2) * 4 * 128);
+      }
+    }
+  }
+  __device__ void multiply(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kFragmentsN; ++n) {
+        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ double2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ split-K
+// Where D has too few work tiles to occupy the GPU, several blocks share one: each adds up a slice of
+// K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
+// order, so that the result is the same in every run.
+
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(int slice, uint32_t slices, uint32_t steps, int& first, int& last) {
+  const int each = steps / slices, more = steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
+}
+
+struct alignas(16) Four {
+  double x, y, z, w;
+};
+
+// Writes a warp's accumulators as partial sums: four of a lane at a time, those of its neighbours next
+// to them. `piece` counts the work tiles of all slices.
+__device__ inline void store_partial(
+    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
+  constexpr int kFours = kFragmentsM * 2 * kFragmentsN;  // of a lane
+  const auto all = reinterpret_cast<Four*>(partials);
+  const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
+#pragma unroll
+  for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kFragmentsN; ++j) {
+      const double2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
+      to[(i * 2 * kFragmentsN + j) * 32] = {above.x, above.y, below.x, below.y};
+    }
+  }
+}
+
+constexpr int kReduceWidth = 32;  // groups of four elements that a block adds up over all slices
+
+__device__ inline void reduce(
+    int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, int slices, const scalar_t* partials) {
+  constexpr int kFours = kTileM * kTileN / 4;  // of a work tile
+  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
+  constexpr int kAtOnce = 1;  // loads of a thread that are on their way together
+  __shared__ Four sums[kGroups][kReduceWidth];
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int group = threadIdx.x / kReduceWidth;
+  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
+  // In the end, a thread has one element. Where it is takes divisions: they come first, while the
+  // kernel before still runs (the asm keeps the compiler from moving them).
+  int row = 0, col = 0;
+  if (threadIdx.x < 4 * kReduceWidth) {
+    // store_partial wrote four elements of a lane: two neighbours in a row, and two 8 rows below.
+    const index_t at = begin + threadIdx.x / 4;
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
+    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
+    tile_at(at / kFours, tiles_m, tiles_n, row, col);
+    row += warp % kWarpsM * kWarpM + 16 * i + lane / 4 + e / 2 * 8;
+    col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
+    asm volatile("" : "+r"(row), "+r"(col));
+  }
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  // The next kernel may start now. Any earlier, its blocks would take the place of this one's.
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
+  const auto all = reinterpret_cast<const Four*>(partials);
+  auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
+  Four sum{};
+#pragma unroll 1
+  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
+    Four parts[kAtOnce]{};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slice + i * kGroups < slices) parts[i] = *from;
+      from += kGroups * distance;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      sum.x += parts[i].x;
+      sum.y += parts[i].y;
+      sum.z += parts[i].z;
+      sum.w += parts[i].w;
+    }
+  }
+  sums[group][threadIdx.x % kReduceWidth] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (threadIdx.x >= 4 * kReduceWidth) return;
+  scalar_t x = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    x += reinterpret_cast<const scalar_t*>(sums[g])[threadIdx.x];
+  }
+  if (row >= rows || col >= cols) return;
+  x *= alpha;
+  if (beta != 0) x += beta * scalar_t(C[row * ldc + col]);
+  D[row * ldd + col] = output_t(x);
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+        index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
+  reduce(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kSharedBytes = kStages * kStageBytes;  // 49152
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90(  // partial sums of A * B
+        index_t M, index_t N, index_t K, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, index_t slices, scalar_t* partials) {
+  extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
+  const uint32_t stages = shared_address(shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const int rows = int(M), cols = int(N), depth = int(K);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
+
+  // Of every tile, a thread copies one element of lines that are some way apart; its neighbours copy
+  // those beside it.
+  const int a_line = threadIdx.x / 64, a_element = threadIdx.x % 64;
+  const int a_bytes = row0 + a_element < rows ? 8 : 0;
+  const auto a_from = A + a_line * lda + row0 + a_element;
+  const auto copy_a = [&](uint32_t stage, int k) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const auto from = a_from + index_t(i * 2 + k) * lda;
+      const int to = a_element / 16 * kPanelA + swizzle_128b(a_line + i * 2, a_element % 16);
+      cp_async(stage + to, from, k + a_line + i * 2 < depth ? a_bytes : 0);
+    }
+  };
+  const int b_line = threadIdx.x / 64, b_element = threadIdx.x % 64;
+  const int b_bytes = col0 + b_element < cols ? 8 : 0;
+  const auto b_from = B + b_line * ldb + col0 + b_element;
+  const auto copy_b = [&](uint32_t stage, int k) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const auto from = b_from + index_t(i * 2 + k) * ldb;
+      const int to = b_element / 16 * kPanelB + swizzle_128b(b_line + i * 2, b_element % 16);
+      cp_async(stage + to, from, k + b_line + i * 2 < depth ? b_bytes : 0);
+    }
+  };
+
+  WarpTile tile;
+  int first_step, last_step;
+  steps_of(blockIdx.y, int(slices), (depth + kTileK - 1) / kTileK, first_step, last_step);
+  const int steps = last_step - first_step, first = first_step * kTileK;
+
+  // Prologue: the first kStages - 1 steps' copies, a group each (the last ones may be empty).
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (s < steps) {
+      copy_a(stages + s * kStageBytes, first + s * kTileK);
+      copy_b(stages + s * kStageBytes + kBytesA, first + s * kTileK);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  tile.read_from(stages, warp, lane);
+  if (steps > 0) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    __syncthreads();  // the first tiles are there, for all threads
+    tile.load(0);
+  }
+
+  // Main loop. While K block kb of step n is multiplied, the next one moves from shared memory to
+  // registers, and the tiles of step n + kStages - 1 from global to shared memory.
+  int reading = 0, writing = kStages - 1;  // stages
+  for (int n = 0; n < steps; ++n) {
+#pragma unroll
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      if (kb == kKBlocks - 1) {
+        // After the last step, load again what is there: it is not used, and costs less than a
+        // branch.
+        const int next = n + 1 == steps ? reading : reading + 1 < kStages ? reading + 1 : 0;
+        tile.move((next - reading) * kStageBytes);
+        reading = next;
+        if (n + 1 < steps) {
+          asm volatile("cp.async.wait_group 1;" ::: "memory");
+          __syncthreads();  // the next tiles are there; nobody reads these any more
+        }
+      }
+      tile.load((kb + 1) % kKBlocks);
+      if (kb == 0) {
+        const int k = first + (n + kStages - 1) * kTileK;
+        if (n + kStages - 1 < steps) {
+          copy_a(stages + writing * kStageBytes, k);
+          copy_b(stages + writing * kStageBytes + kBytesA, k);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        writing = writing + 1 < kStages ? writing + 1 : 0;
+      }
+      tile.multiply(kb);
+    }
+  }
+
+  store_partial(tile, partials, index_t(blockIdx.y) * gridDim.x + blockIdx.x, warp, lane);
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom. What is computed is the transpose of D, B' * A': M and N are
+// those of that product.
+struct Plan {
+  index_t M, N, K;
+
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
+  index_t slices = steps < 3 ? steps : 3;  // of K
+  index_t bytes = slices * tiles * kTileM * kTileN * 8;  // of the workspace
+  index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 32;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds partial sums.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  const Plan plan{N, M, K};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
+//     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
+
+  int device;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{N, M, K};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto partials = static_cast<scalar_t*>(workspace);
+
+  const auto kernel = gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  // Blocks of the next kernel start early and need shared memory beside this one's: all of the L1
+  // cache is to be shared memory.
+  error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess) return error;
+
+  const dim3 grid(unsigned(plan.tiles), unsigned(plan.slices));
+  error = launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, B, ldb, A, lda, plan.slices, partials);
+  if (error != cudaSuccess) return error;
+
+  return launch(  // a kernel that adds up the partial sums
+      gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_reduce,
+      dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha, beta, C, ldc, D,
+      ldd, plan.slices, partials);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_ns

@@ -1,0 +1,187 @@
+// gemm_long: D = weights_of_all[row, col] * of_each_column[col] * x + attention_mask[row, col] * exp(-abs(x)) * gain - max(x, tanh(another_one[row, col])), x = alpha * A * B + beta * C
+//
+// The definition, written down: one thread computes one element of D, reading its row of A and its
+// column of B from global memory. Every element of A is read N times and every one of B M times;
+// caches are all that helps. Threads that are neighbours along x share a row of A and read
+// neighbouring columns of B.
+//
+//   A  M x K, row-major, float
+//   B  K x N, row-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   weights_of_all  M x N, in D's order, float
+//   of_each_column  N elements: one for each column of D, float
+//   attention_mask  M x N, in D's order, float
+//   gain  a number of alpha's type
+//   another_one  M x N, in D's order, float
+//
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 7.5 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant naive --dtype f32 --layout rrr --arch sm_80 --threads 256 --epilogue 'weights_of_all[row, col] * of_each_column[col] * x + attention_mask[row, col] * exp(-abs(x)) * gain - max(x, tanh(another_one[row, col])) where gain=scalar' --name gemm_long
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_long.cu, or by NVRTC as it is
+// gen-spec: {"variant": "naive", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "threads": 256, "epilogue": "weights_of_all[row, col] * of_each_column[col] * x + attention_mask[row, col] * exp(-abs(x)) * gain - max(x, tanh(another_one[row, col])) where gain=scalar", "name": "gemm_long"}
+// SPDX-License-Identifier: 0BSD
+
+namespace gemm_long_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kThreadsX = 16;  // columns of D per block
+constexpr int kThreadsY = 16;  // rows of D per block
+constexpr int kThreads = kThreadsX * kThreadsY;
+
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return row * lda + k;
+}
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return k * ldb + col;
+}
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
+}
+
+struct Aux {  // what the epilogue takes besides A, B and C
+  const float* weights_of_all;  // M x N, in D's order
+  index_t ld_weights_of_all;
+  const float* of_each_column;  // one for each column
+  const float* attention_mask;  // M x N, in D's order
+  index_t ld_attention_mask;
+  scalar_t gain;
+  const float* another_one;  // M x N, in D's order
+  index_t ld_another_one;
+};
+
+// An element of D from x = alpha * A * B + beta * C.
+__device__ inline output_t finish_element(scalar_t x, index_t row, index_t col, const Aux& aux) {
+  const scalar_t weights_of_all = aux.weights_of_all[c_at(row, col, aux.ld_weights_of_all)];
+  const scalar_t of_each_column = aux.of_each_column[col];
+  const scalar_t attention_mask = aux.attention_mask[c_at(row, col, aux.ld_attention_mask)];
+  const scalar_t another_one = aux.another_one[c_at(row, col, aux.ld_another_one)];
+  const scalar_t part0 = attention_mask * expf(-fabsf(x)) * aux.gain;
+  const scalar_t part1 = weights_of_all * of_each_column * x + part0;
+  return output_t(part1 - fmaxf(x, tanhf(another_one)));
+}
+
+// Element (row, col) of D: alpha * sum + beta * C, finished. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline void epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, output_t* D, index_t ldd, const Aux& aux) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  D[c_at(row, col, ldd)] = finish_element(x, row, col, aux);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_long(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, const float* weights_of_all, index_t ld_weights_of_all,
+        const float* of_each_column, const float* attention_mask, index_t ld_attention_mask,
+        scalar_t gain, const float* another_one, index_t ld_another_one) {
+  Aux aux;
+  aux.weights_of_all = weights_of_all;
+  aux.ld_weights_of_all = ld_weights_of_all;
+  aux.of_each_column = of_each_column;
+  aux.attention_mask = attention_mask;
+  aux.ld_attention_mask = ld_attention_mask;
+  aux.gain = gain;
+  aux.another_one = another_one;
+  aux.ld_another_one = ld_another_one;
+  const index_t col = index_t(blockIdx.x) * kThreadsX + threadIdx.x;
+  if (col >= N) return;
+
+  // A grid has at most 65,535 blocks along y: where D has more rows, blocks stride over the rest.
+  const index_t first_row = index_t(blockIdx.y) * kThreadsY + threadIdx.y;
+  for (index_t row = first_row; row < M; row += index_t(gridDim.y) * kThreadsY) {
+    accumulator_t sum = 0;
+#pragma unroll 16  // many loads on their way at once: waiting for them is what takes the time
+    for (index_t k = 0; k < K; ++k) {
+      const accumulator_t a = static_cast<accumulator_t>(A[a_at(row, k, lda)]);
+      const accumulator_t b = static_cast<accumulator_t>(B[b_at(k, col, ldb)]);
+      sum += a * b;
+    }
+    epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
+  }
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements
+//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+gemm_long_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, const float* weights_of_all, index_t ld_weights_of_all,
+    const float* of_each_column, const float* attention_mask, index_t ld_attention_mask,
+    scalar_t gain, const float* another_one, index_t ld_another_one, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (weights_of_all == nullptr || ld_weights_of_all < N || ld_weights_of_all > kLargest / M)
+    return cudaErrorInvalidValue;
+  if (of_each_column == nullptr) return cudaErrorInvalidValue;
+  if (attention_mask == nullptr || ld_attention_mask < N || ld_attention_mask > kLargest / M)
+    return cudaErrorInvalidValue;
+  if (another_one == nullptr || ld_another_one < N || ld_another_one > kLargest / M)
+    return cudaErrorInvalidValue;
+
+  const index_t grid_x = (N + kThreadsX - 1) / kThreadsX;  // columns of blocks
+  const index_t rows = (M + kThreadsY - 1) / kThreadsY;  // of blocks; they stride over the rest
+  const index_t grid_y = rows < 65535 ? rows : 65535;
+  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const auto kernel = gemm_long;
+  const dim3 grid{unsigned(grid_x), unsigned(grid_y)}, block{kThreadsX, kThreadsY};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, weights_of_all, ld_weights_of_all,
+      of_each_column, attention_mask, ld_attention_mask, gain, another_one, ld_another_one);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_long_ns

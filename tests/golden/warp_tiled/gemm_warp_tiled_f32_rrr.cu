@@ -1,0 +1,263 @@
+// gemm_warp_tiled_f32_rrr: D = alpha * A * B + beta * C
+//
+// As with vectors, but between the block's tile and a thread's there is a warp's. Its lanes are numbered
+// so that neighbours (lanes whose numbers differ in the last bit) read the same vectors of B, and those
+// whose numbers differ in the next bit the same vectors of A. Shared memory serves such lanes together,
+// and a load of 32 vectors takes two turns of its banks in place of up to four.
+//
+//   A  M x K, row-major, float
+//   B  K x N, row-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; may be C, must not overlap A or B
+//
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 7.5 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant warp_tiled --dtype f32 --layout rrr --arch sm_80 --threadblock 128x128x16 --thread-tile 8x8 --warp 32x64 --epilogue linear
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_warp_tiled_f32_rrr.cu, or by NVRTC as it is
+// gen-spec: {"variant": "warp_tiled", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "threadblock": "128x128x16", "thread_tile": "8x8", "warp": "32x64", "epilogue": "linear"}
+// SPDX-License-Identifier: 0BSD
+
+namespace gemm_warp_tiled_f32_rrr_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kTileM = 128, kTileN = 128;  // rows and columns of D that a block computes
+constexpr int kWarpM = 32, kWarpN = 64;  // rows and columns of D that a warp computes
+constexpr int kThreadM = 8, kThreadN = 8;  // that one of its threads computes
+constexpr int kBelow = kWarpM / kThreadM, kBeside = kWarpN / kThreadN;  // a warp's threads
+constexpr int kThreads = kTileM / kThreadM * (kTileN / kThreadN);
+static_assert(kBelow * kBeside == 32 && kBelow % 2 == 0);
+
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return row * lda + k;
+}
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return k * ldb + col;
+}
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
+}
+
+// Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline output_t epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  return output_t(x);
+}
+
+constexpr int kVector = 16 / sizeof(accumulator_t);  // elements that move at once
+
+template <class T>
+struct alignas(kVector * sizeof(T)) VectorOf {
+  T of[kVector];
+};
+using Vector = VectorOf<accumulator_t>;
+using packed_t = uint4;  // kVector elements of D, for one store
+
+// Whether all lines of a matrix start where a vector may.
+template <class T>
+__device__ inline bool is_aligned(const T* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % sizeof(VectorOf<T>) == 0 && ld % kVector == 0;
+}
+
+// Neighbours in global memory, with zeros in place of those behind the first `count`.
+__device__ inline Vector load(const input_t* from, int count, bool aligned) {
+  Vector to;
+  if (aligned && count >= kVector) {
+    const VectorOf<input_t> all = *reinterpret_cast<const VectorOf<input_t>*>(from);
+    for (int e = 0; e < kVector; ++e) to.of[e] = static_cast<accumulator_t>(all.of[e]);
+  } else {
+    for (int e = 0; e < kVector; ++e) {
+      to.of[e] = e < count ? static_cast<accumulator_t>(from[e]) : accumulator_t(0);
+    }
+  }
+  return to;
+}
+
+constexpr int kTileK = 16;  // a block's step along K
+constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
+constexpr int kPitchA = (kTileM + 4) / kVector;  // vectors from line to line, and so to other banks
+constexpr int kRowsA = 128;  // rows of A that the threads copy at once
+constexpr int kDepthA = kThreads / kRowsA * kVector;  // and so many k of each
+constexpr int kCopiesA = kTileM * kTileK / kThreads / kVector;  // vectors that each thread copies
+constexpr int kPitchB = kTileN / kVector;  // vectors of a line
+constexpr int kDepthB = kThreads / kPitchB;  // lines of B's tile copied at once
+constexpr int kCopiesB = kTileK / kDepthB;  // vectors that each thread copies
+
+static_assert(kCopiesA * kThreads * kVector == kTileM * kTileK);
+static_assert(kCopiesB * kThreads * kVector == kTileK * kTileN);
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
+    gemm_warp_tiled_f32_rrr(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd) {
+  __shared__ Vector tile_a[kTileK][kPitchA];
+  __shared__ Vector tile_b[kTileK][kPitchB];
+
+  // Where in the block's tile the thread's first vectors of results lie. Lanes go down two rows
+  // first, then along them.
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int x = warp % (kTileN / kWarpN) * (kWarpN / kVector) + lane / 2 % kBeside;
+  const int y = warp / (kTileN / kWarpN) * (kWarpM / kVector) + lane / (2 * kBeside) * 2 + lane % 2;
+  // The first vectors that it copies. Where it transposes, a warp reads 32 bytes of 16 lines, and
+  // the elements that it stores at once lie in 32 banks.
+  const int a_row = threadIdx.x / 32 * 16 % kRowsA + threadIdx.x % 16;
+  const int a_k = (threadIdx.x / (2 * kRowsA) * 2 + threadIdx.x / 16 % 2) * kVector;
+  const int b_k = threadIdx.x / kPitchB;
+  const int b_col = threadIdx.x % kPitchB * kVector;
+  const bool a_aligned = is_aligned(A, lda), b_aligned = is_aligned(B, ldb);
+
+  // Blocks are numbered along a row of tiles, then along the next one.
+  const unsigned tiles_n = (N + kTileN - 1) / kTileN;
+  const index_t row0 = index_t(blockIdx.x / tiles_n) * kTileM;
+  const index_t col0 = index_t(blockIdx.x % tiles_n) * kTileN;
+  const int rows = M - row0 < kTileM ? M - row0 : kTileM;  // of the tile that are inside of D
+  const int cols = N - col0 < kTileN ? N - col0 : kTileN;
+  const input_t* a_from = A + a_at(row0 + a_row, a_k, lda);
+  const input_t* b_from = B + b_at(b_k, col0 + b_col, ldb);
+  accumulator_t sum[kThreadM][kThreadN] = {};
+
+  for (index_t k0 = 0; k0 < K; k0 += kTileK) {
+    // All vectors are loaded before the first one is stored: they are on their way together.
+    const int depth = K - k0 < kTileK ? K - k0 : kTileK;
+    Vector a_part[kCopiesA], b_part[kCopiesB];
+#pragma unroll
+    for (int i = 0; i < kCopiesA; ++i) {
+      const int row = i * kRowsA % kTileM, k = i * kRowsA / kTileM * kDepthA;
+      const int count = a_row + row < rows ? depth - a_k - k : 0;
+      a_part[i] = load(a_from + a_at(row, k, lda), count, a_aligned);
+    }
+#pragma unroll
+    for (int i = 0; i < kCopiesB; ++i) {
+      const int k = i * kDepthB;
+      const int count = b_k + k < depth ? cols - b_col : 0;
+      b_part[i] = load(b_from + b_at(k, 0, ldb), count, b_aligned);
+    }
+#pragma unroll
+    for (int i = 0; i < kCopiesA; ++i) {
+      const int row = a_row + i * kRowsA % kTileM;
+      const int k = a_k + i * kRowsA / kTileM * kDepthA;
+      for (int e = 0; e < kVector; ++e) {  // one below another: transposed
+        tile_a[k + e][row / kVector].of[row % kVector] = a_part[i].of[e];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kCopiesB; ++i) {
+      tile_b[b_k + i * kDepthB][b_col / kVector] = b_part[i];
+    }
+    __syncthreads();  // both tiles are complete
+
+#pragma unroll
+    for (int k = 0; k < kTileK; ++k) {
+      Vector a[kThreadM / kVector], b[kThreadN / kVector];
+      for (int i = 0; i < kThreadM / kVector; ++i) a[i] = tile_a[k][y + i * kBelow];
+      for (int j = 0; j < kThreadN / kVector; ++j) b[j] = tile_b[k][x + j * kBeside];
+      for (int i = 0; i < kThreadM; ++i) {
+        for (int j = 0; j < kThreadN; ++j) {
+          sum[i][j] += a[i / kVector].of[i % kVector] * b[j / kVector].of[j % kVector];
+        }
+      }
+    }
+    __syncthreads();  // no thread reads these tiles any more: the next ones may replace them
+    a_from += a_at(0, kTileK, lda);
+    b_from += b_at(kTileK, 0, ldb);
+  }
+
+  const bool d_aligned = is_aligned(D, ldd);
+#pragma unroll
+  for (int i = 0; i < kThreadM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kThreadN; j += kVector) {
+      const int row = (y + i / kVector * kBelow) * kVector + i % kVector;
+      const int col = (x + j / kVector * kBeside) * kVector;
+      if (row >= rows || col >= cols) continue;
+      VectorOf<output_t> out;
+      for (int e = 0; e < kVector; ++e) {
+        const index_t inside = col0 + (col + e < cols ? col + e : col);
+        out.of[e] = epilogue(sum[i][j + e], row0 + row, inside, alpha, beta, C, ldc);
+      }
+      output_t* const to = &D[c_at(row0 + row, col0 + col, ldd)];
+      if (d_aligned && col + kVector <= cols) {
+        // As *to = ..., it would be taken apart where it shares elements with the other side.
+        __stwb(reinterpret_cast<packed_t*>(to), *reinterpret_cast<const packed_t*>(&out));
+      } else {
+        for (int e = 0; e < kVector && col + e < cols; ++e) to[e] = out.of[e];
+      }
+    }
+  }
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements
+//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+gemm_warp_tiled_f32_rrr_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+
+  const index_t tiles_m = (M + kTileM - 1) / kTileM;
+  const index_t tiles_n = (N + kTileN - 1) / kTileN;
+  const index_t grid_x = tiles_m * tiles_n;  // a block for each tile of D
+  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const auto kernel = gemm_warp_tiled_f32_rrr;
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_warp_tiled_f32_rrr_ns

@@ -1,0 +1,94 @@
+"""Batched kernels are right, and mistakes in their batches are found."""
+
+import pytest
+
+from gen.compile.nvrtc import compile_cuda
+from gen.device.emulated import EmulatorRunner
+from gen.kernels.registry import VARIANTS
+from gen.prove.far_batches import far_batches
+from gen.prove.launcher import check_launcher
+from gen.prove.verify import verify
+from gen.source.render import Source, render
+from gen.spec.problem import GemmShape
+from tests.prove.test_verify import LARGER, SHAPES, small
+from tests.support.slow import sift, slow
+
+BATCHED = [name for name, row in VARIANTS.items() if "batched" in row.tunable_names]
+QUICK = ["tiles", "gemv"]
+FEW = [GemmShape(9, 8, 5), GemmShape(3, 5, 11)]
+
+
+def complaints(source: Source, shapes: list[GemmShape]) -> list[str]:
+    assert source.spec
+    results = verify(source.spec, EmulatorRunner(("race",)), shapes, source)
+    return [result.message for result in results if not result.ok]
+
+
+@pytest.mark.parametrize("variant", sift(BATCHED, QUICK))
+def test_batches_are_right(variant: str) -> None:
+    spec = small(variant, layout="rcr", batched=True)
+    shapes = FEW if variant in QUICK else [*SHAPES, *(LARGER if spec.warp else [])]
+    assert complaints(render(spec), shapes) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("first + blockIdx.z", "first"),
+        ("first + blockIdx.z", "blockIdx.z + 1"),
+        ("A += product * stride_a", "A += product * stride_b"),
+        ("B += product * stride_b", "B += stride_b"),
+        ("C += product * stride_c", "C += product * stride_d"),
+        ("D += product * stride_d", "D += product * stride_c"),
+    ],
+)
+def test_mistakes_are_found(old: str, new: str) -> None:
+    source = render(small("tiles", batched=True))
+    assert old in source.text
+    wrong = Source(source.name, source.text.replace(old, new), source.spec)
+    assert complaints(wrong, FEW)
+
+
+@slow
+@pytest.mark.parametrize("variant", BATCHED)
+def test_launchers_carry_out_the_plan(variant: str) -> None:
+    report = check_launcher(render(small(variant, layout="crc", batched=True)), always=True)
+    assert not report.wrong
+    assert not report.skipped
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("batch - first < most ? batch - first : most", "batch < most ? batch : most"),
+        ("first += most", "first += most - 1"),
+        ("if (batch > 1 && !follow && !beside)", "if (batch > 1 && !follow)"),
+    ],
+)
+def test_mistakes_of_launchers_are_found(old: str, new: str) -> None:
+    source = render(small("naive", batched=True))
+    assert old in source.text
+    wrong = Source(source.name, source.text.replace(old, new), source.spec)
+    assert check_launcher(wrong).wrong
+
+
+def far(source: Source) -> list[bool]:
+    """Whether the last products of a batch beyond 32 bits are right."""
+    assert source.spec
+    module = compile_cuda(source.text, name="far.cu", arch=source.spec.arch)
+    return [not (one.findings or one.message) for one in far_batches(source.spec, module)]
+
+
+@pytest.mark.parametrize("variant", sift(BATCHED, QUICK))
+def test_products_beyond_32_bits_are_right(variant: str) -> None:
+    assert far(render(small(variant, layout="crc", batched=True))) == [True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("product * stride_d", "int(product * stride_d)"), ("first + blockIdx.z", "blockIdx.z")],
+)
+def test_mistakes_beyond_32_bits_are_found(old: str, new: str) -> None:
+    source = render(small("tiles", batched=True))
+    assert old in source.text
+    assert far(Source(source.name, source.text.replace(old, new), source.spec)) == [False]

@@ -1,0 +1,188 @@
+"""`gen emit --best`: one kernel, or a file whose launcher chooses as Python does."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gen.cli import main
+from gen.device.gpus import GPUS
+from gen.dispatch.ranking import Product, choose
+from gen.source.cpp.best import Best, make_best, products_of, render_best
+from gen.spec.dtypes import parse_dtype
+from gen.spec.problem import Alignment, GemmShape, parse_layout
+from tests.support.programs import (
+    STRICT,
+    assert_formatted,
+    check_c_and_cpp,
+    cuda_includes,
+    need,
+    run,
+)
+
+SHAPES = ("1-512x300-4096x2048", "1024", "7x9x3")
+
+
+def best(gpus: str, dtype: str = "f16", layout: str = "rcr") -> Best:
+    products = products_of(SHAPES, parse_dtype(dtype), parse_layout(layout))
+    return make_best(products, [GPUS[gpu] for gpu in gpus.split(",")], {}, "gemm", "gen emit")
+
+
+def test_one_shape_on_one_gpu_is_one_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [
+        "emit",
+        "--best",
+        "--shape",
+        "1000x64x5000",
+        "--dtype",
+        "bf16",
+        "--layout",
+        "rcc",
+        "--gpu",
+        "l4",
+    ]
+    assert main([*options, "-o", f"{tmp_path}/"]) == 0
+    (path,) = capsys.readouterr().out.split()
+    product = Product.packed(GemmShape(1000, 64, 5000), parse_dtype("bf16"), parse_layout("rcc"))
+    spec = choose(product, GPUS["l4"], "sm_89")
+    assert f"gen-spec: {spec.to_json()}" in Path(path).read_text()
+    assert main([*options, "--name", "mine", "--header", "-o", f"{tmp_path}/"]) == 0
+    assert "mine_launch" in (tmp_path / "mine.h").read_text()
+
+
+def test_a_file_has_a_kernel_that_is_nearly_the_best_for_each_shape() -> None:
+    found = best("a100,h200")
+    assert [gpu.name for gpu in found.gpus] == ["h200", "a100"]
+    assert found.archs == ["sm_80", "sm_90a"]
+    for i, gpu in enumerate(found.gpus):
+        own = [found.kernels[row.kernel] for row in found.rows if row.gpu == i]
+        assert {spec.arch[3:5] for spec in own} == {str(gpu.capability)}
+        assert 1 < len(own) < 12
+
+
+PROGRAM = """
+#include <cstddef>
+#include <cstdio>
+%s
+}  // namespace gemm_ns
+int main() {
+  int c, s, b;
+  long long m, n, k, a, lda, at, ldb;
+  while (std::scanf("%%d%%d%%d%%lld%%lld%%lld%%lld%%lld%%lld%%lld", &c, &s, &b, &m, &n, &k, &a,
+                    &lda, &at, &ldb) == 10) {
+    std::printf("%%d\\n", gemm_ns::pick(c, s, b, m, n, k, size_t(a), lda, size_t(at), ldb));
+  }
+}
+"""
+DEVICES = [(80, 108, 166912), (80, 60, 166912), (86, 84, 101376), (89, 142, 101376),
+           (89, 50, 101376), (90, 132, 232448), (90, 78, 232448), (100, 148, 232448),
+           (75, 40, 65536)]  # fmt: skip
+
+
+def drawn(found: Best, count: int) -> list[tuple[Product, tuple[int, int, int]]]:
+    """Problems of all sizes and alignments, each on a device."""
+    draw = random.Random(7)
+    first = found.kernels[0]
+
+    def size() -> int:
+        return draw.choice([draw.randint(0, 70), int(2 ** draw.uniform(4, 31)), 128, 1000])
+
+    problems = []
+    for _ in range(count):
+        product = Product.packed(GemmShape(size(), size(), size()), first.dtypes, first.layouts)
+        more = draw.choice([0, 0, 1, 8])
+        aligned = Alignment(draw.random() < 0.7, draw.random() < 0.7)
+        product = replace(
+            product, lda=product.lda + more, ldb=product.ldb + more, alignment=aligned
+        )
+        problems.append((product, draw.choice(DEVICES)))
+    return problems
+
+
+@pytest.mark.parametrize(
+    ("gpus", "dtype", "layout"),
+    [("a100,h200,l4", "f16", "rcr"), ("rtx3090,rtx4090,l40s,b200", "f32", "crc")],
+)
+def test_c_picks_what_python_picks(gpus: str, dtype: str, layout: str, tmp_path: Path) -> None:
+    need("g++")
+    found = best(gpus, dtype, layout)
+    text = render_best(found)
+    choice = text[
+        text.index("namespace gemm_ns {") : text.index("// ----", text.index("int pick("))
+    ]
+    (tmp_path / "pick.cpp").write_text(PROGRAM % choice)
+    run("g++", "-std=c++17", "-O1", *STRICT, "-Wconversion", "-Wshadow", "-fsanitize=undefined",
+        "-fno-sanitize-recover", "pick.cpp", "-o", "pick", cwd=tmp_path)  # fmt: skip
+    problems = drawn(found, 3000)
+    lines = [
+        " ".join(map(str, (*device, s.m, s.n, s.k, 2 * (not p.alignment.a), p.lda,
+                           4096 + 4 * (not p.alignment.b), p.ldb)))
+        for p, device in problems
+        for s in [p.shape]
+    ]  # fmt: skip
+    (tmp_path / "problems").write_text("\n".join(lines))
+    picked = run("sh", "-c", "./pick < problems", cwd=tmp_path).split()
+    wanted = [found.pick(product, *device) for product, device in problems]
+    assert [int(kernel) for kernel in picked] == [-1 if k is None else k for k in wanted]
+    assert len(set(wanted)) > 4
+
+
+def test_which_gpu_a_device_counts_as() -> None:
+    found = best("a100,l4,rtx4090,h200")
+    names = [None if i is None else found.gpus[i].name for i in (
+        found.gpu_for(cc, sms) for cc, sms, _ in DEVICES)]  # fmt: skip
+    assert names == ["a100", "a100", "a100", "rtx4090", "l4", "h200", "h200", None, None]
+
+
+def test_files_are_formatted_and_their_header_is_c(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--shape", "16-512", "--shape", "1x4096x4096", "--dtype", "f16"]
+    command = ["emit", "--best", *options, "--gpu", "t4,a10,h100", "--name", "gemm", "--header"]
+    assert main([*command, "-o", f"{tmp_path}/"]) == 0
+    capsys.readouterr()
+    assert_formatted(tmp_path)
+    check_c_and_cpp(tmp_path / "gemm.h", *cuda_includes())
+    text = (tmp_path / "gemm.cu").read_text()
+    assert "code=sm_75\n//     -gencode arch=compute_86,code=sm_86\n" in text
+    assert main([*command[:-1], "-o", f"{tmp_path / 'again.cu'}"]) == 0
+    assert "#include <cuda_runtime_api.h>" in (tmp_path / "again.cu").read_text()
+
+
+@pytest.mark.nvcc
+@pytest.mark.slow
+def test_nvcc_has_nothing_to_say(tmp_path: Path) -> None:
+    need("nvcc")
+    (tmp_path / "gemm.cu").write_text(render_best(best("a100,h200")))
+    codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ("80", "90a")]
+    warnings = "-Xcompiler=-Wall,-Wextra"
+    assert run("nvcc", "-std=c++17", warnings, *codes, "-c", "gemm.cu", cwd=tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--gpu h200", "no shape is named; use --shape, such as 4096 or 1-64x4096x4096"),
+        ("--gpu h200 --shape 3x4", "shape '3x4' is not MxNxK; use sizes or ranges"),
+        ("--gpu h200 --shape 9-3", "'9-3' is neither a size nor a range; use 512, or 16-4096"),
+        ("--gpu h200 --shape 0x4x4", "shape 0x4x4 has nothing to compute"),
+        ("--gpu a100,h20 --shape 4", "unknown GPU 'h20'; did you mean h200?"),
+        ("--gpu t4 --shape 4 --dtype tf32", "no kernel for sm_75 has tf32 at 4x4x4"),
+        ("--gpu t4 --shape 4 --variant tiles", "leave out other choices"),
+        ("--gpu t4,h200 --shape 8-4096 --batched", "takes no batches; leave out --batched"),
+        ("--gpu t4,h200 --shape 8-4096 --name " + "a" * 76, "name 'aaa"),
+    ],
+)
+def test_mistakes(options: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emit", "--best", "--dry-run", *options.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_of_best_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emit", "--variant", "tiles", "--shape", "4"]) == 2
+    assert "--shape and --gpu go with --best" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""The operators as PyTorch sees them: gradients, fake tensors, torch.compile, opcheck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gen.torch as gt  # noqa: E402
+from gen.errors import UsageError  # noqa: E402
+from gen.torch import operators  # noqa: E402
+from tests.support.slow import sift  # noqa: E402
+from tests.torch.test_functions import ints, same  # noqa: E402
+
+DOUBLE = torch.float64
+
+
+def leaves(*shapes: tuple[int, ...]) -> list[Any]:
+    """Small integers in f64 that want a gradient."""
+    return [ints(*shape, dtype=DOUBLE, seed=i).requires_grad_() for i, shape in enumerate(shapes)]
+
+
+def gradients(function: Any, tensors: list[Any], weights: Any = None) -> list[Any]:
+    result = function(*tensors)
+    loss = result.sum() if weights is None else (result * weights).sum()
+    found: list[Any] = list(torch.autograd.grad(loss, tensors))
+    return found
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)),
+     ((4,), (4, 5)), ((3, 4), (2, 4, 5))],
+)  # fmt: skip
+def test_gradients_of_matmul(shapes: Any) -> None:
+    tensors = leaves(*shapes)
+    # The gradient of a sum is expanded: its strides are 0.
+    for wanted, found in zip(
+        gradients(torch.matmul, tensors), gradients(gt.matmul, tensors), strict=True
+    ):
+        same(found, wanted)
+
+
+def test_gradients_of_all_that_is_added() -> None:
+    tensors = leaves((3, 4), (4, 5), (3, 5), (5,))
+    weights = ints(3, 5, dtype=DOUBLE, seed=9)
+
+    def ours(a: Any, b: Any, c: Any, bias: Any) -> Any:
+        return gt.matmul(a, b, c, alpha=2, beta=-3, bias=bias)
+
+    def theirs(a: Any, b: Any, c: Any, bias: Any) -> Any:
+        return 2 * a @ b - 3 * c + bias
+
+    for wanted, found in zip(
+        gradients(theirs, tensors, weights), gradients(ours, tensors, weights), strict=True
+    ):
+        same(found, wanted)
+
+
+def test_gradients_of_gradients() -> None:
+    x, weight, bias = leaves((2, 3), (2, 3), (2,))
+    assert torch.autograd.gradcheck(gt.linear, (x, weight, bias))
+    assert torch.autograd.gradgradcheck(gt.linear, (x, weight, bias))
+
+
+def test_only_what_is_wanted_is_kept_and_computed() -> None:
+    x, (weight,) = ints(3, 4, dtype=DOUBLE), leaves((5, 4))
+    result = gt.linear(x, weight)
+    kept = [tensor for tensor in result.grad_fn.saved_tensors if tensor is not None]
+    assert [tensor.shape for tensor in kept] == [x.shape]  # the weights' gradient needs x alone
+    result.sum().backward()
+    same(weight.grad, torch.ones(3, 5, dtype=DOUBLE).T @ x)
+
+
+def test_float8_has_no_gradient() -> None:
+    a = ints(16, 16).to(torch.float8_e4m3fn).requires_grad_()
+    with pytest.raises(UsageError, match=r"no gradients with operands of torch\.float8"):
+        operators._gradient(ints(16, 16), a)
+
+
+def test_opcheck() -> None:
+    for operator, arguments in (
+        (operators.linear, (*leaves((2, 3, 8), (4, 8), (4,)),)),
+        (operators.matmul, (*leaves((3, 8), (8, 4), (3, 4)), None, 2.0, 0.5)),
+        (operators.matmul_out, (ints(3, 8), ints(8, 4), None, None, 1.0, 0.0, ints(3, 4))),
+    ):
+        torch.library.opcheck(operator, arguments)
+
+
+@pytest.mark.parametrize("backend", sift(["aot_eager", "inductor"], ["aot_eager"]))
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_whole_graph_is_compiled(backend: str, dynamic: bool) -> None:
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(gt.Linear(8, 4), torch.nn.ReLU(), gt.Linear(4, 8)).double()
+    compiled = torch.compile(model, fullgraph=True, backend=backend, dynamic=dynamic)
+    for rows in (3, 5):
+        x = ints(2, rows, 8, dtype=DOUBLE)
+        wanted = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+        found = torch.autograd.grad(compiled(x).sum(), list(model.parameters()))
+        for one, other in zip(found, wanted, strict=True):
+            same(one, other)
+
+
+def test_out_is_compiled() -> None:
+    torch._dynamo.reset()
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def add(a: Any, b: Any, out: Any) -> Any:
+        gt.matmul(a, b, out, beta=1, out=out)
+        return out + 1
+
+    a, b, out = ints(3, 4), ints(4, 5), ints(3, 5)
+    wanted = a @ b + out
+    same(add(a, b, out), wanted + 1)
+    same(out, wanted)
+
+
+def test_autocast_is_compiled() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(gt.linear, fullgraph=True, backend="aot_eager")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert compiled(ints(3, 8), ints(5, 8), ints(5)).dtype == torch.bfloat16
+
+
+# -- a GPU ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_on_a_gpu(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    x, weight, bias = (
+        ints(*s, dtype=kind).cuda().requires_grad_() for s in ((4, 33, 72), (56, 72), (56,))
+    )
+    for function in (gt.linear, torch.compile(gt.linear, fullgraph=True)):
+        wanted = torch.nn.functional.linear(x, weight, bias)
+        found = function(x, weight, bias)
+        same(found, wanted)
+        for one, other in zip(
+            torch.autograd.grad(found.sum(), (x, weight, bias)),
+            torch.autograd.grad(wanted.sum(), (x, weight, bias)),
+            strict=True,
+        ):
+            same(one, other)
+
+
+@pytest.mark.gpu
+def test_a_training_step_in_a_cuda_graph() -> None:
+    """Odd sizes, which need a workspace: all memory is the graph's own."""
+    model = torch.nn.Sequential(gt.Linear(131, 67), torch.nn.ReLU(), gt.Linear(67, 131))
+    model = model.cuda().half()
+    x = torch.randn(45, 131, device="cuda", dtype=torch.float16)
+
+    def step() -> Any:
+        model.zero_grad(set_to_none=False)
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    found = [captured.clone(), *(p.grad.clone() for p in model.parameters())]
+    wanted = [step(), *(p.grad for p in model.parameters())]
+    for one, other in zip(found, wanted, strict=True):
+        same(one, other)
