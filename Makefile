@@ -15,8 +15,8 @@ test test-all: export PATH := $(CURDIR)/$(BIN):$(PATH)
 test: lint  ## the test suite, a few cases of each kind
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-test-all: lint  ## all tests: also those marked slow, which are others with more types and shapes
-	$(BIN)/python -m pytest -n $(JOBS) -m "" $(PYTEST_ARGS)
+test-all: lint  ## all tests: also those marked slow, with more types and shapes, and newly drawn examples
+	$(BIN)/python -m pytest -n $(JOBS) -m "" --hypothesis-profile=drawn $(PYTEST_ARGS)
 
 goldens: $(VENV)/.test  ## write tests/golden anew, after a change of the templates
 	$(BIN)/python -m pytest -q tests/source/test_goldens.py --update-goldens

@@ -16,9 +16,12 @@ from gen.cli import main
 from gen.device.driver import why_no_gpu
 from tests.support import browser
 
-# Property tests take as long as the machine likes.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# Property tests take as long as the machine likes. A change is judged by the same examples each
+# time; `make test-all` draws others.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", UNTIMED, derandomize=True)
+settings.register_profile("drawn", UNTIMED)
+settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

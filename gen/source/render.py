@@ -135,10 +135,15 @@ def _chomp(text: str) -> str:
 
 
 def _broken(text: str) -> str:
-    """A line `if (...) return ...;`, in two where it is too long for one."""
+    """A line `if (...) return ...;` or `... = ...;`, in two where it is too long for one."""
     indent = " " * (len(text) - len(text.lstrip()))
-    condition, _, rest = text.rpartition(" return ")
-    return text if len(text) <= 101 else f"{condition}\n{indent}  return {rest}"
+    if len(text.rstrip()) <= 100:
+        return text
+    before, found, rest = text.rpartition(" return ")
+    if found:
+        return f"{before}\n{indent}  return {rest}"
+    before, _, rest = text.partition(" = ")
+    return f"{before} =\n{indent}    {rest}"
 
 
 def _parameters(items: Iterable[object], indent: int = 4) -> str:
