@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gen.bench.check import Expected, check, expected
+from gen.bench.check import Expected, all_expected, check
 from gen.bench.contenders import Contender, NotInstalled, Prepared, Recipe, Unsupported, compile_all
 from gen.bench.device import GpuLost
 from gen.bench.results import ABSENT, FAILED, NO_MEMORY, OURS, SKIPPED, WRONG, Row
@@ -54,7 +54,7 @@ def admit_all(
 ) -> Iterator[Row]:
     """Fills `ready` with the contenders that may be measured; the rows of the others."""
     say(f"{problem}: what is right")
-    wanted = expected(*work.matrices(), problem.dtypes)
+    wanted = all_expected(work)
     for contender in problem.contenders:
         say(f"{problem}: checking {contender.name}")
         try:
@@ -72,7 +72,7 @@ def admit_all(
 
 
 def admit(
-    contender: Contender, problem: Problem, work: Work, wanted: Expected, limit_s: float
+    contender: Contender, problem: Problem, work: Work, wanted: Sequence[Expected], limit_s: float
 ) -> tuple[Row, Prepared | None]:
     """A contender that may be measured, or the row that says why not."""
     row = problem.row(contender)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,8 @@ _ALL_PRODUCTS = 2**26
 _SAMPLE_PRODUCTS = 2**28
 _SAMPLED = (64, 256)
 
+_SAMPLED_OF_BATCH = 4  # products
+
 _SLICES = 1024  # of K, that a contender may sum apart
 
 # An integer kernel may compute the poison by chance: once in 2^32 elements.
@@ -35,17 +39,26 @@ _CHANCE = 4
 class Expected:
     """What D = A * B holds where `rows` meet `columns`, and how far a right result may be off."""
 
+    product: int
     rows: np.ndarray
     columns: np.ndarray
     exact: np.ndarray
     bound: np.ndarray
 
 
-def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes) -> Expected:
-    """The oracle's answer for matrices of storage: all of a small D, a sample of a large one.
+def all_expected(work: Work) -> list[Expected]:
+    """The oracle's answers: of a large batch for some of its products, the first and the last too.
 
-    It is made once for a problem, since the contenders share it.
+    They are made once for a problem, since the contenders share them.
     """
+    s, count = work.shape, work.products
+    most = max(_ALL_PRODUCTS // max(s.m * s.n * s.k, 1), _SAMPLED_OF_BATCH)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+    return [expected(*work.matrices(int(i)), work.dtypes, int(i)) for i in chosen]
+
+
+def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes, product: int = 0) -> Expected:
+    """The oracle's answer for matrices of storage: all of a small D, a sample of a large one."""
     (m, k), n = a.shape, b.shape[1]
     whole = m * n * max(k, 1) <= _ALL_PRODUCTS
     rows, columns = (np.arange(x) if whole else _sample(x, k, dtypes) for x in (m, n))
@@ -56,7 +69,7 @@ def expected(a: np.ndarray, b: np.ndarray, dtypes: DTypes) -> Expected:
         bound = np.zeros(exact.shape)
     else:
         bound = oracle.error_bound(part_a, part_b, nothing, 1, 0, dtypes.name, sums=_sums(dtypes))
-    return Expected(rows, columns, exact, bound)
+    return Expected(product, rows, columns, exact, bound)
 
 
 def _sums(dtypes: DTypes) -> Sums | None:
@@ -82,7 +95,7 @@ def _sample(size: int, k: int, dtypes: DTypes) -> np.ndarray:
     return inside
 
 
-def check(work: Work, prepared: Prepared, wanted: Expected) -> str:
+def check(work: Work, prepared: Prepared, wanted: Sequence[Expected]) -> str:
     """What is wrong with a contender's result, or nothing.
 
     It runs twice, so that what it leaves behind (a workspace, counters) takes part; D is poison
@@ -92,7 +105,13 @@ def check(work: Work, prepared: Prepared, wanted: Expected) -> str:
     work.poison(0)
     prepared.queue(work.gpu.stream, *work.pointers(0))
     work.gpu.sync()
-    return mismatch(wanted, work.result(0), work.dtypes)
+    found, dtypes = work.result(0), work.dtypes
+    unwritten = ((i, _unwritten(d, dtypes)) for i, d in enumerate(found))
+    different = ((one.product, _difference(one, found[one.product], dtypes)) for one in wanted)
+    for product, wrong in itertools.chain(unwritten, different):
+        if wrong:
+            return f"product {product}: {wrong}" if work.products > 1 else wrong
+    return ""
 
 
 def compare(a: np.ndarray, b: np.ndarray, d: np.ndarray, dtypes: DTypes) -> str:
@@ -102,9 +121,10 @@ def compare(a: np.ndarray, b: np.ndarray, d: np.ndarray, dtypes: DTypes) -> str:
 
 def mismatch(wanted: Expected, d: np.ndarray, dtypes: DTypes) -> str:
     """What is wrong with D, or nothing. Every element has to be written, sampled or not."""
-    unwritten = _unwritten(d, dtypes)
-    if unwritten:
-        return unwritten
+    return _unwritten(d, dtypes) or _difference(wanted, d, dtypes)
+
+
+def _difference(wanted: Expected, d: np.ndarray, dtypes: DTypes) -> str:
     rows, columns, exact, bound = wanted.rows, wanted.columns, wanted.exact, wanted.bound
     got = d[np.ix_(rows, columns)]
     if dtypes.accumulator.is_float:

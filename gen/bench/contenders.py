@@ -143,6 +143,12 @@ class Lacking(Peer):
         raise Unsupported(f"{self.name} {self._reason}")
 
 
+def check_single(outline: Outline) -> None:
+    """Raises Unsupported for a batch, where a peer multiplies one product at a time."""
+    if outline.products > 1:
+        raise Unsupported("is measured on one product at a time, and this is a batch")
+
+
 TMA_ALIGNMENT = 16  # bytes
 
 

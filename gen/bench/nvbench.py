@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from gen.bench.contenders import Ours, Unsupported
-from gen.bench.work import Work, operand_bytes
+from gen.bench.sizes import operand_bytes, parse_size
+from gen.bench.work import Work
 from gen.kernels.registry import spec_from_json
 from gen.requirements import get_extra
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmShape, parse_shape
+from gen.spec.problem import GemmShape
 
 GET = get_extra("bench")
 
@@ -120,7 +121,7 @@ def main(task: Mapping[str, Any]) -> None:
     from gen.bench.device import MeasuredGpu
 
     specs = {s.name: s for s in map(spec_from_json, task["specs"])}
-    shape = parse_shape(task["shape"])
+    shape = parse_size(task["shape"])
     gpu = MeasuredGpu()
     any_ = next(iter(specs.values()))
     work = Work(gpu, any_.dtypes, any_.layouts, shape)

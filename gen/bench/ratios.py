@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gen.bench.results import OURS, PEER, Results, Row, fastest, find
+from gen.bench.sizes import parse_size
 from gen.files import write
-from gen.spec.problem import parse_shape
 from gen.tables import geometric_mean
 
 # Classes by the rows of A and D: of one product after another, memory sets the time of the first,
@@ -72,7 +72,7 @@ def classes(found: Sequence[Ratio]) -> list[Class]:
     groups: dict[tuple[str, str], dict[str, list[Ratio]]] = {}
     for one in found:
         group = groups.setdefault((one.ours.dtype, one.ours.layout), {name: [] for name in _NAMES})
-        group[_band(parse_shape(one.shape).m)].append(one)
+        group[_band(parse_size(one.shape).m)].append(one)
         group[_ALL].append(one)
     made = []
     for types, group in groups.items():

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from gen.bench.sizes import parse_size
 from gen.errors import UsageError
 from gen.files import write
-from gen.spec.problem import parse_shape
 
 FORMAT = "gemmgen-bench"
 VERSION = 1
@@ -181,7 +181,7 @@ _Kind = TypeVar("_Kind", Header, Row)
 def _row(content: object, number: int, where: str) -> Row:
     row = _made(Row, content, f"{where}: row {number}")
     try:
-        parse_shape(row.shape)
+        parse_size(row.shape)
     except UsageError as error:
         raise UsageError(f"{where}: row {number}: {error}") from None
     return row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gen.bench.sizes import Batched
 from gen.errors import UsageError, unknown
 from gen.spec.problem import GemmShape
 
@@ -65,6 +66,12 @@ SUITES: Mapping[str, tuple[GemmShape, ...]] = {
     ),
     LLAMA: tuple(GemmShape(m, n, k) for m in _LLAMA_TOKENS for n, k in _LLAMA_N_K),
     "mnist": _mnist(),
+    # Few large products, as those of experts; many small ones, as those of the heads of attention,
+    # whose scores and values are not square.
+    "batched": (
+        *(Batched(n, n, n, count) for count, n in ((8, 1024), (64, 256), (512, 128))),
+        *(Batched(m, n, k, 128) for m, n, k in ((512, 512, 64), (512, 64, 512))),
+    ),
 }
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gen.bench import sizes
 from gen.spec import numerics
 from gen.spec.dtypes import DTypes
-from gen.spec.problem import GemmProblem, GemmShape, Layouts
+from gen.spec.problem import GemmShape, Layouts
 
 if TYPE_CHECKING:
     from gen.bench.device import MeasuredGpu
@@ -26,12 +28,6 @@ _SIMPLE = np.array([-1, 0, 0, 0, 0, 1], np.float16)
 
 _ALIGNMENT = 256  # of each copy of an operand, as of separate allocations
 _MOST_SETS = 1024
-
-
-def operand_bytes(shape: GemmShape, dtypes: DTypes) -> tuple[int, int, int]:
-    """The bytes of A, B and D, stored without gaps."""
-    m, n, k = shape.m, shape.n, shape.k
-    return m * k * dtypes.input.size, k * n * dtypes.input.size, m * n * dtypes.output.size
 
 
 def exact_in_check(dtypes: DTypes) -> bool:
@@ -49,7 +45,8 @@ class Outline:
 
     def __init__(self, arch: str, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
         self.arch, self.dtypes, self.layouts = arch, dtypes, layouts
-        self.problem = GemmProblem.packed(shape, layouts)
+        self.problem = sizes.problem(shape, layouts)
+        self.products = sizes.products(shape)
 
 
 class Work(Outline):
@@ -65,10 +62,10 @@ class Work(Outline):
         super().__init__(gpu.arch, dtypes, layouts, shape)
         self.gpu = gpu
         self.accumulator = numerics.storage_dtype(dtypes.accumulator.name)
-        sizes = operand_bytes(shape, dtypes)
-        self.bytes = sum(sizes)
+        each = sizes.operand_bytes(shape, dtypes)
+        self.bytes = sum(each)
         self.sets = sets_needed(self.bytes, gpu.l2_bytes)
-        strides = [-(-max(size, 1) // _ALIGNMENT) * _ALIGNMENT for size in sizes]
+        strides = [-(-max(size, 1) // _ALIGNMENT) * _ALIGNMENT for size in each]
         self.stride_a, self.stride_b, self.stride_d = strides
         self._memory = []
         try:
@@ -77,9 +74,10 @@ class Work(Outline):
         except BaseException:
             self.close()
             raise
-        rng = np.random.default_rng(sum(sizes))
-        self._a = random_elements(rng, shape.m * shape.k, dtypes.input.name)
-        self._b = random_elements(rng, shape.k * shape.n, dtypes.input.name)
+        rng = np.random.default_rng(self.bytes)
+        count = self.products
+        self._a = random_elements(rng, count * shape.m * shape.k, dtypes.input.name)
+        self._b = random_elements(rng, count * shape.k * shape.n, dtypes.input.name)
         self._write()
         self._repeat()
 
@@ -133,8 +131,8 @@ class Work(Outline):
 
     @property
     def flops(self) -> int:
-        """Operations: a multiplication and an addition for each of M * N * K products."""
-        return 2 * self.shape.m * self.shape.n * self.shape.k
+        """Of all products."""
+        return self.products * sizes.flops(self.shape)
 
     def pointers(self, index: int) -> tuple[int, int, int]:
         """The addresses of A, B and D in one set; `index` goes round."""
@@ -147,30 +145,38 @@ class Work(Outline):
         other = copy.copy(self)
         p = self.problem
         shape = GemmShape(p.shape.m, p.shape.n, min(k, p.shape.k))
-        other.problem = GemmProblem(shape, p.lda, p.ldb, p.ldc, p.ldd)
+        other.problem = replace(p, shape=shape)
         return other
 
-    def matrices(self) -> tuple[np.ndarray, np.ndarray]:
-        """A (M x K) and B (K x N), of storage."""
+    def matrices(self, product: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """A (M x K) and B (K x N) of one product, of storage."""
         s, p = self.shape, self.problem
-        a = numerics.unpack(self._a, s.m, s.k, self.layouts.a, p.lda)
-        b = numerics.unpack(self._b, s.k, s.n, self.layouts.b, p.ldb)
-        return a, b
+        a, b = self._a[product * s.m * s.k :], self._b[product * s.k * s.n :]
+        return (
+            numerics.unpack(a, s.m, s.k, self.layouts.a, p.lda),
+            numerics.unpack(b, s.k, s.n, self.layouts.b, p.ldb),
+        )
 
     def poison(self, index: int = 0) -> None:
         """Spoils D in one set: NaN, or a rare integer."""
         value = poison(self.dtypes)
         pattern = value.tobytes()[:4]  # of f64 all bytes are alike
-        count = self.shape.m * self.shape.n * value.itemsize // len(pattern)
+        count = self._results * value.itemsize // len(pattern)
         self.gpu.fill(self.pointers(index)[2], pattern, count)
 
-    def result(self, index: int = 0) -> np.ndarray:
-        """D (M x N), of storage."""
-        s = self.shape
-        storage = np.empty(s.m * s.n, numerics.storage_dtype(self.dtypes.output.name))
+    @property
+    def _results(self) -> int:
+        """The elements of D."""
+        return self.products * self.shape.m * self.shape.n
+
+    def result(self, index: int = 0) -> list[np.ndarray]:
+        """D (M x N) of each product, of storage."""
+        s, ldd = self.shape, self.problem.ldd
+        storage = np.empty(self._results, numerics.storage_dtype(self.dtypes.output.name))
         if storage.size:
             self.gpu.read(self.pointers(index)[2], storage)
-        return numerics.unpack(storage, s.m, s.n, self.layouts.c, self.problem.ldd)
+        each = storage.reshape(self.products, s.m * s.n)
+        return [numerics.unpack(one, s.m, s.n, self.layouts.c, ldd) for one in each]
 
 
 def poison(dtypes: DTypes) -> Any:

@@ -20,7 +20,6 @@ from gen.cli.options import (
     LAYOUT,
     RESULTS,
     RESUME,
-    SHAPE,
     VARIANT,
     measurable,
     select,
@@ -29,7 +28,7 @@ from gen.errors import UsageError
 from gen.files import write
 from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.spec.dtypes import DTYPES
-from gen.spec.problem import GemmShape, parse_shape
+from gen.spec.problem import GemmShape
 
 if TYPE_CHECKING:
     from gen.bench.device import MeasuredGpu
@@ -57,11 +56,18 @@ def bench(
         typer.Option(
             "--suite",
             metavar="NAME",
-            help="A list of shapes: seeds, squares, ladder, odd, splitk, llama, mnist; "
+            help="A list of shapes: seeds, squares, ladder, odd, splitk, llama, mnist, batched; "
             "default: seeds; repeatable.",
         ),
     ] = None,
-    shape: Annotated[list[str] | None, SHAPE] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="[Bx]MxNxK",
+            help="Problem size, one number for a cube, or a batch of B; repeatable.",
+        ),
+    ] = None,
     largest: Annotated[
         int | None,
         typer.Option("--largest", metavar="N", min=1, help="Leave out shapes with a longer side."),
@@ -128,6 +134,7 @@ def bench(
     from gen.bench.device import MeasuredGpu
     from gen.bench.peers.table import parse_peers
     from gen.bench.results import FAILED, WRONG, check_place
+    from gen.bench.sizes import products
 
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
@@ -137,10 +144,13 @@ def bench(
     named = variant or ([] if spec else [ALL] if dtype else _with_dtype(_DEFAULT_DTYPE))
     # f32 where all kernels are meant; its own first type for one that is named.
     dtypes = dtype or ([_DEFAULT_DTYPE] if ALL in named or not variant else None)
+    shapes = _shapes(suite or [], shape or [], largest, tokens)
+    if tunables.get("batched") is None and any(products(s) > 1 for s in shapes):
+        tunables["batched"] = True
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
         specs=[*map(spec_from_json, spec or []), *selected],
-        shapes=_shapes(suite or [], shape or [], largest, tokens),
+        shapes=shapes,
         peers=parse_peers(peers),
         rounds=_QUICK_ROUNDS if quick else _ROUNDS,
         limit_s=limit,
@@ -171,13 +181,14 @@ def _with_dtype(dtype: str) -> list[str]:
 def _shapes(
     suites: Sequence[str], texts: Sequence[str], largest: int | None, tokens: str | None
 ) -> Sequence[GemmShape]:
+    from gen.bench.sizes import parse_size
     from gen.bench.suites import LLAMA, of_tokens, suite
 
     names = suites or ([] if texts else ["seeds"])
     if tokens and LLAMA not in names:
         raise UsageError(f"--tokens {tokens} is for the suite {LLAMA}; add --suite {LLAMA}")
     found = [of_tokens(tokens) if tokens and name == LLAMA else suite(name) for name in names]
-    shapes = [*(s for group in found for s in group), *map(parse_shape, texts)]
+    shapes = [*(s for group in found for s in group), *map(parse_size, texts)]
     kept = [s for s in dict.fromkeys(shapes) if not largest or max(s.m, s.n, s.k) <= largest]
     if not kept:
         raise UsageError(f"no shape has sides of at most {largest}; use a larger --largest")

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from gen.bench import results as bench
 from gen.bench.results import Header, Row
+from gen.bench.sizes import flops, operand_bytes, parse_size
 from gen.errors import GenError, UsageError
 from gen.kernels.registry import spec_from_json
 from gen.report import profiles
 from gen.report.profiles import KernelProfile
 from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmShape, parse_shape
 from gen.tables import geometric_mean
 from gen.tune import results as sweeps
 from gen.tune.results import EMULATOR, Sweep
@@ -175,16 +175,11 @@ def _comparable(a: File, b: File) -> bool:
 # --- what follows
 
 
-def flops(shape: GemmShape) -> float:
-    """Operations of a GEMM, a multiply-add being two."""
-    return 2.0 * shape.m * shape.n * shape.k
-
-
 def intensity(row: Row) -> float:
     """FLOP per byte that has to be moved at least: A and B read, D written, once."""
-    s, dtypes = parse_shape(row.shape), DTYPES[row.dtype]
-    moved = (s.m * s.k + s.k * s.n) * dtypes.input.size + s.m * s.n * dtypes.output.size
-    return flops(s) / moved if moved else 0.0
+    size = parse_size(row.shape)
+    moved = sum(operand_bytes(size, DTYPES[row.dtype]))
+    return flops(size) / moved if moved else 0.0
 
 
 def by_problem(rows: Iterable[Row]) -> dict[Problem, list[Row]]:
@@ -198,7 +193,7 @@ def by_problem(rows: Iterable[Row]) -> dict[Problem, list[Row]]:
 
 def _order(problem: Problem) -> tuple[str, str, float, str]:
     dtype, layout, shape = problem
-    return dtype, layout, flops(parse_shape(shape)), shape
+    return dtype, layout, flops(parse_size(shape)), shape
 
 
 def family(row: Row) -> str:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from gen.bench import results as bench
 from gen.bench.instructions import multiplies
 from gen.bench.results import Row
+from gen.bench.sizes import parse_size, products
 from gen.report import plots, theme
 from gen.report.model import Report, by_problem, family, intensity
 from gen.report.plots import Ceiling, Chart, Curve, Heat, Panel
 from gen.spec.dtypes import DTYPES
-from gen.spec.problem import GemmShape, parse_shape
+from gen.spec.problem import GemmShape
 from gen.tune.results import Entry, Sweep
 from gen.tune.tables import Group, Matrix, Metric, at, groups, metrics, pivot, speedup
 
@@ -250,14 +251,14 @@ def _readable(ceiling: str) -> str:
 
 
 def _throughput(dtype: str, layout: str, rows: Sequence[Row]) -> Iterator[Picture]:
-    shapes = {row.shape: parse_shape(row.shape) for row in rows}
+    shapes = {row.shape: parse_size(row.shape) for row in rows}
     cubes = _cubes(shapes)
     families = _families(rows)
     square = [row for row in rows if row.shape in cubes]
     where = f"{dtype} {layout}"
     if len(cubes) > 1:
         curves = [
-            Curve(name, [(float(parse_shape(r.shape).m), r.tflops or 0.0) for r in best], i, peer)
+            Curve(name, [(float(parse_size(r.shape).m), r.tflops or 0.0) for r in best], i, peer)
             for i, (name, peer) in enumerate(families)
             if (best := _fastest_of(square, name))
         ]
@@ -280,7 +281,8 @@ def _cubes(shapes: Mapping[str, GemmShape]) -> set[str]:
 
     4095 is a problem of another kind than 4096, and the curve would fall into it and rise again.
     """
-    sides = {text: shape.m for text, shape in shapes.items() if shape.m == shape.n == shape.k}
+    one = {text: shape for text, shape in shapes.items() if products(shape) == 1}
+    sides = {text: shape.m for text, shape in one.items() if shape.m == shape.n == shape.k}
 
     def rounder(side: int, other: int) -> bool:
         return abs(side - other) < 0.05 * side and other & -other > side & -side

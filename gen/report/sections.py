@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from gen.bench import ratios
 from gen.bench import results as bench
 from gen.bench.results import Header, Row
+from gen.bench.sizes import flops, parse_size
 from gen.profile.compare import TIME
-from gen.report.model import File, Pair, Report, SweepPair, by_problem, flops, intensity, standings
-from gen.spec.problem import parse_shape
+from gen.report.model import File, Pair, Report, SweepPair, by_problem, intensity, standings
 from gen.tables import NOTHING, Cell, Table, geometric_mean, number, percent, ratio
 from gen.tune import tables as sweep_tables
 from gen.tune.tables import Matrix, groups, pivot
@@ -20,7 +20,7 @@ def _text(*words: str) -> list[Cell]:
 
 
 def _shape(text: str) -> Cell:
-    return Cell(text, flops(parse_shape(text)))
+    return Cell(text, flops(parse_size(text)))
 
 
 def facts(header: Header) -> list[tuple[str, str]]:

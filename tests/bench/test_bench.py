@@ -22,6 +22,7 @@ from gen.bench.peers.table import parse_peers
 from gen.bench.problem import Problem
 from gen.bench.results import OURS, PEER, Header, Results, load, save
 from gen.bench.run import Options
+from gen.bench.sizes import Batched, parse_size
 from gen.bench.timing import EVENTS, GRAPH, Sampler, plan, summarize, turns
 from gen.bench.work import Outline, Work, random_elements, sets_needed
 from gen.device.driver import OutOfMemory, why_no_gpu
@@ -30,7 +31,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import oracle
 from gen.spec import numerics
 from gen.spec.dtypes import DTYPES, parse_dtype
-from gen.spec.problem import GemmShape, parse_layout, parse_shape
+from gen.spec.problem import GemmShape, parse_layout
 from tests.conftest import Gen
 
 no_gpu = pytest.mark.skipif(why_no_gpu() is None, reason="there is a GPU")
@@ -125,12 +126,13 @@ class Fake:
             gpu.now += self.ms * work.shape.k / 64
             gpu.launches.append(self.name)
             self.seen.append(d)
-            result = product(work)
-            self.spoil(result)
-            storage = numerics.pack(
-                result, work.layouts.c, work.problem.ldd, work.dtypes.output.name
-            )
-            gpu.write(d, storage)
+            for i in range(work.products):
+                result = product(work, i)
+                self.spoil(result)
+                storage = numerics.pack(
+                    result, work.layouts.c, work.problem.ldd, work.dtypes.output.name
+                )
+                gpu.write(d + i * storage.nbytes, storage)
 
         def close() -> None:
             self.closed += 1
@@ -138,9 +140,9 @@ class Fake:
         return Prepared(queue, workspace=7, close=close, note="as told")
 
 
-def product(work: Work) -> np.ndarray:
+def product(work: Work, index: int = 0) -> np.ndarray:
     """The right D."""
-    a, b = work.matrices()
+    a, b = work.matrices(index)
     zero = np.zeros((work.shape.m, work.shape.n), numerics.storage_dtype(work.dtypes.output.name))
     exact = oracle.oracle(a, b, zero, 1, 0, work.dtypes.name)
     if work.dtypes.output.is_float:
@@ -149,7 +151,7 @@ def product(work: Work) -> np.ndarray:
 
 
 def a_problem(*found: Any, dtype: str = "f32", layout: str = "rrr", shape: str = "64") -> Problem:
-    return Problem(parse_dtype(dtype), parse_layout(layout), parse_shape(shape), found)
+    return Problem(parse_dtype(dtype), parse_layout(layout), parse_size(shape), found)
 
 
 def rows(gpu: FakeGpu, problem: Problem, limit_s: float = 10.0) -> list[Any]:
@@ -197,10 +199,61 @@ def test_a_wrong_kernel_gets_no_time(spoil: Any, shape: str) -> None:
 def test_what_was_not_written_is_noticed(dtype: str) -> None:
     work = Work(FakeGpu(), parse_dtype(dtype), parse_layout("rrr"), GemmShape(8, 8, 4))  # type: ignore[arg-type]
     work.poison(0)
-    wanted = check.expected(*work.matrices(), work.dtypes)
+    wanted = check.all_expected(work)
     assert check.check(work, Prepared(lambda *_: None), wanted) == (
         "64 of 64 elements of D were not written"
     )
+
+
+@pytest.mark.parametrize(("dtype", "layout"), [("f32", "rcr"), ("i8", "ccc"), ("bf16", "crc")])
+def test_all_products_of_a_batch_are_checked(dtype: str, layout: str) -> None:
+    calls = []
+
+    def spoil(d: np.ndarray) -> None:
+        calls.append(1)
+        if len(calls) == 10:  # the last of five, the second time
+            d[-1, 0] += 3
+
+    right, wrong = Fake("right"), Fake("wrong", spoil=spoil)
+    problem = a_problem(right, wrong, dtype=dtype, layout=layout, shape="5x31x17x8")
+    by_name = {row.contender: row for row in rows(FakeGpu(), problem)}
+    assert by_name["right"].shape == "5x31x17x8"
+    assert by_name["right"].tflops == pytest.approx(5 * 2 * 31 * 17 * 8 / (8 / 64) / 1e9)
+    assert by_name["wrong"].check == "wrong"
+    assert by_name["wrong"].note.startswith("product 4: D[30, 0] is ")
+
+
+def test_a_product_that_was_not_written_is_noticed() -> None:
+    work = Work(FakeGpu(), parse_dtype("f16"), parse_layout("rrr"), Batched(8, 8, 4, 3))  # type: ignore[arg-type]
+    work.gpu.write(work.pointers(0)[2], np.zeros(64, np.float16))
+
+    def first_alone(_: object, a: int, b: int, d: int) -> None:
+        work.gpu.write(d, np.zeros(64, np.float16))
+
+    assert check.check(work, Prepared(first_alone), []) == (
+        "product 1: 64 of 64 elements of D were not written"
+    )
+
+
+def test_of_a_large_batch_some_products_are_compared() -> None:
+    work = Work(FakeGpu(), parse_dtype("f16"), parse_layout("rrr"), Batched(512, 512, 2, 1000))  # type: ignore[arg-type]
+    compared = [one.product for one in check.all_expected(work)]
+    assert compared[0] == 0
+    assert compared[-1] == 999
+    assert len(compared) == 2**26 // 2**19
+
+
+def test_a_kernel_of_one_product_takes_no_batch() -> None:
+    ours = contenders.Ours(make_spec("naive", dtype="f32"))
+    ours.recipes = lambda _: (lambda: None,)  # type: ignore[method-assign,assignment,return-value]
+    (row,) = rows(FakeGpu(), a_problem(ours, shape="2x8x8x8"))
+    assert (row.check, "use one that is batched" in row.note) == ("skipped", True)
+
+
+@pytest.mark.parametrize("text", ["0x8x8x8", "x8x8x8", "-1x8x8x8", "2x8x8x", "2x2x8x8x8"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(UsageError, match=r"is no batch|is not MxNxK"):
+        parse_size(text)
 
 
 def test_a_kernel_that_is_right_only_once_is_wrong() -> None:
@@ -850,6 +903,16 @@ def test_everyone_is_right_on_the_gpu(gpu: MeasuredGpu, dtype: str) -> None:
         (row.contender, row.note) for row in done.rows if row.check not in ("ok", "skipped")
     ]
     assert all(row.ms_median for row in done.rows if row.kind == OURS)
+
+
+@pytest.mark.gpu
+def test_everyone_is_right_on_batches(gpu: MeasuredGpu) -> None:
+    names = [name for name in table.PEERS if name not in table.missing([name])]
+    specs = [make_spec(v, dtype="f16", layout="rcr", batched=True) for v in ("mma", "gemv")]
+    options = Options(specs, [Batched(96, 72, 40, 7)], names, rounds=3, nvbench=False)
+    done = run.bench(gpu, options, Results(run.header(gpu, "test", {})))
+    timed = {row.contender.split()[0] for row in done.rows if row.ms_median}
+    assert {spec.name for spec in specs} | ({"torch", "cublas"} & set(names)) <= timed
 
 
 @pytest.mark.gpu

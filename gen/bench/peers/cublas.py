@@ -121,9 +121,18 @@ class _Problem:
             lt.matrix_layout_create(kind, side.rows, side.columns, side.ld)
             for kind, side in ((input_, left), (input_, right), (output, result))
         ]
+        if work.products > 1:
+            for layout, side in zip(self.layouts, (left, right, result), strict=True):
+                self._set(layout, "BATCH_COUNT", np.array([work.products], np.int32))
+                apart = np.array([side.ld * side.columns], np.int64)
+                self._set(layout, "STRIDED_BATCH_OFFSET", apart)
         self.scalars = np.array([1, 0], work.accumulator)
         self.alpha = self.scalars.ctypes.data
         self.beta = self.alpha + self.scalars.itemsize
+
+    def _set(self, layout: int, name: str, value: np.ndarray) -> None:
+        code = int(self._lt.MatrixLayoutAttribute[name])
+        self._lt.matrix_layout_set_attribute(layout, code, value.ctypes.data, value.nbytes)
 
     def algorithms(self, most: int, own_sums: bool) -> np.ndarray:
         """The heuristic's results, best first; empty where cuBLAS has nothing.

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gen.bench.contenders import Contender, Lacking, Peer, Prepared, Recipe, Unsupported
+from gen.bench.contenders import (
+    Contender,
+    Lacking,
+    Peer,
+    Prepared,
+    Recipe,
+    Unsupported,
+    check_single,
+)
 from gen.bench.instructions import multiplied, on_cuda_cores, on_tensor_cores
 from gen.compile import nvrtc
 from gen.device.driver import Parameters
@@ -227,6 +235,7 @@ class Cutlass(Peer):
 
     def recipes(self, outline: Outline) -> Sequence[Recipe]:
         """See Contender."""
+        check_single(outline)
         p, dtypes, layouts = outline.problem, outline.dtypes, outline.layouts
         align = alignment(dtypes, (p.lda, p.ldb))
         if self.config.arch_tag == "Sm90" and compute_capability(outline.arch) < 90:

@@ -19,6 +19,7 @@ from gen.bench.contenders import (
     Recipe,
     Unsupported,
     accumulations,
+    check_single,
     check_tma,
     launcher,
 )
@@ -260,6 +261,7 @@ class Cutlass3(Peer):
 
     def recipes(self, outline: Outline) -> list[Recipe]:
         """See Contender: one for each configuration."""
+        check_single(outline)
         dtypes, layouts = outline.dtypes, outline.layouts
         if outline.arch != ARCH:
             raise Unsupported(f"CUTLASS 3.x is built for {ARCH}, and this GPU is {outline.arch}")

@@ -13,6 +13,7 @@ from gen.bench.contenders import (
     Peer,
     Prepared,
     Unsupported,
+    check_single,
     check_tma,
     launcher,
 )
@@ -46,7 +47,7 @@ _AGAIN = 4  # of the configurations, those that were fastest in a short try
 class _Memory:
     """Device memory as the CUDA array interface describes it."""
 
-    def __init__(self, address: int, shape: tuple[int, int], dtype: str) -> None:
+    def __init__(self, address: int, shape: tuple[int, ...], dtype: str) -> None:
         self.__cuda_array_interface__ = {
             "data": (address, False),
             "shape": shape,
@@ -55,31 +56,33 @@ class _Memory:
         }
 
 
-def _tensor(address: int, rows: int, columns: int, row_major: bool, dtype: str) -> Any:
+def _tensor(
+    address: int, products: int, rows: int, columns: int, row_major: bool, dtype: str
+) -> Any:
     import torch
 
     shape = (rows, columns) if row_major else (columns, rows)
-    tensor = torch.as_tensor(_Memory(address, shape, dtype), device="cuda")
-    tensor = tensor.view(getattr(torch, _TORCH[dtype]))
-    return tensor if row_major else tensor.t()
+    memory = _Memory(address, (products, *shape) if products > 1 else shape, dtype)
+    tensor = torch.as_tensor(memory, device="cuda").view(getattr(torch, _TORCH[dtype]))
+    return tensor if row_major else tensor.mT
 
 
 def tensors(work: Work) -> dict[int, tuple[Any, Any, Any]]:
-    """A, B and D as tensors of PyTorch, for each set, by D's address."""
+    """A, B and D as tensors of PyTorch, for each set, by D's address; of a batch, with 3 axes."""
     s, layouts, dtypes = work.shape, work.layouts, work.dtypes
     found = {}
     for i in range(work.sets):
         a, b, d = work.pointers(i)
         found[d] = (
-            _tensor(a, s.m, s.k, layouts.a, dtypes.input.name),
-            _tensor(b, s.k, s.n, layouts.b, dtypes.input.name),
-            _tensor(d, s.m, s.n, layouts.c, dtypes.output.name),
+            _tensor(a, work.products, s.m, s.k, layouts.a, dtypes.input.name),
+            _tensor(b, work.products, s.k, s.n, layouts.b, dtypes.input.name),
+            _tensor(d, work.products, s.m, s.n, layouts.c, dtypes.output.name),
         )
     return found
 
 
 class Torch(Peer):
-    """`torch.mm`, as a program without any tuning calls it."""
+    """`torch.mm`, or `torch.bmm` of a batch, as a program without any tuning calls it."""
 
     name = "torch"
 
@@ -87,7 +90,11 @@ class Torch(Peer):
         """See Contender."""
         import torch
 
-        multiply = torch.mm if work.dtypes.input.is_float else torch._int_mm
+        if not work.dtypes.input.is_float:
+            check_single(work)
+            multiply = torch._int_mm
+        else:
+            multiply = torch.mm if work.products == 1 else torch.bmm
         operands = tensors(work)
         stream = torch.cuda.ExternalStream(int(work.gpu.stream.handle))
 
@@ -111,6 +118,7 @@ class Triton(Peer):
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. The configurations are measured here, by Triton's own autotuner."""
+        check_single(work)
         import torch
 
         from gen.bench.peers.triton_kernel import best_config, multiply
@@ -143,6 +151,7 @@ class TritonTma(Peer):
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. The configurations are measured here, as everything is."""
+        check_single(work)
         check_tma(work)
         from gen.bench.peers.triton_tma import CONFIGS
 

@@ -1,0 +1,54 @@
+"""What is measured of a shape: one product, or a batch of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gen.errors import UsageError
+from gen.spec.dtypes import DTypes
+from gen.spec.problem import GemmProblem, GemmShape, Layouts, parse_shape
+
+
+@dataclass(frozen=True)
+class Batched(GemmShape):
+    """So many products of a shape, whose matrices follow each other in memory without gaps."""
+
+    products: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.products}x{super().__str__()}"
+
+
+def products(shape: GemmShape) -> int:
+    """How many there are of a shape."""
+    return shape.products if isinstance(shape, Batched) else 1
+
+
+def parse_size(text: str) -> GemmShape:
+    """`MxNxK`, one number for a cube, or `BxMxNxK` for a batch of B products. Raises UsageError."""
+    if text.count("x") != 3:
+        return parse_shape(text)
+    count, _, rest = text.strip().partition("x")
+    if not count.isdecimal() or not int(count):
+        raise UsageError(f"'{text}' is no batch; use BxMxNxK such as 8x1024x1024x1024")
+    shape = parse_shape(rest)
+    return Batched(shape.m, shape.n, shape.k, int(count))
+
+
+def problem(shape: GemmShape, layouts: Layouts) -> GemmProblem:
+    """All products of a shape, stored without gaps."""
+    one = GemmProblem.packed(GemmShape(shape.m, shape.n, shape.k), layouts)
+    count = products(shape)
+    return one.batched(layouts, count) if count > 1 else one
+
+
+def operand_bytes(shape: GemmShape, dtypes: DTypes) -> tuple[int, int, int]:
+    """The bytes of A, B and D, stored without gaps."""
+    m, n, k, count = shape.m, shape.n, shape.k, products(shape)
+    of_input, of_output = count * dtypes.input.size, count * dtypes.output.size
+    return m * k * of_input, k * n * of_input, m * n * of_output
+
+
+def flops(shape: GemmShape) -> int:
+    """Operations: a multiplication and an addition for each of M * N * K terms of each product."""
+    return 2 * shape.m * shape.n * shape.k * products(shape)
