@@ -12,9 +12,11 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from gen._version import __version__
-from gen.cli import bench, check, choose, emit, foreign, output, profile, sweep_report, verify
+from gen.cli import bench, check, choose, emit, output, profile, sweep_report, verify
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
+from gen.cli.foreign.command import launch_options
+from gen.cli.foreign.run import run as run_any
 from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, sources, tunable_options
 from gen.errors import UsageError, unknown
 from gen.kernels.registry import VARIANTS, get_variant
@@ -195,11 +197,11 @@ def _compile(
 
 for _name, _command, _example in (
     ("verify", tunable_options(verify.verify), "verify --variant tiles --dtype f32"),
-    ("check", foreign.launch_options(tunable_options(check.check)), "check gemm.cu --first"),
-    ("run", foreign.run, "run scale.cu --grid 4 --block 256 --arg x=f32[1024]:random --arg n=1024"),
+    ("check", launch_options(tunable_options(check.check)), "check gemm.cu --first"),
+    ("run", run_any, "run scale.cu --grid 4 --block 256 --arg x=f32[1024]:random --arg n=1024"),
     (
         "profile",
-        foreign.launch_options(tunable_options(profile.profile), checked=False),
+        launch_options(tunable_options(profile.profile), checked=False),
         "profile --variant naive --variant tiles --shape 512",
     ),
     ("bench", tunable_options(bench.bench), "bench --variant mma --shape 4096 --peers cublas"),
