@@ -186,6 +186,16 @@ def test_vectors_are_rows_and_columns() -> None:
     np.testing.assert_array_equal(out, np.outer(exact(matrix, column), [0, 1, 0]))
 
 
+def test_subclasses_of_arrays_are_arrays(tmp_path: Path) -> None:
+    a, b = ints(5, 7), ints(7, 3)
+    mapped = np.memmap(tmp_path / "a", np.float32, "w+", shape=(5, 7))
+    mapped[...] = a
+    for kind in (np.asmatrix(a), mapped):
+        np.testing.assert_array_equal(gen.matmul(kind, b), a @ b)
+    with pytest.raises(GenError, match="B is a masked array, whose mask no kernel reads"):
+        gen.matmul(a, np.ma.masked_less(b, 0))
+
+
 def test_an_empty_sum_leaves_c() -> None:
     c = ints(3, 4)
     got = multiply(np.empty((3, 0), np.float32), np.empty((0, 4), np.float32), c, beta=2)

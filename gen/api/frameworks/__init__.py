@@ -32,6 +32,8 @@ def framework(array: Any, name: str) -> Framework:
 
 def _find(array: Any, name: str) -> Framework:
     kind = type(array)
+    if hasattr(array, "mask") and hasattr(array, "filled"):
+        raise UsageError(f"{name} is a masked array, whose mask no kernel reads; pass x.filled(0)")
     if not hasattr(array, "__dlpack__") and not hasattr(array, "__cuda_array_interface__"):
         raise UsageError(
             f"{name} is a {kind.__name__}, no array with DLPack or __cuda_array_interface__; "

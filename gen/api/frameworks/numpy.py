@@ -50,7 +50,10 @@ class NumPy(Framework):
 
     def on_host(self, array: Any, name: str) -> np.ndarray:
         """See Framework."""
+        import numpy as np
+
         from gen.spec.numerics import storage_dtype
 
-        found: np.ndarray = array.view(storage_dtype(element_of(array.dtype, name)))
+        plain = np.asarray(array)  # of a subclass, whose indices may have rules of their own
+        found: np.ndarray = plain.view(storage_dtype(element_of(array.dtype, name)))
         return found
