@@ -44,6 +44,11 @@ SHAPES = typer.Option(
     metavar="MxNxK",
     help="With --best: a problem size, with ranges such as 1-64x4096x4096; repeatable.",
 )
+BATCH = typer.Option(
+    "--batch",
+    metavar="COUNT",
+    help="With --best: so many products of each shape, or a range such as 1-64, in one launch.",
+)
 GPU_NAMES = typer.Option(
     "--gpu",
     metavar="NAMES",
@@ -78,6 +83,7 @@ def emit(
     embed: Annotated[str | None, EMBED] = None,
     best: Annotated[bool, BEST] = False,
     shape: Annotated[list[str] | None, SHAPES] = None,
+    batch: Annotated[str | None, BATCH] = None,
     gpu: Annotated[str | None, GPU_NAMES] = None,
     depfile: Annotated[Path | None, DEPFILE] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
@@ -89,13 +95,13 @@ def emit(
     if best:
         if variant or arch or bundle or embed:
             raise UsageError("--best chooses kernels for --shape on --gpu; leave out other choices")
-        asked = Asked(shape or [], dtype or "f32", layout, gpu, name, tunables)
+        asked = Asked(shape or [], dtype or "f32", layout, batch, gpu, name, tunables)
         named = _named(output_) if header else None
         emitted = _best(asked, header, named)
         _write(emitted, f"{named.parent}/" if named else output_, depfile, dry_run)
         return
-    if shape or gpu:
-        raise UsageError("--shape and --gpu go with --best; use gen emit --best")
+    if shape or gpu or batch:
+        raise UsageError("--shape, --batch and --gpu go with --best; use gen emit --best")
     dtypes = [dtype] if dtype else None
     for one in arch.split(",") if arch else ():
         compute_capability(one)
@@ -124,6 +130,7 @@ class Asked:
     shapes: Sequence[str]
     dtype: str
     layout: str
+    batch: str | None
     gpus: str | None
     name: str | None
     tunables: Mapping[str, Value | None]
@@ -137,21 +144,25 @@ class Asked:
         """The command that emits the same file."""
         words = [f"gen emit --best --dtype {self.dtype} --layout {self.layout}"]
         words += [f"--gpu {','.join(gpus)}", *(f"--shape {shape}" for shape in self.shapes)]
-        words += [option_of(key, value) for key, value in self.given.items()]
+        words += [f"--batch {self.batch}"] if self.batch else []
+        given = {key: value for key, value in self.given.items() if key != "batched"}
+        words += [option_of(key, value) for key, value in given.items()]
         return " ".join([*words, *([f"--name {self.name}"] if self.name else [])])
 
 
 def _best(asked: Asked, header: bool, named: Path | None) -> Emitted:
     from gen.cli.choose import present
-    from gen.source.cpp.best import make_best, products_of, render_best
+    from gen.source.cpp.best import make_best, products_of, render_best, with_batch
     from gen.source.cpp.header import TEMPLATE, render_header
 
     if not asked.shapes:
         raise UsageError("no shape is named; use --shape, such as 4096 or 1-64x4096x4096")
     gpus = [find_gpu(one) for one in asked.gpus.split(",")] if asked.gpus else [present()]
-    products = products_of(asked.shapes, parse_dtype(asked.dtype), parse_layout(asked.layout))
+    tunables = with_batch(asked.given, asked.batch)
+    dtypes, layouts = parse_dtype(asked.dtype), parse_layout(asked.layout)
+    products = products_of(asked.shapes, dtypes, layouts, asked.batch)
     command = asked.command([gpu.name for gpu in gpus])
-    found = make_best(products, gpus, asked.given, asked.name, command)
+    found = make_best(products, gpus, tunables, asked.name, command)
     if len(found.kernels) == 1:
         return _kernels(
             [make_family([replace(found.kernels[0], symbol=asked.name)])], header, named

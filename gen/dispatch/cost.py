@@ -37,7 +37,7 @@ def _operand(x: str, lines: str) -> list[Fact]:
     slow = f"moved_{x} > 0 || pitch_{x} % 128 == 0 ? 4 : pitch_{x} % 32 == 0 ? 5 : 8"
     return [
         Fact(f"pitch_{x}", f"ld{x} * size", "bytes"),
-        Fact(f"odd_{x}", f"{x.upper()} % {UNIT} > 0 || pitch_{x} % {UNIT} > 0", type="bool"),
+        Fact(f"odd_{x}", f"{x.upper()} % {UNIT} > 0 || pitch_{x} % {UNIT} != 0", type="bool"),
         Fact(f"moved_{x}", f"packs_{x} + odd_{x} > 1 ? {lines} * k : 0", "elements to pack"),
         Fact(f"slow_{x}", slow, "in quarters"),
     ]
@@ -54,14 +54,23 @@ def _slices() -> list[Fact]:
     return found
 
 
-FACTS: Sequence[Fact] = (
-    _size("m"),
-    _size("n"),
-    _size("k"),
+SIZES = (_size("m"), _size("n"), _size("k"))
+
+# Products beyond this count as this many, for the same reason: tiles have up to
+# 256 elements a side.
+COUNT = (
+    Fact(
+        "largest", f"1 + {MOST**3} / ((m + 256) * (n + 256) * (k + 256))", "of products, that count"
+    ),
+    Fact("count", "batch < 1 ? 1 : batch < largest ? batch : largest", "products"),
+)
+
+# What follows from `SIZES` and `count`.
+TIMES: Sequence[Fact] = (
     *_operand("a", "m"),
     *_operand("b", "n"),
     Fact("columns", "(n + tile_n - 1) / tile_n", "of tiles"),
-    Fact("tiles", "(m + tile_m - 1) / tile_m * columns * batch", "of D"),
+    Fact("tiles", "(m + tile_m - 1) / tile_m * columns * count", "of D"),
     Fact("steps", "K > tile_k ? (k + tile_k - 1) / tile_k : 1", "along K"),
     *_slices(),
     Fact("busiest", "(tiles * slices + multiprocessors - 1) / multiprocessors", "work tiles"),
@@ -86,11 +95,11 @@ FACTS: Sequence[Fact] = (
     Fact("below", "(places + beside - 1) / beside"),
     Fact("high", "below * tile_m < m ? below * tile_m : m"),
     Fact("wide", "beside * tile_n < n ? beside * tile_n : n"),
-    Fact("once", "(m + n) * k * size * batch", "bytes of A and B"),
+    Fact("once", "(m + n) * k * size * count", "bytes of A and B"),
     Fact("again", "(tiles + places - 1) / places * (high + wide) * k * size", "round by round"),
     Fact("kept", "(m + n) * k * size <= cache / 2 || again < once", "by the L2 cache", "bool"),
-    Fact("moving", "((kept ? once : again) + m * n * out * batch) / 1024 * kib", "from memory"),
-    Fact("moved", "(moved_a + moved_b) * batch"),
+    Fact("moving", "((kept ? once : again) + m * n * out * count) / 1024 * kib", "from memory"),
+    Fact("moved", "(moved_a + moved_b) * count"),
     Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
     Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),
     Fact("adding", f"slices > 1 ? {HELPER} + sums * 8 / 1024 * kib : 0"),
@@ -105,5 +114,6 @@ FACTS: Sequence[Fact] = (
     Fact("time", "(start + product + packing + adding) * misfit"),
 )
 
+FACTS = (*SIZES, *COUNT, *TIMES)
 NAMES = tuple(fact.name for fact in FACTS)
 compute = function(FACTS, [*GIVEN, *Weights._fields])

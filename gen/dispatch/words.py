@@ -44,10 +44,14 @@ def is_measured(spec: KernelSpec, gpu: GpuModel) -> bool:
     return gpu.name == MEASURED_ON and spec.dtypes.name in spec.row.pace(spec.dtypes).measured
 
 
-def command(spec: KernelSpec) -> str:
-    """The command that emits the kernel: with the tunables alone that are not its defaults."""
+def command(spec: KernelSpec, without: Sequence[str] = ()) -> str:
+    """The command that emits the kernel: with the tunables alone that are not its defaults.
+
+    without: the names of those that are left out.
+    """
     chosen = Choice(spec.dtypes, spec.layouts, spec.arch, spec.tunables)
-    tunables = {t.name: spec.tunables[t.name] for t in spec.row.unusual(chosen)}
+    unusual = (t.name for t in spec.row.unusual(chosen) if t.name not in without)
+    tunables = {name: spec.tunables[name] for name in unusual}
     return replace(spec, tunables=tunables).command
 
 

@@ -43,7 +43,8 @@ class Call:
     other call that may fail. no_bytes: whether the workspace's size has nowhere to go. in_place: C
     is D. one_matrix: B is A. null_stream: it is given that. launch_error: what a refused launch
     returns. kind: a bundle's element types, layout and epilogue. fused: the parameters of the
-    user's own epilogue, in order; the problem has those that are no arrays.
+    user's own epilogue, in order; the problem has those that are no arrays. capability,
+    shared_bytes: of the device, as 80, and what a block may have there; 0 where nobody is to ask.
     """
 
     problem: GemmProblem
@@ -67,6 +68,8 @@ class Call:
     sizes: tuple[int, int, int] | None = None  # other ones than the problem's
     kind: tuple[int, int, int] = (0, 0, 0)
     fused: tuple[str, ...] = ()
+    capability: int = 0
+    shared_bytes: int = 0
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -117,6 +120,7 @@ class Call:
         numbers += [int(self.capturing), int(self.no_tma)]
         numbers += [self.refused_launch, self.refused_map, self.refused_call, int(self.no_bytes)]
         numbers += [*self.kind, int(self.null_stream), self.launch_error]
+        numbers += [self.capability, self.shared_bytes]
         own = {**at, **{name: int(value) for name, value in p.operands}}
         numbers += [len(self.fused), *(own[name] for name in self.fused)]
         return " ".join(map(str, numbers))

@@ -19,6 +19,7 @@ from gen.errors import MissingError
 from gen.kernels import signature
 from gen.kernels.signature import Parameter
 from gen.prove.launcher_calls import Call
+from gen.source.cpp.best import Best, render_best
 from gen.source.cpp.bundle import Bundle, render_bundle
 from gen.source.cpp.embed import aliases, render_embedded
 from gen.source.render import Source, render_template, template_dir
@@ -56,6 +57,14 @@ class Host:
         assert spec is not None
         text = _OWN_HEADER.sub(_no_header, source.text)
         return cls(PLAIN, spec.name, {source.filename: text}, *_signatures(spec), _own(spec))
+
+    @classmethod
+    def best(cls, best: Best) -> Host:
+        """Several kernels behind the launcher of one."""
+        spec = best.foremost
+        workspace = best.workspace if spec.row.takes_workspace else ()
+        files = {f"{best.name}.cu": render_best(best)}
+        return cls(PLAIN, best.name, files, best.launch, workspace, _own(spec))
 
     def including(self, text: str, name: str, header: str) -> Host:
         """The same with another text of its first file, and a header."""

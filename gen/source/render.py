@@ -21,7 +21,7 @@ from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError
 from gen.kernels import signature
 from gen.kernels.formulas import declarations
 from gen.kernels.registry import spec_from_json
-from gen.kernels.signature import fill
+from gen.kernels.signature import Parameter, fill
 from gen.source.fused import Fused
 from gen.spec.arch import compute_capability, only_capability
 from gen.spec.kernel import KernelSpec
@@ -120,6 +120,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "parameters": _parameters,
+        "called": _called,
         "fill": fill,
         "chomp": _chomp,
         "broken": _broken,
@@ -149,6 +150,15 @@ def _broken(text: str) -> str:
 def _parameters(items: Iterable[object], indent: int = 4) -> str:
     """An argument list behind an opening parenthesis, as clang-format breaks it."""
     return fill(items, indent, after=") {").removesuffix(") {")
+
+
+def _called(function: str, parameters: Iterable[Parameter]) -> str:
+    """The end of a line `  return f(...);` that passes parameters on, or three lines of it."""
+    names = [p.name for p in parameters]
+    line = f"{function}({', '.join(names)});"
+    if len(line) <= 100 - len("  return "):
+        return line
+    return f"{function}(\n{fill(names, 6, after=');')}"
 
 
 def render_template(template: str, **values: object) -> str:

@@ -14,7 +14,8 @@ namespace fake {
 // A problem, and the machine that it is for. kind: a bundle's element types, layout and epilogue. own:
 // the stream's device. refused_launch, refused_map, refused_call: the number, from 1, of one that is
 // refused, among launches, tensor maps and other calls that may fail; launch_error, with which error a
-// launch is. no_bytes: a null pointer for the workspace's size.
+// launch is. no_bytes: a null pointer for the workspace's size. capability, shared: of the device, 80 for
+// 8.0, and the bytes that a block may have there; 0 where nobody is to ask.
 struct Problem {
   long long M, N, K;
   double alpha, beta;
@@ -22,7 +23,7 @@ struct Problem {
   long long lda, ldb, ldc, ldd, batch, stride_a, stride_b, stride_c, stride_d;
   size_t bytes;
   int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, refused_call,
-      no_bytes, kind[3], null_stream, launch_error;
+      no_bytes, kind[3], null_stream, launch_error, capability, shared;
   std::vector<long long> fused;  // what the user's own epilogue takes: addresses, lengths, numbers
 };
 
@@ -64,6 +65,16 @@ inline bool refuses() {
   if (++calls != now.refused_call) return false;
   say("refused\n");
   return true;
+}
+
+// What a device has of this kind, which the driver and the runtime number alike; -1 for what nobody is to ask.
+inline int attribute(int kind) {
+  if (kind == 16) return now.multiprocessors;
+  if (now.capability == 0) return -1;
+  return kind == 75   ? now.capability / 10
+         : kind == 76 ? now.capability % 10
+         : kind == 97 ? now.shared
+                      : -1;
 }
 
 // An argument of so many bytes, in numbers of eight; of a tensor map what `encode` has put there.

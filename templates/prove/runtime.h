@@ -82,6 +82,8 @@ struct Index {
 inline Index threadIdx, blockIdx, blockDim, gridDim;
 inline void __syncthreads() {
 }
+inline void __trap() {
+}
 inline void __syncwarp(unsigned = 0) {
 }
 inline unsigned __byte_perm(unsigned, unsigned, unsigned) {
@@ -145,11 +147,8 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (fake::refuses()) return cudaErrorUnknown;
-  if (attribute != cudaDevAttrMultiProcessorCount || device != fake::now.current) {
-    return cudaErrorInvalidValue;
-  }
-  *value = fake::now.multiprocessors;
-  return cudaSuccess;
+  *value = device == fake::now.current ? fake::attribute(attribute) : -1;
+  return *value >= 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   if (fake::refuses()) return cudaErrorUnknown;

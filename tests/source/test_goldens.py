@@ -204,9 +204,10 @@ FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
 )
 
 # Kernels that are chosen for shapes and GPUs, in one file; whether that has a header.
-CHOSEN: tuple[tuple[str, str, str, list[str], list[str], bool], ...] = (
-    ("few", "f16", "rcr", ["8x4096x4096"], ["a100", "h200"], False),
-    ("decode", "f16", "rcc", ["8x4096x4096", "64"], ["h200"], True),
+CHOSEN: tuple[tuple[str, str, str, list[str], list[str], bool, str | None, str], ...] = (
+    ("few", "f16", "rcr", ["8x4096x4096"], ["a100", "h200"], False, None, "linear"),
+    ("decode", "f16", "rcc", ["8x4096x4096", "64"], ["h200"], True, None, "linear"),
+    ("heads", "f32", "rrr", ["1x512x512", "128"], ["a10"], False, "1-64", GATED),
 )
 
 # What is embedded in C++, for these architectures; without the code itself, NVRTC's affair.
@@ -239,9 +240,11 @@ def texts() -> Iterator[tuple[Path, str]]:
         family = make_family([make_spec(variant, arch=arch, **options) for arch in archs])
         source = render_family(family, f"{family.name}.h" if header else None)
         yield GOLDEN / "family" / source.filename, source.text
-    for name, dtype, layout, shapes, gpus, header in CHOSEN:
-        products = best.products_of(shapes, parse_dtype(dtype), parse_layout(layout))
-        found = best.make_best(products, [GPUS[gpu] for gpu in gpus], {}, name, "gen emit --best")
+    for name, dtype, layout, shapes, gpus, header, batch, epilogue in CHOSEN:
+        products = best.products_of(shapes, parse_dtype(dtype), parse_layout(layout), batch)
+        tunables = best.with_batch({"epilogue": epilogue}, batch)
+        known = [GPUS[gpu] for gpu in gpus]
+        found = best.make_best(products, known, tunables, name, "gen emit --best")
         text = best.render_best(found, f"{name}.h" if header else None)
         yield GOLDEN / "best" / f"{name}.cu", text
     for variant, options, archs, formats in EMBEDDED:

@@ -1,20 +1,24 @@
 """Embedded kernels and bundles on the fakes of templates/prove, against the plan."""
 
 import itertools
+import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
 
+from gen.dispatch.ranking import Product
 from gen.kernels.launches import Argument, TensorMap
 from gen.prove.launcher import INVALID_VALUE, NOT_SUPPORTED, complaint, expected
 from gen.prove.launcher_calls import Call, calls
-from gen.prove.launcher_program import BUNDLE, EMBEDDED, Host, Program, Reply
+from gen.prove.launcher_program import BUNDLE, EMBEDDED, PLAIN, Host, Program, Reply
+from gen.source.cpp.best import Best
 from gen.source.cpp.bundle import Bundle, Entry
 from gen.source.cpp.embed import embedded_specs
 from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import EPILOGUES, KernelSpec
-from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape
+from gen.spec.problem import ALL_LAYOUTS, Alignment, GemmProblem, GemmShape
 
 NVRTC = "gen.compile.nvrtc.compile_cuda"
 FAKE_CODE = b"\x7fELF" + bytes(60)  # of no architecture; the fake driver does not run it
@@ -74,6 +78,65 @@ def _around(entry: Entry) -> Iterator[Call]:
     scalars = ({"alpha": 0.5}, {"beta": 0.5}, {"alpha": 2.0**31}, {"beta": -(2.0**31)})
     for change in ({"lda": p.lda + 1}, {"ldb": p.ldb + 1}, *scalars):
         yield replace(first, problem=replace(p, **change))
+
+
+NONE_FOR_DEVICE = 209
+DEVICES = [(80, 108, 166912), (80, 60, 166912), (86, 84, 101376), (89, 142, 101376),
+           (89, 50, 101376), (90, 132, 232448), (90, 78, 232448), (100, 148, 232448),
+           (75, 40, 65536)]  # fmt: skip  # compute capability, multiprocessors, shared memory
+
+
+def best_calls(best: Best, count: int = 100) -> list[Call]:
+    """Calls for each of the kernels, on all kinds of devices."""
+    draw = random.Random(0)
+    tried = []
+    for call in itertools.chain(*(calls(spec, count) for spec in best.named)):
+        # The TMA is looked up but once, and what breaks two rules is refused for either.
+        elements = math.prod(call.shape[:2]) * call.problem.batch.products
+        if call.no_tma or call.workspace_bytes < 0 or elements > 2**40:
+            continue
+        capability, multiprocessors, shared = draw.choice(DEVICES)
+        tried.append(
+            replace(
+                call, capability=capability, multiprocessors=multiprocessors, shared_bytes=shared
+            )
+        )
+    return tried
+
+
+def picked(best: Best, call: Call) -> KernelSpec | None:
+    """The kernel that Python takes for a call."""
+    p, spec, at = call.problem, best.kernels[0], call.addresses
+    shape = GemmShape(*(max(size, 0) for size in call.shape))
+    aligned = Alignment(at["A"] % 16 == 0, at["B"] % 16 == 0)
+    batch = p.batch.products
+    product = Product(shape, spec.dtypes, spec.layouts, p.lda, p.ldb, aligned, batch)
+    device = call.capability, call.multiprocessors, call.shared_bytes
+    place = best.pick(product, *device)
+    return None if place is None else best.named[place]
+
+
+def wrong_best(program: Program, best: Best, tried: Sequence[Call], kind: str = PLAIN) -> list[str]:
+    """What is wrong with a launcher that chooses."""
+    wrong = []
+    for call, reply in itertools.zip_longest(tried, program.run(tried)):
+        spec = picked(best, call)
+        if spec:
+            text = complaint(spec, call, reply, kind)
+        else:
+            text = _refusal(call, reply, best.foremost.row.takes_workspace)
+        wrong += [f"{text}, on {call} and {call.capability}"] if text else []
+    return wrong
+
+
+def _refusal(call: Call, reply: Reply | None, has_workspace: bool) -> str:
+    """What is wrong where a device has no kernel."""
+    if reply is None or any(reply.refused):
+        return "" if reply else "it crashed"
+    told = (INVALID_VALUE, 99) if call.no_bytes else (NONE_FOR_DEVICE, 0)
+    wanted = (told if has_workspace else None, [], NONE_FOR_DEVICE)
+    got = (reply.workspace, reply.launches, reply.returned)
+    return "" if got == wanted else f"{got}, not {wanted}"
 
 
 def _kind(spec: KernelSpec) -> tuple[int, int, int]:

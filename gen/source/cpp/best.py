@@ -20,6 +20,7 @@ from gen.dispatch.ranking import Product, rank
 from gen.dispatch.weights import Weights, weigh
 from gen.errors import SpecError, UsageError
 from gen.kernels import signature
+from gen.kernels.signature import Parameter
 from gen.source.architectures import only
 from gen.source.cpp.bundle import columns
 from gen.source.render import render_framed, render_template, stamp
@@ -29,7 +30,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, check_symbol
 from gen.spec.problem import GemmShape, Layouts, parse_shape
 
-TEMPLATE = "cpp/best.cu.j2"
+TEMPLATES = ("cpp/best.cu.j2", "cpp/_choice.j2")
 MOST_SHAPES = 4096  # that are tried
 NEARLY = 105  # percent of the least time that a kernel of a file may take
 
@@ -64,9 +65,40 @@ class Best:
         return [newest[cc] for cc in sorted(newest)]
 
     @property
+    def named(self) -> list[KernelSpec]:
+        """The kernels with the names that they have in the file."""
+        return [replace(spec, symbol=f"{self.name}_{i}") for i, spec in enumerate(self.kernels, 1)]
+
+    @property
+    def foremost(self) -> KernelSpec:
+        """A kernel whose arguments are those of the launcher: it takes a workspace if any does."""
+        found = (spec for spec in self.kernels if spec.row.takes_workspace)
+        return next(found, self.kernels[0])
+
+    @property
+    def launch(self) -> Sequence[Parameter]:
+        """The launcher's parameters."""
+        return self._typed(signature.launch(self.foremost))
+
+    @property
+    def workspace(self) -> Sequence[Parameter]:
+        """Those of the function that tells the size of its workspace, if it takes one."""
+        return self._typed(signature.workspace(self.foremost.batched))
+
+    def _typed(self, parameters: Sequence[Parameter]) -> Sequence[Parameter]:
+        types = self.foremost.dtypes
+        own = {
+            "index_t": "long long",
+            "input_t": types.input.cuda,
+            "output_t": types.output.cuda,
+            "scalar_t": types.scalar.cuda,
+        }
+        return signature.with_types(parameters, own)
+
+    @property
     def templates(self) -> list[str]:
         """What the file is made from."""
-        return [TEMPLATE, *(spec.row.template for spec in self.kernels)]
+        return [*TEMPLATES, *(spec.row.template for spec in self.kernels)]
 
     @property
     def stamp(self) -> str:
@@ -135,19 +167,42 @@ def _sizes(text: str) -> list[int]:
     return sorted({low, high} | {2**i for i in range(high.bit_length()) if low < 2**i < high})
 
 
-def products_of(texts: Sequence[str], dtypes: DTypes, layouts: Layouts) -> list[Product]:
-    """What a file is made for. Raises UsageError for what is no shape, or for too many."""
+def products_of(
+    texts: Sequence[str], dtypes: DTypes, layouts: Layouts, batch: str | None = None
+) -> list[Product]:
+    """What a file is made for. Raises UsageError for what is no shape, or for too many.
+
+    batch: how many products of each shape, a number or a range.
+    """
     found: list[Product] = []
+    counts = _counts(batch) if batch else [1]
     for text in texts:
         if text.count("x") not in (0, 2):
             raise UsageError(f"shape '{text}' is not MxNxK; use sizes or ranges: 16-256x4096x4096")
         for shape in shapes_of(text):
             if 0 in (shape.m, shape.n):
                 raise UsageError(f"shape {shape} has nothing to compute; use M and N of 1 or more")
-            found.append(Product.packed(shape, dtypes, layouts))
+            one = Product.packed(shape, dtypes, layouts)
+            found += [replace(one, batch=count) for count in counts]
             if len(found) > MOST_SHAPES:
                 raise UsageError(f"{text} is more than {MOST_SHAPES} shapes; use shorter ranges")
     return list(dict.fromkeys(found))
+
+
+def _counts(batch: str) -> list[int]:
+    found = _sizes(batch)
+    if found[0] < 1:
+        raise UsageError(f"a batch of {batch} has no products; use 1 or more")
+    return found
+
+
+def with_batch(tunables: Mapping[str, Any], batch: str | None) -> dict[str, Any]:
+    """Tunables with what a batch asks of a kernel. Raises UsageError for one of unknown size."""
+    if tunables.get("batched") and not batch:
+        raise UsageError(
+            "a batched kernel is chosen for a number of products; use --batch, such as 8 or 1-64"
+        )
+    return {**tunables, "batched": True} if batch else {**tunables}
 
 
 def make_best(
@@ -195,7 +250,8 @@ def _name(name: str | None, kernels: Sequence[KernelSpec]) -> str:
     first = kernels[0]
     if name is None:
         alone = len(kernels) == 1
-        return first.name if alone else f"gemm_{first.dtypes.name}_{first.layouts}_best"
+        batched = "_batched" if first.batched else ""
+        return first.name if alone else f"gemm_{first.dtypes.name}_{first.layouts}{batched}_best"
     check_symbol(name)
     longest = MAX_SYMBOL - len(f"_{len(kernels)}")
     if len(kernels) > 1 and len(name) > longest:
@@ -207,37 +263,31 @@ def _name(name: str | None, kernels: Sequence[KernelSpec]) -> str:
 
 
 def render_best(best: Best, header: str | None = None) -> str:
-    """The source of several kernels and their launcher. Raises SpecError for batches."""
+    """The source of several kernels and their launcher."""
     first = best.kernels[0]
-    if first.batched:
-        raise SpecError("a launcher that chooses takes no batches; leave out --batched")
-    types = {
-        "index_t": "long long",
-        "input_t": first.dtypes.input.cuda,
-        "output_t": first.dtypes.output.cuda,
-        "scalar_t": first.dtypes.scalar.cuda,
-    }
     archs = best.archs
-    named = [replace(spec, symbol=f"{best.name}_{i}") for i, spec in enumerate(best.kernels, 1)]
-    spacious = next((spec for spec in named if spec.row.takes_workspace), None)
-    launch = signature.with_types(signature.launch(spacious or first), types)
+    given = [*"MNK", *(["batch"] if first.batched else [])]
     return render_template(
-        TEMPLATE,
+        TEMPLATES[0],
         version=__version__,
         name=best.name,
+        formula=first.formula,
         command=best.command,
         header=header,
         stamp=best.stamp,
         archs=[arch.removeprefix("sm_") for arch in archs],
         gpus=best.gpus,
         table=columns([_HEADINGS, *(_described(best, i) for i in range(len(best.kernels)))]),
-        kernels=[_kernel(spec, archs) for spec in named],
+        kernels=[_kernel(spec, archs) for spec in best.named],
         rows=columns([[f"{{{row.gpu}", *_numbers(row)] for row in best.rows], ","),
         fields=Weights._fields,
-        facts=cost.FACTS,
-        has_workspace=spacious is not None,
-        launch=launch,
-        workspace=signature.with_types(signature.workspace(), types),
+        facts=(*cost.SIZES, *(cost.COUNT if first.batched else ()), *cost.TIMES),
+        batched=first.batched,
+        sizes=[f"index_t {name}" for name in given],
+        given=given,
+        has_workspace=best.foremost.row.takes_workspace,
+        launch=best.launch,
+        workspace=best.workspace,
         swapped=first.layouts.c is False,
     )
 
@@ -246,13 +296,14 @@ def _numbers(row: Row) -> list[str]:
     return [str(row.kernel), "{" + ", ".join(map(str, row.weights)) + "}}"]
 
 
+_COMMON = ("epilogue", "batched")  # tunables that all kernels have alike
 _HEADINGS = ("kernel", "for", "variant", "tile", "tunables")
 
 
 def _described(best: Best, place: int) -> tuple[str, ...]:
     spec = best.kernels[place]
     gpus = [best.gpus[row.gpu].name for row in best.rows if row.kernel == place]
-    _, _, tunables = words.command(spec).partition(f"--arch {spec.arch}")
+    _, _, tunables = words.command(spec, _COMMON).partition(f"--arch {spec.arch}")
     tile = str(spec.threadblock)
     return f"{place + 1}", " ".join(gpus), spec.variant, tile, tunables.strip()
 

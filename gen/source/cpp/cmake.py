@@ -13,7 +13,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Flag
 from gen.source.architectures import Family, make_family, render_family
 from gen.source.cpp import embed
-from gen.source.cpp.best import make_best, products_of, render_best
+from gen.source.cpp.best import make_best, products_of, render_best, with_batch
 from gen.source.cpp.bundle import read_bundle
 from gen.source.render import render, stamp, template_dir
 from gen.spec.arch import compute_capability
@@ -28,7 +28,7 @@ _FLAGS |= {"auto"}
 _LISTS = {"shapes", "gpus"}  # words with several values
 _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
 _OF_FILE = {"file", "name", "arch"}
-_OF_AUTO = {"auto", *_LISTS, "name", "dtype", "layout", *_TUNABLES} - {"batched"}
+_OF_AUTO = {"auto", *_LISTS, "batch", "name", "dtype", "layout", *_TUNABLES}
 _SET = "true"  # what stands for a flag's value, which a call does not have
 
 
@@ -207,12 +207,14 @@ def _chosen(call: Call, given: dict[str, str]) -> Answer:
             raise UsageError(f"AUTO chooses for shapes and GPUs; use {word.upper()}, too")
     del given["auto"]
     shapes, gpus = given.pop("shapes").split(","), given.pop("gpus").split(",")
+    batch = given.get("batch")
     tunables = {key: value for key, value in given.items() if key in _TUNABLES}
+    tunables = with_batch(tunables, batch)
     dtypes, layouts = (
         parse_dtype(given.get("dtype", "f32")),
         parse_layout(given.get("layout", "rrr")),
     )
-    products = products_of(shapes, dtypes, layouts)
+    products = products_of(shapes, dtypes, layouts, batch)
     best = make_best(products, [find_gpu(gpu) for gpu in gpus], tunables, given.get("name"), "")
     _check_all_compiled(call, best.kernels)
     options = ["--best", "--header", "--gpu", ",".join(gpus)]

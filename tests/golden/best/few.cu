@@ -611,20 +611,20 @@ inline index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident,
               split, stream, few, group, packs_a, packs_b, size, out, packed, kib, cache] = weights;
-  const index_t batch = 1;
+  const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
   const index_t pitch_a = lda * size;  // bytes
-  const bool odd_a = A % 16 > 0 || pitch_a % 16 > 0;
+  const bool odd_a = A % 16 > 0 || pitch_a % 16 != 0;
   const index_t moved_a = packs_a + odd_a > 1 ? m * k : 0;  // elements to pack
   const index_t slow_a = moved_a > 0 || pitch_a % 128 == 0 ? 4 : pitch_a % 32 == 0 ? 5 : 8;  // in quarters
   const index_t pitch_b = ldb * size;  // bytes
-  const bool odd_b = B % 16 > 0 || pitch_b % 16 > 0;
+  const bool odd_b = B % 16 > 0 || pitch_b % 16 != 0;
   const index_t moved_b = packs_b + odd_b > 1 ? n * k : 0;  // elements to pack
   const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
   const index_t columns = (n + tile_n - 1) / tile_n;  // of tiles
-  const index_t tiles = (m + tile_m - 1) / tile_m * columns * batch;  // of D
+  const index_t tiles = (m + tile_m - 1) / tile_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
   const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
   const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
@@ -649,11 +649,11 @@ inline index_t predict(
   const index_t below = (places + beside - 1) / beside;
   const index_t high = below * tile_m < m ? below * tile_m : m;
   const index_t wide = beside * tile_n < n ? beside * tile_n : n;
-  const index_t once = (m + n) * k * size * batch;  // bytes of A and B
+  const index_t once = (m + n) * k * size * count;  // bytes of A and B
   const index_t again = (tiles + places - 1) / places * (high + wide) * k * size;  // round by round
   const bool kept = (m + n) * k * size <= cache / 2 || again < once;  // by the L2 cache
-  const index_t moving = ((kept ? once : again) + m * n * out * batch) / 1024 * kib;  // from memory
-  const index_t moved = (moved_a + moved_b) * batch;
+  const index_t moving = ((kept ? once : again) + m * n * out * count) / 1024 * kib;  // from memory
+  const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1100000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
   const index_t adding = slices > 1 ? 1100000 + sums * 8 / 1024 * kib : 0;
@@ -692,6 +692,7 @@ inline int pick(
     index_t lda, size_t B, index_t ldb) {
   const int gpu = gpu_for(capability, multiprocessors);
   const index_t a = index_t(A % 256), b = index_t(B % 256);  // what is asked of addresses
+  lda %= 256, ldb %= 256;  // and of the distance of lines: which multiples of bytes they are
   int found = -1;
   index_t least = 0;
   for (const Candidate& one : kCandidates) {

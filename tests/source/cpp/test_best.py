@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gen.cli import main
 from gen.device.gpus import GPUS
 from gen.dispatch.ranking import Product, choose
-from gen.source.cpp.best import Best, make_best, products_of, render_best
+from gen.prove.launcher_program import Host, Program
+from gen.source.cpp.best import Best, make_best, products_of, render_best, with_batch
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import Alignment, GemmShape, parse_layout
+from tests.support.launchers import DEVICES, best_calls, picked, wrong_best
 from tests.support.programs import (
     STRICT,
     assert_formatted,
@@ -22,13 +26,17 @@ from tests.support.programs import (
     need,
     run,
 )
+from tests.support.slow import sift
 
 SHAPES = ("1-512x300-4096x2048", "1024", "7x9x3")
 
 
-def best(gpus: str, dtype: str = "f16", layout: str = "rcr") -> Best:
-    products = products_of(SHAPES, parse_dtype(dtype), parse_layout(layout))
-    return make_best(products, [GPUS[gpu] for gpu in gpus.split(",")], {}, "gemm", "gen emit")
+def best(
+    gpus: str, dtype: str = "f16", layout: str = "rcr", batch: str | None = None, **tunables: Any
+) -> Best:
+    products = products_of(SHAPES, parse_dtype(dtype), parse_layout(layout), batch)
+    known = [GPUS[gpu] for gpu in gpus.split(",")]
+    return make_best(products, known, with_batch(tunables, batch), "gemm", "gen emit")
 
 
 def test_one_shape_on_one_gpu_is_one_kernel(
@@ -72,16 +80,13 @@ PROGRAM = """
 }  // namespace gemm_ns
 int main() {
   int c, s, b;
-  long long m, n, k, a, lda, at, ldb;
-  while (std::scanf("%%d%%d%%d%%lld%%lld%%lld%%lld%%lld%%lld%%lld", &c, &s, &b, &m, &n, &k, &a,
-                    &lda, &at, &ldb) == 10) {
-    std::printf("%%d\\n", gemm_ns::pick(c, s, b, m, n, k, size_t(a), lda, size_t(at), ldb));
+  long long m, n, k, l, a, lda, at, ldb;
+  while (std::scanf("%%d%%d%%d%%lld%%lld%%lld%%lld%%lld%%lld%%lld%%lld", &c, &s, &b, &m, &n, &k, &l,
+                    &a, &lda, &at, &ldb) == 11) {
+    std::printf("%%d\\n", gemm_ns::pick(c, s, b, m, n, k, %s size_t(a), lda, size_t(at), ldb));
   }
 }
 """
-DEVICES = [(80, 108, 166912), (80, 60, 166912), (86, 84, 101376), (89, 142, 101376),
-           (89, 50, 101376), (90, 132, 232448), (90, 78, 232448), (100, 148, 232448),
-           (75, 40, 65536)]  # fmt: skip
 
 
 def drawn(found: Best, count: int) -> list[tuple[Product, tuple[int, int, int]]]:
@@ -100,27 +105,35 @@ def drawn(found: Best, count: int) -> list[tuple[Product, tuple[int, int, int]]]
         product = replace(
             product, lda=product.lda + more, ldb=product.ldb + more, alignment=aligned
         )
+        if first.batched:
+            batch = draw.choice([1, 8, draw.randint(1, 300), int(2 ** draw.uniform(4, 62))])
+            product = replace(product, batch=batch)
         problems.append((product, draw.choice(DEVICES)))
     return problems
 
 
 @pytest.mark.parametrize(
-    ("gpus", "dtype", "layout"),
-    [("a100,h200,l4", "f16", "rcr"), ("rtx3090,rtx4090,l40s,b200", "f32", "crc")],
+    ("gpus", "dtype", "layout", "batch"),
+    [
+        ("a100,h200,l4", "f16", "rcr", None),
+        ("rtx3090,rtx4090,l40s,b200", "f32", "crc", "1-64"),
+    ],
 )
-def test_c_picks_what_python_picks(gpus: str, dtype: str, layout: str, tmp_path: Path) -> None:
+def test_c_picks_what_python_picks(
+    gpus: str, dtype: str, layout: str, batch: str | None, tmp_path: Path
+) -> None:
     need("g++")
-    found = best(gpus, dtype, layout)
+    found = best(gpus, dtype, layout, batch)
     text = render_best(found)
     choice = text[
         text.index("namespace gemm_ns {") : text.index("// ----", text.index("int pick("))
     ]
-    (tmp_path / "pick.cpp").write_text(PROGRAM % choice)
+    (tmp_path / "pick.cpp").write_text(PROGRAM % (choice, "l," if batch else ""))
     run("g++", "-std=c++17", "-O1", *STRICT, "-Wconversion", "-Wshadow", "-fsanitize=undefined",
         "-fno-sanitize-recover", "pick.cpp", "-o", "pick", cwd=tmp_path)  # fmt: skip
     problems = drawn(found, 3000)
     lines = [
-        " ".join(map(str, (*device, s.m, s.n, s.k, 2 * (not p.alignment.a), p.lda,
+        " ".join(map(str, (*device, s.m, s.n, s.k, p.batch, 2 * (not p.alignment.a), p.lda,
                            4096 + 4 * (not p.alignment.b), p.ldb)))
         for p, device in problems
         for s in [p.shape]
@@ -132,6 +145,47 @@ def test_c_picks_what_python_picks(gpus: str, dtype: str, layout: str, tmp_path:
     assert len(set(wanted)) > 4
 
 
+GATED = "silu(x) * up[row, col] + slope * vec[col] where slope=scalar"
+KINDS: list[tuple[str, str, str, str | None, dict[str, Any]]] = [
+    ("a100,h200", "f16", "rrr", "1-64", {"epilogue": GATED}),
+    ("a100,h200,l4", "f16", "rcr", None, {}),
+    ("rtx4090,a100,t4", "f32", "crc", "8", {"epilogue": "linear_bias_relu"}),
+]
+
+
+@pytest.mark.parametrize(("gpus", "dtype", "layout", "batch", "more"), sift(KINDS, KINDS[:1]))
+def test_the_launcher_carries_out_the_plan_of_what_python_picks(
+    gpus: str, dtype: str, layout: str, batch: str | None, more: dict[str, Any], tmp_path: Path
+) -> None:
+    need("g++")
+    found = best(gpus, dtype, layout, batch, **more)
+    tried = best_calls(found, 20)
+    tried = random.Random(3).sample(tried, min(1500, len(tried)))
+    assert not wrong_best(Program(Host.best(found), tmp_path), found, tried)
+    assert len({spec and spec.name for spec in (picked(found, call) for call in tried)}) > 4
+
+
+BROKEN = [
+    ("10 * found[0] + found[1], found[2]", "10 * found[0] + found[1], found[3]"),
+    ("kernel->launch(M, N, K, alpha", "kernel->launch(N, M, K, alpha"),
+    ("*bytes = 0;\n  const Kernel", "const Kernel"),
+    ("time < least", "time > least"),
+    ("lda %= 256, ldb %= 256;", "ldb %= 256, lda = ldb;"),
+    ("return cudaErrorNoKernelImageForDevice;", "return cudaErrorInvalidValue;"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), sift(BROKEN, ()))
+def test_broken_choices_are_found(old: str, new: str, tmp_path: Path) -> None:
+    need("g++")
+    found = best("a100")
+    host = Host.best(found)
+    before, mark, choice = host.files["gemm.cu"].partition(" the choice\n")
+    assert old in choice, old
+    files = {"gemm.cu": before + mark + choice.replace(old, new)}
+    assert wrong_best(Program(replace(host, files=files), tmp_path), found, best_calls(found, 3))
+
+
 def test_which_gpu_a_device_counts_as() -> None:
     found = best("a100,l4,rtx4090,h200")
     names = [None if i is None else found.gpus[i].name for i in (
@@ -139,10 +193,11 @@ def test_which_gpu_a_device_counts_as() -> None:
     assert names == ["a100", "a100", "a100", "rtx4090", "l4", "h200", "h200", None, None]
 
 
+@pytest.mark.parametrize("more", [(), ("--batch", "2-9", "--epilogue", "relu(x + up[row, col])")])
 def test_files_are_formatted_and_their_header_is_c(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    more: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--shape", "16-512", "--shape", "1x4096x4096", "--dtype", "f16"]
+    options = ["--shape", "16-512", "--shape", "1x4096x4096", "--dtype", "f16", *more]
     command = ["emit", "--best", *options, "--gpu", "t4,a10,h100", "--name", "gemm", "--header"]
     assert main([*command, "-o", f"{tmp_path}/"]) == 0
     capsys.readouterr()
@@ -174,7 +229,10 @@ def test_nvcc_has_nothing_to_say(tmp_path: Path) -> None:
         ("--gpu a100,h20 --shape 4", "unknown GPU 'h20'; did you mean h200?"),
         ("--gpu t4 --shape 4 --dtype tf32", "no kernel for sm_75 has tf32 at 4x4x4"),
         ("--gpu t4 --shape 4 --variant tiles", "leave out other choices"),
-        ("--gpu t4,h200 --shape 8-4096 --batched", "takes no batches; leave out --batched"),
+        ("--gpu t4,h200 --shape 8-4096 --batched", "use --batch, such as 8 or 1-64"),
+        ("--gpu t4 --shape 8 --batch 0-4", "a batch of 0-4 has no products; use 1 or more"),
+        ("--gpu t4 --shape 8 --batch 9-3", "'9-3' is neither a size nor a range"),
+        ("--gpu t4 --shape 1-64x1-64x1-64 --batch 1-99999", "is more than 4096 shapes"),
         ("--gpu t4,h200 --shape 8-4096 --name " + "a" * 76, "name 'aaa"),
     ],
 )
@@ -185,4 +243,4 @@ def test_mistakes(options: str, message: str, capsys: pytest.CaptureFixture[str]
 
 def test_options_of_best_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["emit", "--variant", "tiles", "--shape", "4"]) == 2
-    assert "--shape and --gpu go with --best" in capsys.readouterr().err
+    assert "--shape, --batch and --gpu go with --best" in capsys.readouterr().err
