@@ -95,6 +95,9 @@ def test_a_bundle_may_be_chosen() -> None:
     assert bundle(words, "80,90a,120") == found
     assert bundle(words, "") == found
     assert bundle(f"{words} EPILOGUE linear_bias").stamp != found.stamp
+    batched = bundle(f"{words} BATCH 1-64")
+    assert batched.options[-2:] == ("--batch", "1-64")
+    assert batched.stamp != found.stamp
     one = bundle("AUTO SHAPES 512 GPUS t4 DTYPE f16", "75")
     assert one.source == f"{one.name}.cu"
     assert one.name.startswith("gemm_mma_f16_rrr_")
