@@ -8,7 +8,7 @@ are further launches.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -17,30 +17,39 @@ from gen.api.views import View, as_matrix
 from gen.errors import SpecError
 from gen.kernels.batches import check_batch
 from gen.kernels.tensor_cores.plan import MOST_SIZE
+from gen.spec.epilogue import COLUMNS, MATRIX
 from gen.spec.problem import ONE, Batch, GemmProblem, Layouts
 
 
-class Dimension(NamedTuple):
-    """Of a batch: its size, and the elements from one matrix of A, B, C and D to the next.
+class Further(NamedTuple):
+    """An array that the epilogue takes. `each`: what it has elements for, as in an expression."""
 
-    A stride is 0 where all have the same matrix.
+    view: View
+    each: str
+
+
+class Dimension(NamedTuple):
+    """Of a batch: its size, and the elements from one product's operand to the next one's.
+
+    Operands are A, B, C, D, and the further ones. A stride is 0 where all products have the same.
     """
 
     size: int
-    strides: tuple[int, int, int, int]
+    strides: tuple[int, ...]
 
 
 class Products(NamedTuple):
-    """The matrices of the first product, and the dimensions that the others are in.
+    """The operands of the first product, and the dimensions that the other products are in.
 
-    shape: of the batch, as the caller sees it; empty where all of it is one product. result_shape:
-    of D, with its dimensions.
+    further: what the epilogue takes, by name. shape: of the batch, as the caller sees it; empty
+    where all of it is one product. result_shape: of D, with its dimensions.
     """
 
     a: View
     b: View
     c: View | None
     out: View
+    further: Mapping[str, Further]
     shape: tuple[int, ...]
     result_shape: tuple[int, ...]
     dimensions: tuple[Dimension, ...]
@@ -51,12 +60,15 @@ def is_batch(a: View, b: View) -> bool:
     return len(a.shape) > 2 or len(b.shape) > 2
 
 
-def products(a: View, b: View, c: View | None, out: View | None, by_rows: bool) -> Products:
+def products(
+    a: View, b: View, c: View | None, out: View | None, further: Mapping[str, Further],
+    by_rows: bool,
+) -> Products:  # fmt: skip
     """The products of A (..., M, K) and B (..., K, N); without `out`, of a new array in C's order.
 
     A vector as A is a row, one as B a column, of all products, and the result lacks that dimension.
-    C broadcasts to the result, of which `out` has the shape. by_rows: whether the kernel takes A, C
-    and D by rows, so that those of a batch may be those of one product. Raises SpecError.
+    C broadcasts to the result, of which `out` has the shape; what the epilogue takes broadcasts to
+    the batch. by_rows: whether the rows of a batch may be those of one product. Raises SpecError.
     """
     for name, view in (("A", a), ("B", b)):
         if not view.shape:
@@ -72,41 +84,57 @@ def products(a: View, b: View, c: View | None, out: View | None, by_rows: bool) 
     new = View(0, (*shape, *ends), _row_major((*shape, *ends)), a.dtype, a.device)
     if out is not None and tuple(out.shape) != new.shape:
         raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {new.shape}")
-    result = _with_ends(out or new, a, b)
-    added = c and _with_ends(c, a, b)
-    if added and not _broadcasts(added.shape, result.shape):
-        given = tuple(c.shape) if c else ()
-        raise SpecError(
-            f"C has shape {given}, which does not broadcast to the result's {new.shape}"
-        )
-    every = (left, right, added, result)
-    strides = [_strides(view, shape) for view in every]
-    for name, own in zip(("A", "B", "C", "out"), strides, strict=True):
-        if min(own, default=0) < 0:
-            raise SpecError(f"{name} has a batch in reverse, strides {own}; pass a copy of it")
+    result = _with_ends(out or new, "out", a, b)
+    added = c and _with_ends(c, "C", a, b)
+    operands = [("A", left, 2), ("B", right, 2), ("C", added, 2), ("out", result, 2)]
+    for name, (view, each) in further.items():
+        whole = _with_ends(view, name, a, b) if each == MATRIX else view
+        operands.append((name, whole, 2 if each == MATRIX else 1))
+    if c and added and tuple(added.shape[-2:]) != tuple(result.shape[-2:]):
+        raise _does_not_broadcast("C", c, new.shape)
+    strides = []
+    for name, one, axes in operands:
+        if one is not None and not _broadcasts(one.shape[:-axes], shape):
+            given = c if name == "C" and c else further[name].view
+            raise _does_not_broadcast(name, given, new.shape)
+        strides.append(_strides(one, axes, shape))
+        if min(strides[-1], default=0) < 0:
+            raise SpecError(
+                f"{name} has a batch in reverse, strides {strides[-1]}; pass a copy of it"
+            )
     dimensions = [
-        Dimension(size, (one[0], one[1], one[2], one[3]))
-        for size, *one in zip(shape, *strides, strict=True)
+        Dimension(size, tuple(own[axis] for own in strides)) for axis, size in enumerate(shape)
     ]
+    firsts = (_first(one, axes) for _, one, axes in operands[4:] if one)
     found = Products(
-        _first(left), _first(right), added and _first(added), _first(result), shape, new.shape,
-        _collapsed(dimensions),
+        _first(left, 2), _first(right, 2), added and _first(added, 2), _first(result, 2),
+        {
+            name: each._replace(view=first)
+            for (name, each), first in zip(further.items(), firsts, strict=True)
+        },
+        shape, new.shape, _collapsed(dimensions),
     )  # fmt: skip
     return (_folded(found) if by_rows else None) or found
 
 
-def _first(view: View) -> View:
-    """The first matrix of a batch. The strides of an empty one, which may be anything, are new."""
-    shape = tuple(view.shape[-2:])
-    strides = _row_major(shape) if 0 in view.shape else tuple(view.strides[-2:])
+def _does_not_broadcast(name: str, view: View, shape: tuple[int, ...]) -> SpecError:
+    return SpecError(
+        f"{name} has shape {tuple(view.shape)}, which does not broadcast to the result's {shape}"
+    )
+
+
+def _first(view: View, axes: int) -> View:
+    """The first of a batch. The strides of an empty one, which may be anything, are new."""
+    shape = tuple(view.shape[-axes:])
+    strides = _row_major(shape) if 0 in view.shape else tuple(view.strides[-axes:])
     return view._replace(shape=shape, strides=strides)
 
 
-def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
-    """Whether matrices of a shape broadcast to those of a batch."""
-    if len(shape) > len(to) or tuple(shape[-2:]) != tuple(to[-2:]):
+def _broadcasts(lead: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a batch's dimensions broadcast to others."""
+    if len(lead) > len(to):
         return False
-    return all(n in (1, m) for n, m in zip(shape[-3::-1], to[-3::-1], strict=False))
+    return all(n in (1, m) for n, m in zip(lead[::-1], to[::-1], strict=False))
 
 
 def _matrices(view: View, missing: int) -> View:
@@ -118,8 +146,8 @@ def _matrices(view: View, missing: int) -> View:
     return view._replace(shape=shape, strides=strides)
 
 
-def _with_ends(result: View, a: View, b: View) -> View:
-    """C or D with the dimension that the result lacks, because A or B is a vector."""
+def _with_ends(result: View, name: str, a: View, b: View) -> View:
+    """What is like D with the dimension that the result lacks, because A or B is a vector."""
     shape, strides = [*result.shape], [*result.strides]
     if len(a.shape) == 1 and shape:
         shape.insert(len(shape) - 1, 1)
@@ -128,7 +156,7 @@ def _with_ends(result: View, a: View, b: View) -> View:
         shape.append(1)
         strides.append(shape[-2] * strides[-1])
     if len(shape) < 2:
-        raise SpecError(f"C has shape {tuple(result.shape)}; pass matrices")
+        raise SpecError(f"{name} has shape {tuple(result.shape)}; pass matrices")
     return result._replace(shape=tuple(shape), strides=tuple(strides))
 
 
@@ -148,11 +176,11 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def _strides(view: View | None, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of a batch that was broadcast to this shape."""
+def _strides(view: View | None, axes: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of a batch that was broadcast to this shape; `axes` are those of each product."""
     if view is None:
         return (0,) * len(shape)
-    own = zip(view.shape[:-2], view.strides[:-2], strict=True)
+    own = zip(view.shape[:-axes], view.strides[:-axes], strict=True)
     strides = [0 if size == 1 else stride for size, stride in own]
     return (*[0] * (len(shape) - len(strides)), *strides)
 
@@ -176,27 +204,36 @@ def _folded(found: Products) -> Products | None:
     """One product, where B is one matrix, and rows of A, C and D all are at one distance."""
     if len(found.dimensions) != 1:
         return None
-    (size, (of_a, of_b, of_c, of_d)), m = found.dimensions[0], found.a.shape[0]
+    (size, (of_a, of_b, of_c, of_d, *others)), m = found.dimensions[0], found.a.shape[0]
     if of_b or size * m >= MOST_SIZE:
         return None
 
-    def rows(view: View | None, stride: int) -> View | None:
-        if view is None:
-            return None
-        (_, length), (down, right) = view.shape, view.strides
+    def rows(view: View, stride: int, each: str = MATRIX) -> View | None:
+        if each == COLUMNS:
+            return None if stride else view
+        length = view.shape[-1] if each == MATRIX else 1
+        down, right = (*view.strides, 1)[:2]
         apart = stride if m == 1 else down
         if stride != m * apart or apart < length or (right != 1 and length > 1):
             return None
+        if each != MATRIX:
+            return view._replace(shape=(size * m,), strides=(1,)) if apart == 1 else None
         return view._replace(shape=(size * m, length), strides=(apart, right))
 
-    a, c, out = (rows(*one) for one in ((found.a, of_a), (found.c, of_c), (found.out, of_d)))
-    if a is None or out is None or (found.c is not None and c is None):
+    a, out = rows(found.a, of_a), rows(found.out, of_d)
+    c = rows(found.c, of_c) if found.c else None
+    further = {}
+    for (name, one), stride in zip(found.further.items(), others, strict=True):
+        if (view := rows(one.view, stride, one.each)) is None:
+            return None
+        further[name] = one._replace(view=view)
+    if a is None or out is None or (found.c and c is None):
         return None
-    return found._replace(a=a, c=c, out=out, shape=(), dimensions=())
+    return found._replace(a=a, c=c, out=out, further=further, shape=(), dimensions=())
 
 
 class Launches(NamedTuple):
-    """A batch for each launch; of each one, where A, B, C and D begin, in elements."""
+    """A batch for each launch; of each one, where all operands begin, in elements."""
 
     batch: Batch
     offsets: tuple[tuple[int, ...], ...]
@@ -207,23 +244,26 @@ def launches(
 ) -> Launches:
     """The largest dimension that a launch takes is its batch; one launch for each of the others.
 
-    batched: whether the kernel takes batches.
+    A launch has one bias, and one of what else its epilogue takes. batched: whether the kernel
+    takes batches.
     """
     taken, batch = -1, ONE
     by_size = sorted(range(len(dimensions)), key=lambda at: -dimensions[at].size)
     for at in by_size if batched else ():
-        one = Batch(dimensions[at].size, *dimensions[at].strides)
-        if _fits(replace(problem, batch=one), layouts):
+        one = Batch(dimensions[at].size, *dimensions[at].strides[:4])
+        alone = not any(dimensions[at].strides[4:])
+        if alone and _fits(replace(problem, batch=one), layouts):
             taken, batch = at, one
             break
     others = [one for at, one in enumerate(dimensions) if at != taken]
+    count = len(dimensions[0].strides) if dimensions else 4
     places = itertools.product(*(range(one.size) for one in others))
     return Launches(
         batch,
         tuple(
             tuple(
                 sum(i * one.strides[x] for i, one in zip(place, others, strict=True))
-                for x in range(4)
+                for x in range(count)
             )
             for place in places
         ),

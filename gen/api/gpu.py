@@ -208,7 +208,7 @@ class Launchers:
     """Those of a batch that takes several: one after another, each with operands of its own."""
 
     def __init__(self, each: Sequence[tuple[Launcher, tuple[int, ...]]]) -> None:
-        """Each launcher with the bytes by which it moves the addresses of A, B, C and D."""
+        """Each launcher with the bytes by which it moves the addresses, as many as there are."""
         self._each = each
         self.workspace_bytes = max(launcher.workspace_bytes for launcher, _ in each)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from math import prod
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.api.problem import Call
+from gen.api.call import Call
 from gen.compile.nvrtc import Module
 from gen.device import driver
 from gen.device.choose import choose_runner
@@ -22,6 +22,7 @@ from gen.device.execute import Operands, products, results, run_kernel
 from gen.device.runner import Runner
 from gen.errors import BudgetError, UsageError
 from gen.spec import numerics
+from gen.spec.epilogue import COLUMNS, MATRIX, ROWS, parse_epilogue
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem
 
@@ -31,6 +32,9 @@ from gen.spec.problem import GemmProblem
 EMULATED, LEAST = 1 << 26, 16
 
 _RAISE = re.compile("raise (instruction|time)_budget")
+Arrays = Sequence[np.ndarray | None]
+Further = Mapping[str, np.ndarray]  # what an epilogue takes, by name
+
 _own = threading.local()  # a runner is for one thread
 
 
@@ -58,12 +62,12 @@ def check_emulated(sizes: Sequence[int], instead: str, products: int = 1) -> Non
 
 def multiply(
     call: Call,
-    arrays: Sequence[np.ndarray | None],
+    arrays: Arrays,
     result: np.ndarray,
     device: str,
     build: Callable[[Runner], tuple[KernelSpec, Module]],
     time_budget: float | None = None,
-    own: Mapping[str, np.ndarray] = MappingProxyType({}),
+    own: Further = MappingProxyType({}),
 ) -> None:
     """Computes `result` from A, B, C and the bias, all as `numerics` stores their elements.
 
@@ -76,35 +80,71 @@ def multiply(
     with _first_gpu(device):
         on = runner(device)
         spec, module = build(on)
-        problem, operands = _operands(call, spec, arrays, own)
-        apart = products(call.layouts, problem, operands)
         found = []
         try:
-            for one, its in [(problem, operands)] if spec.batched else apart:
-                if isinstance(on, EmulatorRunner):
-                    on.budget = None if time_budget else default_budget(spec, one)
-                    on.time_budget = time_budget or default_time(one.shape, one.batch.products)
-                storage = run_kernel(spec, on, module, one, its)
-                found.append(results(spec, one, storage))
+            for lead, matrices, further in _alike(call, arrays, own):
+                problem, operands = _operands(call, spec, lead, matrices, further)
+                apart = products(call.layouts, problem, operands)
+                for one, its in [(problem, operands)] if spec.batched else apart:
+                    if isinstance(on, EmulatorRunner):
+                        on.budget = None if time_budget else default_budget(spec, one)
+                        on.time_budget = time_budget or default_time(one.shape, one.batch.products)
+                    storage = run_kernel(spec, on, module, one, its)
+                    found.append(results(spec, one, storage).reshape(-1))
         except BudgetError as error:
             raise BudgetError(_RAISE.sub("pass a larger time_budget", str(error))) from None
-    result[...] = np.stack(found).reshape(result.shape)
+    result[...] = np.concatenate(found).reshape(result.shape)
+
+
+def _alike(
+    call: Call, arrays: Arrays, own: Further
+) -> Iterator[tuple[tuple[int, ...], Arrays, Further]]:
+    """The batch, or where its epilogue takes others for each product, these one after another.
+
+    That is a shape; A, B and C; and by name what the epilogue takes, as a kernel takes it.
+    """
+    lead, shape = call.batch_shape, call.problem.shape
+    *matrices, bias = arrays
+    axes = (2, 2, len(call.result_shape) - len(lead))  # fewer where A or B is a vector
+    further = own if bias is None else {"bias": bias}
+    epilogue = parse_epilogue(call.epilogue) if call.epilogue else None
+    index = {name: epilogue.operand(name).index if epilogue else COLUMNS for name in further}
+    sizes = {MATRIX: (shape.m, shape.n), ROWS: (shape.m,)}
+    ends = {name: axes[2] if index[name] == MATRIX else 1 for name in further}
+
+    def alone(name: str, x: np.ndarray) -> np.ndarray:
+        """Of what all products have, one. Rows of one product may be those of a batch."""
+        return x.reshape(sizes[index[name]]) if index[name] in sizes else x[(0,) * (x.ndim - 1)]
+
+    if not lead or all(prod(x.shape[: x.ndim - ends[name]]) == 1 for name, x in further.items()):
+        yield lead, matrices, {name: alone(name, x) for name, x in further.items()}
+        return
+
+    def at(place: tuple[int, ...], x: np.ndarray, axes: int) -> np.ndarray:
+        """What one product has."""
+        every: np.ndarray = np.broadcast_to(x, (*lead, *x.shape[max(x.ndim - axes, 0) :]))
+        found: np.ndarray = every[place]
+        return found
+
+    for place in np.ndindex(*lead):
+        pairs = zip(matrices, axes, strict=True)
+        yield (
+            (1,),
+            [None if x is None else at(place, x, n) for x, n in pairs],
+            {name: alone(name, at(place, x, ends[name])) for name, x in further.items()},
+        )
 
 
 def _operands(
-    call: Call,
-    spec: KernelSpec,
-    arrays: Sequence[np.ndarray | None],
-    own: Mapping[str, np.ndarray],
+    call: Call, spec: KernelSpec, lead: tuple[int, ...], matrices: Arrays, further: Further
 ) -> tuple[GemmProblem, Operands]:
-    """The problem of a call and its operands; a whole batch at once, with one dimension for it."""
+    """The problem of a batch and its operands, with one dimension for it; of a call without one."""
     problem, shape, kind = call.problem, call.problem.shape, call.dtypes.output.name
-    a, b, c, bias = arrays
+    a, b, c = matrices
     assert a is not None
     assert b is not None
     unread = np.full((1, shape.m, shape.n), numerics.poison(kind), numerics.storage_dtype(kind))
-    lead = call.batch_shape
-    ends = len(call.result_shape) - len(lead)  # fewer than two where A or B is a vector
+    ends = len(call.result_shape) - len(call.batch_shape)
     reads_c = c is not None and problem.beta != 0
     stacked = (
         _stacked(a, lead, 2, shape.m, shape.k),
@@ -119,11 +159,11 @@ def _operands(
     batch = problem.batch
     every = np.repeat(unread, batch.products, axis=0)
     d = numerics.pack(every, call.layouts.c, problem.ldd, kind, batch.stride_d)
-    size = (shape.m, shape.n)
-    extra = {name: x.reshape(size) if x.ndim == 2 else x for name, x in own.items()}
+    bias = further["bias"] if spec.has_bias else None
+    own = {} if spec.has_bias else further
     if not (lead or spec.batched):
-        return problem, Operands(stacked[0][0], stacked[1][0], stacked[2][0], d, bias, extra)
-    return problem, Operands(*stacked, d, bias, extra)
+        return problem, Operands(stacked[0][0], stacked[1][0], stacked[2][0], d, bias, own)
+    return problem, Operands(*stacked, d, bias, own)
 
 
 def _stacked(

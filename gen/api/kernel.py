@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from gen.api.call import Arguments, Call, Wanted
 from gen.api.frameworks import BY_TYPE, Framework, beside, framework, stream_handle
 from gen.api.gpu import Launcher, Launchers
 from gen.api.operands import NOTHING, Own, checked, forms, is_number
-from gen.api.problem import Arguments, Call, Wanted, fit
+from gen.api.problem import fit
 from gen.api.views import HOST, View, element
 from gen.compile import nvrtc
 from gen.device import driver
@@ -345,13 +346,11 @@ def _launcher(
     call: Call, alignment: Alignment, made: Callable[[Alignment], Launcher]
 ) -> Launcher | Launchers:
     """What launches a call: `made` for the alignment of each of its launches."""
-    if call.offsets == ((0, 0, 0, 0),):
+    if len(call.offsets) == 1:
         return made(alignment)
-    size, wide = call.dtypes.input.size, call.dtypes.output.size
     ready: dict[Alignment, Launcher] = {}
     each = []
-    for a, b, c, d in call.offsets:
-        moves = a * size, b * size, c * wide, d * wide
+    for moves in call.offsets:
         whole = (moves[0] % UNIT == 0, moves[1] % UNIT == 0, moves[3] % UNIT == 0)
         here = Alignment(*(x and y for x, y in zip(alignment, whole, strict=True)))
         if here not in ready:

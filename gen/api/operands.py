@@ -66,10 +66,10 @@ def forms(own: Own) -> tuple[tuple[str, Form | Any], ...]:
 
 
 class Placed(NamedTuple):
-    """What a problem and a check of overlaps take of the operands."""
+    """What a problem takes of the operands, and a check of overlaps of the arrays among them."""
 
     values: tuple[tuple[str, float], ...]
-    extents: dict[str, Extent]
+    extents: tuple[Extent, ...]
 
 
 def check_type(operand: Operand, view: View, dtypes: DTypes) -> None:
@@ -130,7 +130,7 @@ def place(
         else:
             bytes_ = placed_vector(operand, view, shape) * size
             extents[operand.name] = Extent(1, bytes_, bytes_)
-    return Placed(tuple(values), extents)
+    return Placed(tuple(values), tuple(extents[name] for name in own.views))
 
 
 def checked(text: str) -> None:

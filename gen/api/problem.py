@@ -7,105 +7,19 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from gen.api.batches import Products, is_batch, launches, products
+from gen.api.batches import Further, Products, is_batch, launches, products
+from gen.api.call import BIAS, RESULT, A, Arguments, B, C, Call, Wanted, label
 from gen.api.operands import NOTHING, Own, place
-from gen.api.views import HOST, Extent, Matrix, View, as_matrix, element_of, extent, overlap
+from gen.api.views import HOST, Extent, Matrix, View, as_matrix, element_of, extent
 from gen.errors import SpecError, UsageError
 from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
-from gen.spec.epilogue import Epilogue
+from gen.spec.epilogue import COLUMNS, Epilogue
 from gen.spec.kernel import EPILOGUES
 from gen.spec.problem import GemmProblem, GemmShape, Layouts
-
-
-class Arguments(NamedTuple):
-    """The arrays of a call."""
-
-    a: View
-    b: View
-    c: View | None
-    out: View | None
-    bias: View | None
-
-
-class Wanted(NamedTuple):
-    """What a kernel fixes beforehand: element types and orders, if it does; whether it has a bias.
-
-    `epilogue` is only for messages. `batched`: whether it may take batches.
-    """
-
-    dtype: str | None
-    layouts: Layouts | None
-    epilogue: str
-    batched: bool = True
-
-    @property
-    def has_bias(self) -> bool:
-        """Whether the epilogue adds a bias."""
-        return self.epilogue in EPILOGUES and "bias" in self.epilogue
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a call computes: `problem` in `layouts`, with the result's shape as the caller sees it.
-
-    `inputs` are what the result must not overlap, by name; `c` only where it is read. `own`: the
-    arrays that the user's own epilogue takes. `epilogue`: its text with their types; None where it
-    is another. Of a batch, `batch_shape` is its shape, and `offsets` says of each launch where A,
-    B, C and D begin, in elements: `problem` has the products of one.
-    """
-
-    dtypes: DTypes
-    layouts: Layouts
-    problem: GemmProblem
-    result_shape: tuple[int, ...]
-    result: Extent
-    inputs: dict[str, Extent]
-    own: tuple[str, ...] = ()
-    epilogue: str | None = None
-    batch_shape: tuple[int, ...] = ()
-    offsets: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0),)
-
-    @property
-    def empty(self) -> bool:
-        """Whether the result has no elements."""
-        return 0 in self.result_shape
-
-    @cached_property
-    def _reaches(self) -> tuple[int, tuple[tuple[int, int, str], ...]]:
-        """The bytes that the result spans; of each input its place, the bytes, its name."""
-        places = (*Arguments._fields, *self.own).index
-        inputs = ((places(name), bytes_.reach, name) for name, bytes_ in self.inputs.items())
-        return self.result.reach, tuple(inputs)
-
-    def check_overlap(self, out: int, addresses: tuple[int, ...]) -> None:
-        """Raises SpecError where the caller's `out` shares elements with what is read.
-
-        addresses: of A, B, C, anything, the bias, and `own`. C may be `out` itself: each of its
-        elements is read before it is replaced.
-        """
-        reach, inputs = self._reaches
-        end = out + reach
-        for which, length, name in inputs:
-            at = addresses[which]
-            if at < end and out < at + length:  # their spans overlap: maybe not their lines
-                self._check_lines(out, name, at)
-
-    def _check_lines(self, out: int, name: str, at: int) -> None:
-        bytes_ = self.inputs[name]
-        same = name == "c" and at == out and bytes_ == self.result
-        if not same and overlap(out, self.result, at, bytes_):
-            raise SpecError(
-                f"out overlaps {_label(name)}, which is read while out is written; "
-                "pass another out" + (", or c itself" if name == "c" else "")
-            )
-
-
-def _label(name: str) -> str:
-    return name.upper() if len(name) == 1 else name
 
 
 def _check_devices(views: Arguments, own: Own) -> None:
@@ -115,7 +29,7 @@ def _check_devices(views: Arguments, own: Own) -> None:
                 "in host memory" if device == HOST else f"on GPU {device}"
                 for device in (views.a.device, view.device)
             )
-            raise UsageError(f"A is {here} and {_label(name)} {there}; move one of them")
+            raise UsageError(f"A is {here} and {label(name)} {there}; move one of them")
 
 
 def dtypes_of(wanted: str | None, **arrays: Any) -> DTypes:
@@ -124,7 +38,7 @@ def dtypes_of(wanted: str | None, **arrays: Any) -> DTypes:
     Raises UsageError, SpecError.
     """
     results = {
-        name: element_of(array.dtype, _label(name))
+        name: element_of(array.dtype, label(name))
         for name, array in arrays.items()
         if array is not None
     }
@@ -132,7 +46,7 @@ def dtypes_of(wanted: str | None, **arrays: Any) -> DTypes:
     if given != other:
         raise SpecError(f"A is {given} and B is {other}, not of one type; convert one of them")
     if len(set(results.values())) > 1:
-        listed = ", ".join(f"{_label(name)} {kind}" for name, kind in results.items())
+        listed = ", ".join(f"{label(name)} {kind}" for name, kind in results.items())
         raise SpecError(f"C, out and bias are of one type, not {listed}; convert them")
     result = next(iter(results.values()), None)
     rows = [r for r in DTYPES.values() if r.input.name == given]
@@ -195,10 +109,10 @@ def _check_bias(views: Arguments, wanted: Wanted, n: int) -> None:
             raise UsageError(f"epilogue={wanted.epilogue} adds a bias; pass bias, {n} elements")
         return
     if not wanted.has_bias:
-        raise UsageError(
-            f"a bias is given, but epilogue={wanted.epilogue} has none; "
-            "make the kernel with epilogue='linear_bias'"
-        )
+        way = "make the kernel with epilogue='linear_bias'"
+        if wanted.epilogue not in EPILOGUES:
+            way = "write it as an operand, such as x + bias[col]"
+        raise UsageError(f"a bias is given, but epilogue={wanted.epilogue} has none; {way}")
     if tuple(bias.shape) != (n,) or (n > 1 and bias.strides[0] != 1):
         raise SpecError(
             f"bias has shape {tuple(bias.shape)} and strides {tuple(bias.strides)}; "
@@ -218,9 +132,14 @@ def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own = NOTH
     found = None
     if is_batch(views.a, views.b):
         by_rows = wanted.layouts is None or (wanted.layouts.a and wanted.layouts.c)
-        by_rows &= epilogue is None  # which has rows of each product
-        found = products(views.a, views.b, views.c if beta != 0 else None, views.out, by_rows)
-        views = views._replace(a=found.a, b=found.b, c=found.c or views.c, out=found.out)
+        by_rows &= epilogue is None or not epilogue.counts_rows  # which are those of each product
+        further = _further(views, own, epilogue)
+        added = views.c if beta != 0 else None
+        found = products(views.a, views.b, added, views.out, further, by_rows)
+        first = {name: each.view for name, each in found.further.items()}
+        bias = first.pop("bias", None) if epilogue is None else views.bias
+        views = Arguments(found.a, found.b, found.c or views.c, found.out, bias)
+        own = own._replace(views=first)
     a, b = as_matrix(views.a, "A", True), as_matrix(views.b, "B", False)
     shape = _shape(a, b)
     result_shape = (shape.m,) * (len(views.a.shape) == 2) + (shape.n,) * (len(views.b.shape) == 2)
@@ -242,7 +161,20 @@ def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own = NOTH
     call = _call(dtypes, layouts, problem, result_shape, (a, b, c, result), views.bias)
     if epilogue is not None:
         call = _with_own(call, epilogue, own)
-    return call if found is None else _batch(call, found, wanted.batched)
+    if found is None:
+        return call
+    size, wide = dtypes.input.size, dtypes.output.size
+    sizes = [size, size, wide, wide, wide]
+    if epilogue is not None:
+        sizes += [epilogue.operand(name).element(dtypes).size for name in own.views]
+    return _batch(call, found, sizes, wanted.batched)
+
+
+def _further(views: Arguments, own: Own, epilogue: Epilogue | None) -> dict[str, Further]:
+    """What the epilogue takes of each product, by name: the bias, or arrays of the user's own."""
+    if epilogue is None:
+        return {} if views.bias is None else {"bias": Further(views.bias, COLUMNS)}
+    return {name: Further(view, epilogue.operand(name).index) for name, view in own.views.items()}
 
 
 def _with_own(call: Call, epilogue: Epilogue, own: Own) -> Call:
@@ -253,35 +185,43 @@ def _with_own(call: Call, epilogue: Epilogue, own: Own) -> Call:
     return replace(
         call,
         problem=replace(call.problem, operands=(*placed.values, *numbers)),
-        inputs={**call.inputs, **placed.extents},
+        inputs={**call.inputs, **dict(enumerate(placed.extents, BIAS + 1))},
         own=tuple(own.views),
         epilogue=str(epilogue),
     )
 
 
-def _batch(call: Call, found: Products, batched: bool) -> Call:
-    """The call of all products, from that of the first."""
+def _batch(call: Call, found: Products, sizes: Sequence[int], batched: bool) -> Call:
+    """The call of all products, from that of the first.
+
+    sizes: of the elements of all operands, in the order of `Call.names`. batched: whether the
+    kernel takes batches.
+    """
     made = launches(found.dimensions, call.problem, call.layouts, batched)
+    end = len(sizes)
+    order = (*range(BIAS), *range(end - len(found.further), end))  # as strides have them
 
-    def all_of(one: Extent, which: int, size: int) -> Extent:
-        steps = (each.strides[which] * max(each.size - 1, 0) for each in found.dimensions)
-        reach = one.reach + sum(steps) * size
-        return Extent(1, reach, reach)
+    def in_bytes(elements: Sequence[int]) -> list[int]:
+        """For each operand, of what is counted in the order of strides."""
+        each = dict(zip(order, elements, strict=False))
+        return [each.get(i, 0) * size for i, size in enumerate(sizes)]
 
-    size, wide = call.dtypes.input.size, call.dtypes.output.size
-    if found.dimensions:
-        sizes = {"a": size, "b": size, "c": wide}  # others are the same for all products
-        inputs = {
-            name: all_of(one, "abc".index(name), sizes[name]) if name in sizes else one
-            for name, one in call.inputs.items()
-        }
-        call = replace(call, inputs=inputs, result=all_of(call.result, 3, wide))
+    counts = [max(one.size - 1, 0) for one in found.dimensions]
+    each = zip(*(one.strides for one in found.dimensions), strict=True)
+    steps = in_bytes([sum(map(operator.mul, counts, strides)) for strides in each])
+
+    def all_of(one: Extent, which: int) -> Extent:
+        reach = one.reach + steps[which]
+        return Extent(1, reach, reach) if found.dimensions else one
+
     return replace(
         call,
         problem=replace(call.problem, batch=made.batch),
         result_shape=found.result_shape,
+        result=all_of(call.result, RESULT),
+        inputs={which: all_of(one, which) for which, one in call.inputs.items()},
         batch_shape=found.shape,
-        offsets=made.offsets,
+        offsets=tuple(tuple(in_bytes(each)) for each in made.offsets),
     )
 
 
@@ -314,11 +254,11 @@ def _call(
 ) -> Call:
     a, b, c, d = matrices
     size, wide = dtypes.input.size, dtypes.output.size
-    inputs = {"a": extent(a, layouts.a, size), "b": extent(b, layouts.b, size)}
+    inputs = {A: extent(a, layouts.a, size), B: extent(b, layouts.b, size)}
     if c is not None:
-        inputs["c"] = extent(c, layouts.c, wide)
+        inputs[C] = extent(c, layouts.c, wide)
     if bias is not None:
-        inputs["bias"] = Extent(1, problem.shape.n * wide, problem.shape.n * wide)
+        inputs[BIAS] = Extent(1, problem.shape.n * wide, problem.shape.n * wide)
     result = extent(d, layouts.c, wide)
     return Call(dtypes, layouts, problem, result_shape, result, inputs)
 

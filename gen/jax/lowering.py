@@ -13,8 +13,8 @@ from jax import Array
 from jax.interpreters import mlir
 
 from gen import api
+from gen.api.call import Arguments
 from gen.api.host import check_emulated
-from gen.api.problem import Arguments
 from gen.api.views import View
 from gen.device import driver
 from gen.errors import MissingError, UsageError

@@ -91,6 +91,20 @@ class Epilogue:
         return frozenset(n.name for n in self.tree.walk() if isinstance(n, Name | Element))
 
     @property
+    def counts_rows(self) -> bool:
+        """Whether a value depends on the number of its row, or of all rows."""
+        nodes = [*self.tree.walk()]
+        indices = [part for node in nodes if isinstance(node, Element) for part in node.indices]
+        return any(
+            isinstance(node, Name) and node.name in ("row", "M") and node not in indices
+            for node in nodes
+        )
+
+    def operand(self, name: str) -> Operand:
+        """The operand of this name."""
+        return next(operand for operand in self.operands if operand.name == name)
+
+    @property
     def places(self) -> frozenset[str]:
         """Of row and col, those that an element of D depends on."""
         indices = {word for o in self.operands for word in o.index.split(", ")}

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import gen
-from gen.api.problem import Arguments, Call, Wanted, fit
+from gen.api.call import Arguments, Call, Wanted
+from gen.api.operands import Own
+from gen.api.problem import fit
 from gen.api.views import View
 from gen.compile.nvrtc import compile_cuda
 from gen.device.emulated import EmulatorRunner
@@ -84,9 +86,7 @@ def test_nothing_is_copied(name: str) -> None:
     buffers = {n: runner.upload(x.reshape(-1), n) for n, x in flat.items()}
     starts = {n: x.ctypes.data - flat[n].ctypes.data for n, x in (("A", a), ("B", b), ("D", out))}
     for moves in call.offsets:
-        places = {
-            n: Place(buffers[n], starts[n] + 4 * moves["ABCD".index(n)]) for n in ("A", "B", "D")
-        }
+        places = {n: Place(buffers[n], starts[n] + moves["ABCD".index(n)]) for n in ("A", "B", "D")}
         steps = spec.plan(call.problem, ALIGNED)
         run_plan(runner, module, steps, {**places, "C": places["D"]})
     found = runner.download(buffers["D"]).reshape(out.shape)
@@ -141,7 +141,57 @@ def test_batches_in_reverse_are_refused() -> None:
         fitted(some(2, 4, 5)[::-1], some(2, 5, 6))
 
 
-def test_an_epilogue_of_the_users_own_has_rows_of_each_product() -> None:
+# Shapes of the bias, the products of a launch, where the bias of each launch begins.
+BIASES = [
+    ((3, 6), 2, [0, 6, 12]),
+    ((1, 6), 6, [0]),
+    ((2, 1, 6), 3, [0, 6]),
+    ((2, 3, 6), 1, [0, 6, 12, 18, 24, 30]),
+]
+
+
+@pytest.mark.parametrize(("shape", "count", "starts"), BIASES)
+def test_each_product_may_have_a_bias_of_its_own(
+    shape: tuple[int, ...], count: int, starts: list[int]
+) -> None:
+    a, b, bias = some(2, 3, 4, 5), some(2, 3, 5, 6), some(*shape)
+    call = fit(
+        Arguments(view(a), view(b), None, None, view(bias)), Wanted(None, None, "linear_bias"), 1, 0
+    )
+    assert call.problem.batch.products == count
+    assert [moves[4] for moves in call.offsets] == [4 * i for i in starts]
+    found = gen.matmul(a, b, bias=bias, device="cpu")
+    np.testing.assert_array_equal(found, a @ b + bias[..., None, :])
+
+
+EPILOGUE = "x * up[row, col] + scale[row] * gain[col]"
+
+
+@pytest.mark.parametrize(
+    ("up", "scale", "gain", "launches"),
+    [
+        ((4, 6), (4,), (6,), 1),
+        ((3, 4, 6), (3, 4), (6,), 3),
+        ((1, 4, 6), (1, 4), (3, 6), 3),
+    ],
+)
+def test_what_an_epilogue_takes_broadcasts(up: Any, scale: Any, gain: Any, launches: int) -> None:
+    operands = {"up": some(*up), "scale": some(*scale), "gain": some(*gain)}
+    outer = operands["scale"][..., :, None] * operands["gain"][..., None, :]
+    own = Own({name: view(x) for name, x in operands.items()}, {})
+    for a, b in ((some(3, 4, 5), some(3, 5, 6)), (some(3, 4, 5), some(5, 6))):
+        wanted = np.matmul(a, b) * operands["up"] + outer
+        found = gen.matmul(a, b, epilogue=EPILOGUE, operands=operands, device="cpu")
+        np.testing.assert_array_equal(found, wanted)
+        call = fit(
+            Arguments(view(a), view(b), None, None, None), Wanted(None, None, EPILOGUE), 1, 0, own
+        )
+        folds = b.ndim == 2 and len(up) == 3 and up[0] == 3 and len(gain) == 1
+        assert len(call.offsets) == (1 if folds else launches)
+        assert (call.problem.shape.m == 12) == folds
+
+
+def test_an_epilogue_that_counts_rows_has_those_of_each_product() -> None:
     a, b, scale = some(3, 4, 5), some(5, 6), some(4)
     found = gen.matmul(
         a, b, epilogue="x * scale[row] + row", operands={"scale": scale}, device="cpu"

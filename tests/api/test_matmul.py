@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gen
-from gen.api.problem import Arguments, Wanted, fit
+from gen.api.call import Arguments, Wanted
+from gen.api.problem import fit
 from gen.api.views import View
 from gen.device.driver import why_no_gpu
 from gen.errors import (

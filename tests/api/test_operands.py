@@ -47,6 +47,7 @@ def test_an_expression_may_have_none() -> None:
         ("x * up[col]", {"up": SCALE}, "24 adjacent elements, one for each column"),
         ("x * gain", {"gain": "a"}, "gain='a' is no number"),
         ("linear", {"up": UP}, "epilogue=linear takes none"),
+        ("x * bias[col]", {}, "needs bias; pass an array"),
         ("linea", {}, "did you mean linear"),
     ],
 )

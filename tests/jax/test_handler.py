@@ -25,7 +25,7 @@ from jax.interpreters import mlir  # noqa: E402
 
 import gen  # noqa: E402
 import gen.jax as gj  # noqa: E402
-from gen.api.problem import Arguments  # noqa: E402
+from gen.api.call import Arguments  # noqa: E402
 from gen.api.views import View  # noqa: E402
 from gen.compile import host  # noqa: E402
 from gen.errors import MissingError  # noqa: E402
