@@ -7,6 +7,8 @@ from gen.device.emulated import EmulatorRunner
 from gen.kernels.registry import VARIANTS
 from gen.prove.far_batches import far_batches
 from gen.prove.launcher import check_launcher
+from gen.prove.launcher_calls import Call
+from gen.prove.launcher_contract import expected
 from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmShape
@@ -55,6 +57,14 @@ def test_launchers_carry_out_the_plan(variant: str) -> None:
     report = check_launcher(render(small(variant, layout="crc", batched=True)), always=True)
     assert not report.wrong
     assert not report.skipped
+
+
+@pytest.mark.parametrize(("side", "code"), [(2**22, 9), (2**10, 1)])
+def test_what_the_workspace_is_asked_comes_before_c_and_d(side: int, code: int) -> None:
+    spec = small("mma", batched=True)
+    p = GemmProblem.packed(GemmShape(side, side, 1), spec.layouts, 2, -1)
+    far = replace(p, batch=p.batch._replace(stride_d=2**44 + 1))
+    assert expected(spec, Call(far)) == (code, ())
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from unittest import mock
 
 from gen.dispatch.ranking import Product
 from gen.kernels.launches import Argument, TensorMap
-from gen.prove.launcher import INVALID_VALUE, NOT_SUPPORTED, complaint, expected
+from gen.prove.launcher import complaint
 from gen.prove.launcher_calls import Call, calls
+from gen.prove.launcher_contract import INVALID_VALUE, NOT_SUPPORTED, expected
 from gen.prove.launcher_program import BUNDLE, EMBEDDED, PLAIN, Host, Program, Reply
 from gen.source.cpp.best import Best
 from gen.source.cpp.bundle import Bundle, Entry
