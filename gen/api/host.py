@@ -73,9 +73,9 @@ def multiply(
 
     own: arrays that an epilogue of the user's own takes.
 
-    time_budget: seconds that the emulator may take for a launch. Raises BudgetError beyond, and
-    without one for a launch that takes far more than any of its kind should. Raises FindingsError
-    as run_kernel.
+    time_budget: seconds of CPU time that the emulator may take for a launch. Raises BudgetError
+    beyond, and without one for a launch that takes far more than any of its kind should. Raises
+    FindingsError as run_kernel.
     """
     with _first_gpu(device):
         on = runner(device)

@@ -68,9 +68,9 @@ class Kernel:
     are given. tunables: see `gen list`; on tensor cores also `epilogue`. invariant: "rows" for
     kernels whose rows of D do not depend on other rows, or on how many there are (see
     `gen.dispatch.invariant`). device: where NumPy arrays are multiplied: "gpu", "cpu" (the
-    emulator), or "auto", a GPU if there is one. time_budget: seconds that the emulator may take for
-    a launch, after which it raises BudgetError; if left out, some thirty times of what any kernel
-    needs for the shape.
+    emulator), or "auto", a GPU if there is one. time_budget: seconds of CPU time that the emulator
+    may take for a launch, after which it raises BudgetError; if left out, some thirty times of what
+    any kernel needs for the shape.
 
     It is compiled when it is first called, once for each architecture, element types and layouts,
     and may be called from several threads. Raises UsageError and SpecError for what cannot be made.

@@ -85,7 +85,7 @@ def check(
             "--time",
             metavar="SECONDS",
             min=0,
-            help="Seconds for a kernel's check; default: 60 and more for each launch.",
+            help="Seconds for a kernel's check; default: 60 of CPU time for a launch, and more.",
         ),
     ] = None,
     json: Annotated[bool, JSON] = False,

@@ -44,7 +44,7 @@ def default_budget(spec: KernelSpec, problem: GemmProblem) -> int:
 
 
 def default_time(shape: GemmShape, products: int = 1) -> float:
-    """Seconds that no launch of this kind should need."""
+    """Seconds of CPU time that no launch of this kind should need."""
     return 60 + products * shape.m * shape.n * shape.k / 10**6
 
 
@@ -103,7 +103,7 @@ class EmulatorRunner:
 
     @property
     def time_budget(self) -> float | None:
-        """Seconds after which a launch is stopped with BudgetError; None: no limit."""
+        """CPU seconds after which a launch is stopped with BudgetError; None: no limit."""
         return self._emulator.time_budget
 
     @time_budget.setter

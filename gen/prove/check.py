@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gen.compile import nvrtc
-from gen.device.emulated import default_time
 from gen.emulator import Finding, Observer
 from gen.errors import CheckError, MissingError
 from gen.prove.far_batches import far_batches
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
 from gen.prove.launcher import LauncherReport, check_launcher
-from gen.prove.planned import LONG, Planned, plan
+from gen.prove.planned import Planned, plan
 from gen.prove.reaching import reach
 from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes
 from gen.prove.trials import Trial
@@ -126,7 +125,7 @@ def check(
             _add(report, trial.shape, outcome, max_findings)
             seen = seen.joined(outcome.seen)
         report.not_run = sorted(seen.lines_not_run or ())
-        _check_far(report, spec, module, max_findings, deadline or far_deadline())
+        _check_far(report, spec, module, max_findings, deadline)
         if planned.probed and not report.error:
             report.unreached = _unreached(report, stand, planned.probed, deadline)
             report.unprobed += planned.probed.skipped
@@ -145,7 +144,7 @@ def _unreached(
     """What is left once the problems beyond 32 bits have been tried, too."""
     if probed.module and probed.missing(stand.outcomes.seen):
         with contextlib.suppress(CheckError, MissingError):
-            for _ in _far(stand.spec, probed.module, deadline or far_deadline(), [stand.outcomes]):
+            for _ in _far(stand.spec, probed.module, deadline, [stand.outcomes]):
                 pass
     return unreached(probed, stand.outcomes.seen, report.not_run, report.trials)
 
@@ -158,13 +157,12 @@ def notes(seen: Seen) -> Iterator[Note]:
             yield Note("shared-size", text)
 
 
-def far_deadline() -> float:
-    """When what is tried beyond 32 bits should have ended, if nothing else is said."""
-    return time.perf_counter() + default_time(LONG)
-
-
 def _check_far(
-    report: CheckReport, spec: KernelSpec, module: nvrtc.Module, limit: int, deadline: float
+    report: CheckReport,
+    spec: KernelSpec,
+    module: nvrtc.Module,
+    limit: int,
+    deadline: float | None,
 ) -> None:
     if spec.fused:
         report.skipped = "matrices of more than 2^32 elements: the epilogue is an expression"
@@ -186,7 +184,10 @@ def _check_far(
 
 
 def _far(
-    spec: KernelSpec, module: nvrtc.Module, deadline: float, observers: Sequence[Observer] = ()
+    spec: KernelSpec,
+    module: nvrtc.Module,
+    deadline: float | None,
+    observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
     if spec.fused:
         return

@@ -19,7 +19,7 @@ from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments, products
 from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
-from gen.prove.far_indices import FarResult
+from gen.prove.far_indices import SECONDS, FarResult
 from gen.prove.inputs import draw_operands
 from gen.prove.verify import against_oracle
 from gen.spec import numerics
@@ -44,8 +44,7 @@ def far_batches(
 ) -> Iterator[FarResult]:
     """Runs the last products, of one tile each; not of a kernel whose blocks share tiles.
 
-    deadline: when it has to end, as time.perf_counter gives it. Raises MissingError where this
-    machine does not map so much memory.
+    deadline: see far_results. Raises MissingError where this machine does not map so much memory.
     """
     if not spec.batched or spec.stream_k:
         return
@@ -61,6 +60,7 @@ def far_batches(
         observers=observers, multiprocessors=2 * _PRODUCTS * math.prod(spec.cluster)
     )
     runner.budget, runner.deadline = _BUDGET, deadline
+    runner.time_budget = None if deadline else SECONDS
     places = {
         name: _placed(runner, spec, problem, name, matrices)
         for name, matrices in zip("ABC", given[:3], strict=True)

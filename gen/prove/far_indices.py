@@ -32,6 +32,7 @@ from gen.spec.problem import GemmProblem, GemmShape
 _FAR = 2**32 + 2**30 + 11
 _UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
 _ALPHA, _BETA = 2, -1
+SECONDS = 60  # of CPU time, that no launch beyond 32 bits should need
 
 
 class FarResult(NamedTuple):
@@ -76,8 +77,9 @@ def far_results(
 ) -> Iterator[FarResult]:
     """Runs the kernel on these problems, where its grid and `why_not` let it.
 
-    A kernel whose threads stride over all columns of D cannot be run on the last ones alone. Raises
-    BudgetError for a kernel that does not end, or not before the deadline (see Emulator).
+    A kernel whose threads stride over all columns of D cannot be run on the last ones alone.
+    deadline: when all launches have to end, as time.perf_counter gives it; if there is none, a
+    launch has its SECONDS. Raises BudgetError for a launch that runs longer.
     """
     tile = spec.threadblock
     rows = 3 * tile.m + 1 if spec.geometry.strides else tile.m + 1
@@ -113,7 +115,7 @@ def _run(
     rng = np.random.default_rng(0)
     width = shape.n - column
     emulator = Emulator()
-    emulator.deadline = deadline
+    emulator.deadline, emulator.time_budget = deadline, None if deadline else SECONDS
 
     def part(rows: int, columns: int, name: str, row_major: bool, first: int, extra: int) -> _Part:
         stored = numerics.from_integers(rng.integers(-3, 4, (rows, columns)), name)

@@ -23,7 +23,7 @@ from gen.device.execute import Place, alignment, arguments
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
-from gen.prove.far_indices import FarResult
+from gen.prove.far_indices import SECONDS, FarResult
 from gen.prove.inputs import draw_operands
 from gen.prove.verify import against_oracle
 from gen.spec import numerics
@@ -49,8 +49,8 @@ def far_tiles(
 ) -> Iterator[FarResult]:
     """Runs the last tiles of D along M, then along N, with operands in place and packed.
 
-    On CUDA cores, the last rows of what the kernel computes. deadline: when it has to end, as
-    time.perf_counter gives it. Raises MissingError where this machine does not map so much memory.
+    On CUDA cores, the last rows of what the kernel computes. deadline: see far_results. Raises
+    MissingError where this machine does not map so much memory.
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
@@ -118,6 +118,7 @@ def _run(
     at_once = 2 * tiles * below * beside
     runner = EmulatorRunner(observers=observers, multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline
+    runner.time_budget = None if deadline else SECONDS
     input_, output = types.input.name, types.output.name
     sizes = {
         "A": (shape.m, shape.k, layouts.a, problem.lda, skips[0], input_),

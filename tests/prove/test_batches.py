@@ -1,5 +1,7 @@
 """Batched kernels are right, and mistakes in their batches are found."""
 
+from dataclasses import replace
+
 import pytest
 
 from gen.compile.nvrtc import compile_cuda
@@ -11,7 +13,7 @@ from gen.prove.launcher_calls import Call
 from gen.prove.launcher_contract import expected
 from gen.prove.verify import verify
 from gen.source.render import Source, render
-from gen.spec.problem import GemmShape
+from gen.spec.problem import GemmProblem, GemmShape
 from tests.prove.test_verify import LARGER, SHAPES, small
 from tests.support.slow import sift, slow
 

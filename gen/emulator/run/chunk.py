@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -196,12 +195,12 @@ class Chunk(Parking):
     def _count(self, instructions: int, item: Instruction | None) -> None:
         launch = self.launch
         launch.instructions += instructions
-        late = time.perf_counter() > launch.deadline
+        late = launch.limit.late()
         if late or (launch.budget is not None and launch.instructions > launch.budget):
             line = f" at CUDA line {item.line}" if item and item.line else ""
             end = "it may not end, or raise instruction_budget"
             what = f"ran more than {launch.budget} thread-instructions{line}; {end}"
-            what = f"{launch.late.format(line=line)}" if late else what
+            what = late.format(line=line) if late else what
             raise BudgetError(f"kernel '{launch.program.kernel.name}' {what}")
 
     def _wait(self, block: int, mask: Mask | None) -> None:

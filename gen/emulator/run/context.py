@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +23,7 @@ from gen.emulator.memory.warpgroups import Warpgroups
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.barriers import Barriers
 from gen.emulator.run.register_pool import RegisterPool
+from gen.emulator.run.time_limit import TimeLimit
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT, clusters_of
 from gen.emulator.warp.masks import (
@@ -59,8 +59,7 @@ class LaunchState:
     dynamic_bytes: int = 0
     unused_bytes: int = 0  # in front of the dynamic ones, so that they are least aligned
     budget: int | None = None  # thread-instructions left
-    deadline: float = math.inf  # in the seconds of time.perf_counter
-    late: str = ""  # what a message says of a launch that is still running then
+    limit: TimeLimit = field(default_factory=TimeLimit)
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
     maps: Mapping[int, TensorMap] = field(default_factory=dict)  # by the numbers in their bytes

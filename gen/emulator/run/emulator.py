@@ -22,6 +22,7 @@ from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.context import LaunchState
 from gen.emulator.run.geometry import check_geometry, cluster_of
 from gen.emulator.run.system_calls import Printed
+from gen.emulator.run.time_limit import TimeLimit
 from gen.emulator.run.turns import Turns, resident_blocks, times
 from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
@@ -55,12 +56,13 @@ class Emulator:
 
     max_findings: findings kept for each launch. chunk_threads: threads executed together, which
     changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
-    with BudgetError (None: no limit). time_budget: the same in seconds. memory_limit: bytes of
-    shared memory, local memory and registers that threads executed together may have; a launch of
-    which one block needs more is refused. resident_blocks: blocks that run at the same time, of
-    kernels whose blocks wait for each other; others start when these end (None: what an H200
-    holds). least_aligned: whether dynamic shared memory begins at an odd multiple of the alignment
-    that its declaration asks for, which is all that a kernel is promised, and not at the beginning.
+    with BudgetError (None: no limit). time_budget: the same in seconds of CPU time. memory_limit:
+    bytes of shared memory, local memory and registers that threads executed together may have; a
+    launch of which one block needs more is refused. resident_blocks: blocks that run at the same
+    time, of kernels whose blocks wait for each other; others start when these end (None: what an
+    H200 holds). least_aligned: whether dynamic shared memory begins at an odd multiple of the
+    alignment that its declaration asks for, which is all that a kernel is promised, and not at the
+    beginning.
     """
 
     def __init__(
@@ -253,7 +255,7 @@ class Emulator:
             launch.workspace = self.memory.add("the grid's barrier", empty)
         params = self._params(entry, args, launch)
         start = time.perf_counter()
-        launch.deadline, launch.late = self._end(start)
+        launch.limit = TimeLimit(self.time_budget, self.deadline)
         try:
             self._globals(launch, module, entry)
             self.memory.changes = 0 if launch.spins else None
@@ -277,14 +279,6 @@ class Emulator:
             findings.ordered(), launch.instructions, seconds, findings.suppressed,
             tuple(launch.printed),
         )  # fmt: skip
-
-    def _end(self, start: float) -> tuple[float, str]:
-        """When a launch that starts now has to end, and what is said if it does not."""
-        own = math.inf if self.time_budget is None else start + self.time_budget
-        if self.deadline is not None and self.deadline < own:
-            return self.deadline, "was still running{line} when the time was up"
-        late = "ran longer than {:g} seconds{{line}}; it may not end, or raise time_budget"
-        return own, late.format(self.time_budget or 0)
 
     def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
         total = math.prod(grid) * math.prod(block)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gen.emulator import Emulator, LaunchReport, Observer
+from gen.emulator.run.time_limit import TimeLimit
 from gen.errors import BudgetError, UsageError
 from tests.emulator.emulator_kernels import compile_cuda
 
@@ -80,3 +81,17 @@ def test_less_memory_makes_more_chunks(limit: int, chunks: int) -> None:
     emulator = Emulator(memory_limit=limit)
     launch(emulator, LOCAL.replace("SIZE", "1 << 8"), 4, (watch,))
     assert watch.count == chunks
+
+
+def test_only_cpu_time_counts_against_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that gets no CPU is slow, not endless; the clock counts for a deadline alone."""
+    clock, thread = 100.0, 7.0
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    monkeypatch.setattr(time, "thread_time", lambda: thread)
+    limit, by_the_clock = TimeLimit(60), TimeLimit(None, 200)
+    clock, thread = 190.0, 66.9
+    assert not limit.late()
+    assert not by_the_clock.late()
+    clock, thread = 201.0, 67.1
+    assert "longer than 60 seconds" in limit.late()
+    assert "when the time was up" in by_the_clock.late()
