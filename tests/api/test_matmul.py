@@ -187,6 +187,7 @@ def test_vectors_are_rows_and_columns() -> None:
     np.testing.assert_array_equal(out, np.outer(exact(matrix, column), [0, 1, 0]))
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_subclasses_of_arrays_are_arrays(tmp_path: Path) -> None:
     a, b = ints(5, 7), ints(7, 3)
     mapped = np.memmap(tmp_path / "a", np.float32, "w+", shape=(5, 7))
