@@ -163,9 +163,9 @@ def of_epilogue(spec: KernelSpec, problem: GemmProblem) -> dict[str, Argument]:
     found: dict[str, Argument] = {}
     for operand in spec.operands:
         if not operand.index:
-            found[operand.name] = scalar(problem.value(operand.name, 1), spec.dtypes)
+            found[operand.symbol] = scalar(problem.value(operand.name, 1), spec.dtypes)
             continue
-        found[operand.name] = Pointer(operand.name)
+        found[operand.symbol] = Pointer(operand.name)
         if operand.index == MATRIX:
             found[operand.ld] = i64(int(problem.value(operand.ld, problem.ldd)))
     return found

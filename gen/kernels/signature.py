@@ -52,9 +52,9 @@ def of_epilogue(spec: KernelSpec) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     for operand in spec.operands:
         if not operand.index:
-            found.append(Parameter(operand.name, "scalar_t"))
+            found.append(Parameter(operand.symbol, "scalar_t"))
             continue
-        found.append(Parameter(operand.name, f"const {operand.element(spec.dtypes).cuda}*"))
+        found.append(Parameter(operand.symbol, f"const {operand.element(spec.dtypes).cuda}*"))
         if operand.index == MATRIX:
             found.append(Parameter(operand.ld, "index_t"))
     return tuple(found)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gen.kernels import signature
 from gen.kernels.launches import BIAS, WORKSPACE, Plan
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove.trials import SCALARS, c_is_d
@@ -161,7 +160,11 @@ def with_own(spec: KernelSpec, call: Call) -> Call:
             values.append((operand.ld, min(ldd + (ldd > 0) * i, 2**63 - 1)))
         elif not operand.index:
             values.append((operand.name, 3 + i))
-    names = tuple(p.name for p in signature.of_epilogue(spec)) if spec.fused else ()
+    names = tuple(
+        name
+        for operand in spec.operands
+        for name in (operand.name, operand.ld)[: 1 + (operand.index == MATRIX)]
+    )
     return replace(call, problem=replace(call.problem, operands=tuple(values)), fused=names)
 
 

@@ -47,9 +47,9 @@ class Fused:
     def about(self) -> list[str]:
         """What the head of the file says of the operands."""
         return [
-            f"{o.name}  {_shape(o)}, {o.element(self._dtypes).cuda}"
+            f"{o.symbol}  {_shape(o)}, {o.element(self._dtypes).cuda}"
             if o.index
-            else f"{o.name}  a number of alpha's type"
+            else f"{o.symbol}  a number of alpha's type"
             for o in self._epilogue.operands
         ]
 
@@ -93,15 +93,15 @@ class Fused:
         """The lines of a kernel that fill the struct from its parameters, if there is one."""
         if not self.members:
             return ""
-        values: list[str] = []
+        members: dict[str, str] = {}  # and what they are set to
         for o in self._epilogue.operands:
-            values += [o.name, o.ld] if o.index == MATRIX else [o.name]
-        values += map(self._kernels, self._sizes)
-        line = f"const Aux aux{{{', '.join(values)}}};"
+            members |= {o.name: o.symbol} | ({o.ld: o.ld} if o.index == MATRIX else {})
+        members |= {size: size for size in map(self._kernels, self._sizes)}
+        line = f"const Aux aux{{{', '.join(members.values())}}};"
         lines = [line]
         if indent + len(line) > WIDTH:
             lines = ["Aux aux;"]
-            lines += [f"aux.{value} = {value};" for value in values]
+            lines += [f"aux.{member} = {value};" for member, value in members.items()]
         return "".join(f"{' ' * indent}{line}\n" for line in lines)
 
     def call(self, x: str, row: str, col: str, aux: str = "aux") -> str:

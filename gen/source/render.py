@@ -235,7 +235,7 @@ def _check_operands(spec: KernelSpec) -> None:
     It could be another thing in some kernels alone, and which one runs is often chosen later.
     """
     for operand in spec.operands:
-        if operand.name in {spec.name, *_words_of_templates()}:
+        if operand.symbol in {spec.name, *_words_of_templates()}:
             raise SpecError(
                 f"operand '{operand.name}' is something else in emitted files; use another name, "
                 f"such as my_{operand.name}"
@@ -256,7 +256,8 @@ def _words_of_templates() -> frozenset[str]:
             text = re.sub(
                 r"/\*[#%].*?[#%]\*/", " ", path.read_text(encoding="utf-8"), flags=re.DOTALL
             )
-            found.update(re.findall(r"[A-Za-z_]\w*", re.sub(r"//.*", "", text)))
+            text = re.sub(r"//.*|%[sd]", "", text)  # comments, and where names are put together
+            found.update(re.findall(r"[A-Za-z_]\w*", text))
     return frozenset(found - _FREE)
 
 

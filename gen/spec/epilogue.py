@@ -53,6 +53,11 @@ class Operand:
         return f"{self.name}={self.type}" + (f"[{self.index}]" if self.index else "")
 
     @property
+    def symbol(self) -> str:
+        """What CUDA and C++ call it: kernels have variables of one and two letters themselves."""
+        return self.name if len(self.name) > 2 else f"{self.name}_"
+
+    @property
     def ld(self) -> str:
         """What the leading dimension of a matrix is called."""
         return f"ld_{self.name}"
@@ -263,7 +268,7 @@ def _operands(tree: Node, declared: dict[str, Operand]) -> tuple[Operand, ...]:
 def _check_name(name: str, at: int) -> None:
     if len(name) > LONGEST_NAME:
         raise MalformedError(f"'{name}' has more than {LONGEST_NAME} characters", at)
-    if name in ("x", "where", *PLACES, *FUNCTIONS) or re.fullmatch(r"part\d+", name):
+    if name in ("x", "where", *PLACES, *FUNCTIONS) or re.fullmatch(r"part\d+|.*_", name):
         raise MalformedError(f"'{name}' cannot be an operand's name", at)
     reason = taken(name)
     # What are functions elsewhere may be parameters.

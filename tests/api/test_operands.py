@@ -26,8 +26,8 @@ def test_operands_are_arrays_and_numbers() -> None:
     wide = np.full((M, 2 * N), np.nan, np.float16)
     wide[:, :N] = UP
     d = gen.matmul(
-        A, B, epilogue="max(x, 0) * up[row, col] + gain * scale[row]", device="cpu",
-        operands={"up": wide[:, :N], "scale": SCALE, "gain": -2},
+        A, B, epilogue="max(x, 0) * up[row, col] + k * s[row]", device="cpu",
+        operands={"up": wide[:, :N], "s": SCALE, "k": -2},
     )  # fmt: skip
     assert (d == np.maximum(X, 0) * UP - 2 * SCALE[:, None]).all()
 

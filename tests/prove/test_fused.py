@@ -22,8 +22,8 @@ from tests.support.slow import sift
 
 SHAPE = GemmShape(37, 53, 61)
 GATED = (
-    "silu(x) * up[row, col] + scale[row] * v[col] * slope - (row < N - col ? 1 : M) "
-    "where up=f16[row, col], scale=f32[row], slope=scalar"
+    "silu(x) * c[row, col] + scale[row] * v[col] * s - (row < N - col ? 1 : M) "
+    "where c=f16[row, col], scale=f32[row], s=scalar"
 )
 
 
@@ -99,9 +99,9 @@ def test_every_variant_has_it(variant: str, layout: str) -> None:
     ("right_text", "wrong_text"),
     [
         ("aux.scale[row]", "aux.scale[col]"),
-        ("c_at(row, col, aux.ld_up)", "c_at(row, col, aux.ld_up + 1)"),
+        ("c_at(row, col, aux.ld_c)", "c_at(row, col, aux.ld_c + 1)"),
         ("aux.v[col]", "aux.v[0]"),
-        ("aux{up, ld_up, scale, v, slope, M, N}", "aux{up, ld_up, scale, v, slope, N, M}"),
+        ("aux{c_, ld_c, scale, v_, s_, M, N}", "aux{c_, ld_c, scale, v_, s_, N, M}"),
         ("/ (1.0f + expf(-t))", "/ (1.0f + 1.00001f * expf(-t))"),
     ],
 )

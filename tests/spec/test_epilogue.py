@@ -43,6 +43,7 @@ def test_text_is_canonical(text: str, canonical: str) -> None:
         ("x + v[row] + v[col]", r"v is \[row\] elsewhere, not \[col\]"),
         ("x + for[row]", "a keyword of C"),
         ("x + exp[row]", "cannot be an operand's name"),
+        ("x + s_[row]", "'s_' cannot be an operand's name"),
         ("x + ld_v[row] + v[row, col]", "one name"),
         ("v[row]", "has no x"),
         ("x where v=f32[row]", "operand 'v' is not in 'x'"),

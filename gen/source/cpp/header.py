@@ -32,11 +32,11 @@ def own_parameters(spec: KernelSpec, spelled: Callable[[ElementType], str]) -> l
     for operand in spec.operands:
         element = operand.element(spec.dtypes)
         if not operand.index:
-            lines.append(f"{element.cuda} {operand.name},  // a value, not a pointer")
+            lines.append(f"{element.cuda} {operand.symbol},  // a value, not a pointer")
             continue
         ld = f", long long {operand.ld}" if operand.index == MATRIX else ""
         what = f"{element.cuda}, {comments[operand.index]}"
-        lines.append(f"const {spelled(element)}* {operand.name}{ld},  // {what}")
+        lines.append(f"const {spelled(element)}* {operand.symbol}{ld},  // {what}")
     return lines
 
 
