@@ -54,8 +54,8 @@ class Operand:
 
     @property
     def symbol(self) -> str:
-        """What CUDA and C++ call it: kernels have variables of one and two letters themselves."""
-        return self.name if len(self.name) > 2 else f"{self.name}_"
+        """What CUDA and C++ call it: kernels have variables of one letter themselves."""
+        return self.name if len(self.name) > 1 else f"{self.name}_"
 
     @property
     def ld(self) -> str:

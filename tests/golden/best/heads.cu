@@ -36,7 +36,7 @@
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -172,9 +172,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
-        index_t stride_d, const __half* up_, index_t ld_up, scalar_t slope, const float* rest,
+        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest, index_t first) {
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   // Blocks along z have a product each.
   const index_t product = first + blockIdx.z;
   A += product * stride_a;
@@ -251,7 +251,7 @@ heads_1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
-    const __half* up_, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
+    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     cudaStream_t stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0 || batch < 0) return cudaErrorInvalidValue;
@@ -268,7 +268,7 @@ heads_1_launch(  // D = alpha * A * B + beta * C
   const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
   const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
   if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
 
   const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
@@ -285,7 +285,7 @@ heads_1_launch(  // D = alpha * A * B + beta * C
     error = launch(
         kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
         M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-        stride_d, up_, ld_up, slope, rest, ld_rest, first);
+        stride_d, up, ld_up, slope, rest, ld_rest, first);
   }
   return error;
 }
@@ -312,7 +312,7 @@ heads_1_launch(  // D = alpha * A * B + beta * C
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -768,7 +768,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
-        index_t stride_d, const __half* up_, index_t ld_up, scalar_t slope, const float* rest,
+        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
   extern __shared__ __align__(128) unsigned char shared[];  // (kLines, kLine) elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -790,7 +790,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
   const auto sums = reinterpret_cast<scalar_t*>(shared);
 
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
   store(tile, out, row0, col0, sums, warp, lane);
 }
@@ -869,7 +869,7 @@ heads_2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
-    const __half* up_, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
+    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
   auto ask = heads_2_workspace;
@@ -883,7 +883,7 @@ heads_2_launch(  // D = alpha * A * B + beta * C
   const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
   const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
   if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
 
   int device;
@@ -900,7 +900,7 @@ heads_2_launch(  // D = alpha * A * B + beta * C
   return launch(
       kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-      stride_d, up_, ld_up, slope, rest, ld_rest);
+      stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
 #endif  // __CUDACC_RTC__
@@ -925,7 +925,7 @@ heads_2_launch(  // D = alpha * A * B + beta * C
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -1381,7 +1381,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
-        index_t stride_d, const __half* up_, index_t ld_up, scalar_t slope, const float* rest,
+        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
   extern __shared__ __align__(128) unsigned char shared[];  // (kLines, kLine) elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -1403,7 +1403,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
   const auto sums = reinterpret_cast<scalar_t*>(shared);
 
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
   store(tile, out, row0, col0, sums, warp, lane);
 }
@@ -1482,7 +1482,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
-    const __half* up_, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
+    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
   auto ask = heads_3_workspace;
@@ -1496,7 +1496,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
   const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
   const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
   if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
 
   int device;
@@ -1513,7 +1513,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
   return launch(
       kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-      stride_d, up_, ld_up, slope, rest, ld_rest);
+      stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
 #endif  // __CUDACC_RTC__
@@ -1538,7 +1538,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -1994,7 +1994,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
-        index_t stride_d, const __half* up_, index_t ld_up, scalar_t slope, const float* rest,
+        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
   extern __shared__ __align__(128) unsigned char shared[];  // (kLines, kLine) elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -2016,7 +2016,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
   const auto sums = reinterpret_cast<scalar_t*>(shared);
 
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
   store(tile, out, row0, col0, sums, warp, lane);
 }
@@ -2095,7 +2095,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
-    const __half* up_, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
+    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
   auto ask = heads_4_workspace;
@@ -2109,7 +2109,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
   const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
   const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
   if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
 
   int device;
@@ -2126,7 +2126,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
   return launch(
       kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-      stride_d, up_, ld_up, slope, rest, ld_rest);
+      stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
 #endif  // __CUDACC_RTC__
@@ -2294,11 +2294,11 @@ cudaError_t launch_without_workspace(
     long long M, long long N, long long K, long long batch, float alpha, const float* A,
     long long lda, long long stride_a, const float* B, long long ldb, long long stride_b,
     float beta, const float* C, long long ldc, long long stride_c, float* D, long long ldd,
-    long long stride_d, const __half* up_, long long ld_up, float slope, const float* rest,
+    long long stride_d, const __half* up, long long ld_up, float slope, const float* rest,
     long long ld_rest, void*, size_t, cudaStream_t stream) {
   return kLaunch(
       M, N, K, batch, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-      stride_d, up_, ld_up, slope, rest, ld_rest, stream);
+      stride_d, up, ld_up, slope, rest, ld_rest, stream);
 }
 
 struct Kernel {
@@ -2310,7 +2310,7 @@ struct Kernel {
       long long M, long long N, long long K, long long batch, float alpha, const float* A,
       long long lda, long long stride_a, const float* B, long long ldb, long long stride_b,
       float beta, const float* C, long long ldc, long long stride_c, float* D, long long ldd,
-      long long stride_d, const __half* up_, long long ld_up, float slope, const float* rest,
+      long long stride_d, const __half* up, long long ld_up, float slope, const float* rest,
       long long ld_rest, void* workspace, size_t workspace_bytes, cudaStream_t stream);
 };
 
@@ -2364,14 +2364,14 @@ heads_launch(  // D = alpha * A * B + beta * C
     long long M, long long N, long long K, long long batch, float alpha, const float* A,
     long long lda, long long stride_a, const float* B, long long ldb, long long stride_b,
     float beta, const float* C, long long ldc, long long stride_c, float* D, long long ldd,
-    long long stride_d, const __half* up_, long long ld_up, float slope, const float* rest,
+    long long stride_d, const __half* up, long long ld_up, float slope, const float* rest,
     long long ld_rest, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   const Kernel* kernel = nullptr;
   const cudaError_t error = choose(M, N, K, batch, A, lda, B, ldb, kernel);
   if (error != cudaSuccess) return error;
   return kernel->launch(
       M, N, K, batch, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-      stride_d, up_, ld_up, slope, rest, ld_rest, workspace, workspace_bytes, stream);
+      stride_d, up, ld_up, slope, rest, ld_rest, workspace, workspace_bytes, stream);
 }
 
 }  // namespace heads_ns

@@ -9,7 +9,7 @@
 //   B  K x N, column-major, float
 //   C  M x N, column-major, float; not read when beta is 0
 //   D  M x N, column-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -88,9 +88,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     gemm_naive_f32_ccc_e24c24dde(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, const __half* up_, index_t ld_up, scalar_t slope,
+        output_t* D, index_t ldd, const __half* up, index_t ld_up, scalar_t slope,
         const float* rest, index_t ld_rest) {
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   const index_t col = index_t(blockIdx.x) * kThreadsX + threadIdx.x;
   if (col >= N) return;
 
@@ -146,7 +146,7 @@ extern "C" GEMMGEN_API cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_naive_f32_ccc_e24c24dde_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, const __half* up_, index_t ld_up, scalar_t slope, const float* rest,
+    index_t ldd, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
     index_t ld_rest, cudaStream_t stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
@@ -155,7 +155,7 @@ gemm_naive_f32_ccc_e24c24dde_launch(  // D = alpha * A * B + beta * C
   if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < M || ld_rest > kLargest / N) return cudaErrorInvalidValue;
 
   const index_t grid_x = (N + kThreadsX - 1) / kThreadsX;  // columns of blocks
@@ -169,7 +169,7 @@ gemm_naive_f32_ccc_e24c24dde_launch(  // D = alpha * A * B + beta * C
   const dim3 grid{unsigned(grid_x), unsigned(grid_y)}, block{kThreadsX, kThreadsY};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, up_, ld_up, slope, rest, ld_rest);
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, up, ld_up, slope, rest, ld_rest);
 }
 
 #endif  // __CUDACC_RTC__

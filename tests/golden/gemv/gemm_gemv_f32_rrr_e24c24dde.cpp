@@ -4,7 +4,7 @@
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -257,7 +257,7 @@ gemm_gemv_f32_rrr_e24c24dde_load() {
 extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernel is on its way
 gemm_gemv_f32_rrr_e24c24dde_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
-    index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, const void* up_,
+    index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, const void* up,
     index_t ld_up, float slope, const float* rest, index_t ld_rest, CUstream stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
@@ -266,7 +266,7 @@ gemm_gemv_f32_rrr_e24c24dde_launch(  // D = alpha * A * B + beta * C
   if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-  if (up_ == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
 
   const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
@@ -279,7 +279,7 @@ gemm_gemv_f32_rrr_e24c24dde_launch(  // D = alpha * A * B + beta * C
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, up_, ld_up, slope, rest, ld_rest);
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, up, ld_up, slope, rest, ld_rest);
 }
 
 }  // namespace gemm_gemv_f32_rrr_e24c24dde_ns

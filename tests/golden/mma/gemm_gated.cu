@@ -11,7 +11,7 @@
 //   B  K x N, column-major, __half
 //   C  M x N, column-major, __half; not read when beta is 0
 //   D  M x N, column-major, __half; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, __half
 //
@@ -372,7 +372,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     gemm_gated(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, const __half* up_, index_t ld_up, scalar_t slope,
+        output_t* D, index_t ldd, const __half* up, index_t ld_up, scalar_t slope,
         const __half* rest, index_t ld_rest) {
   extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
   const uint32_t stages = shared_address(shared);
@@ -462,7 +462,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   }
 
   const int row = row0 + warp % kWarpsM * kWarpM, col = col0 + warp / kWarpsM * kWarpN;
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
   __syncthreads();  // nobody reads the tiles any more: their memory is free
   store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
@@ -552,7 +552,7 @@ extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_gated_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, const __half* up_, index_t ld_up, scalar_t slope, const __half* rest,
+    index_t ldd, const __half* up, index_t ld_up, scalar_t slope, const __half* rest,
     index_t ld_rest, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
   auto ask = gemm_gated_workspace;
@@ -560,7 +560,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < M || ld_rest > kLargest / N) return cudaErrorInvalidValue;
 
   int device;
@@ -588,7 +588,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
   const dim3 grid(unsigned(plan.tiles));
   return launch(
       kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd, up_, ld_up, slope,
+      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd, up, ld_up, slope,
       rest, ld_rest);
 }
 

@@ -13,7 +13,7 @@
 //   B  K x N, row-major, float
 //   C  M x N, column-major, float; not read when beta is 0
 //   D  M x N, column-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -472,9 +472,9 @@ __device__ inline void reduce(
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
     gemm_gated_reduce(  // D = alpha * (sum of the partial sums) + beta * C
         index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, const __half* up_, index_t ld_up, scalar_t slope,
+        output_t* D, index_t ldd, const __half* up, index_t ld_up, scalar_t slope,
         const float* rest, index_t ld_rest, index_t slices, const scalar_t* partials) {
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   reduce(int(M), int(N), alpha, beta, C, ldc, D, ldd, aux, int(slices), partials);
 }
 
@@ -586,7 +586,7 @@ extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_gated_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, const __half* up_, index_t ld_up, scalar_t slope, const float* rest,
+    index_t ldd, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
     index_t ld_rest, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
   auto ask = gemm_gated_workspace;
@@ -594,7 +594,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < M || ld_rest > kLargest / N) return cudaErrorInvalidValue;
 
   int device;
@@ -617,7 +617,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
 
   return launch(  // a kernel that adds up the partial sums
       gemm_gated_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha,
-      beta, C, ldc, D, ldd, up_, ld_up, slope, rest, ld_rest, plan.slices, partials);
+      beta, C, ldc, D, ldd, up, ld_up, slope, rest, ld_rest, plan.slices, partials);
 }
 
 #endif  // __CUDACC_RTC__

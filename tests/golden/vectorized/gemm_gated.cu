@@ -9,7 +9,7 @@
 //   B  K x N, row-major, float
 //   C  M x N, column-major, float; not read when beta is 0
 //   D  M x N, column-major, float; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
@@ -127,9 +127,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     gemm_gated(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, const __half* up_, index_t ld_up, scalar_t slope,
+        output_t* D, index_t ldd, const __half* up, index_t ld_up, scalar_t slope,
         const float* rest, index_t ld_rest) {
-  const Aux aux{up_, ld_up, slope, rest, ld_rest};
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
   __shared__ Vector tile_a[kTileK][kPitchA];
   __shared__ Vector tile_b[kTileK][kPitchB];
 
@@ -261,7 +261,7 @@ extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_gated_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, const __half* up_, index_t ld_up, scalar_t slope, const float* rest,
+    index_t ldd, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
     index_t ld_rest, cudaStream_t stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
   if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
@@ -270,7 +270,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
   if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < M || ld_up > kLargest / N) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < M || ld_rest > kLargest / N) return cudaErrorInvalidValue;
 
   const index_t tiles_m = (N + kTileM - 1) / kTileM;
@@ -284,7 +284,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
-      N, M, K, alpha, B, ldb, A, lda, beta, C, ldc, D, ldd, up_, ld_up, slope, rest, ld_rest);
+      N, M, K, alpha, B, ldb, A, lda, beta, C, ldc, D, ldd, up, ld_up, slope, rest, ld_rest);
 }
 
 #endif  // __CUDACC_RTC__

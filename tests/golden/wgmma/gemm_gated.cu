@@ -12,7 +12,7 @@
 //   B  K x N, row-major, __half
 //   C  M x N, row-major, __half; not read when beta is 0
 //   D  M x N, row-major, __half; may be C, must not overlap A or B
-//   up_  M x N, in D's order, __half
+//   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, __half
 //
@@ -417,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
-        const __half* up_, index_t ld_up, scalar_t slope, const __half* rest, index_t ld_rest) {
+        const __half* up, index_t ld_up, scalar_t slope, const __half* rest, index_t ld_rest) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -519,7 +519,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     if (steps > 0) finish(stage);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const Aux aux{up_, ld_up, slope, rest, ld_rest};
+    const Aux aux{up, ld_up, slope, rest, ld_rest};
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
     store(tile, out, d_map, staging + warp * kSlots, row0 + 16 * warp, col0, lane);
   }
@@ -644,7 +644,7 @@ extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 gemm_gated_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, const __half* up_, index_t ld_up, scalar_t slope, const __half* rest,
+    index_t ldd, const __half* up, index_t ld_up, scalar_t slope, const __half* rest,
     index_t ld_rest, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
   auto ask = gemm_gated_workspace;
@@ -652,7 +652,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
-  if (up_ == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
 
   int device, multiprocessors;
@@ -690,7 +690,7 @@ gemm_gated_launch(  // D = alpha * A * B + beta * C
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, up_, ld_up,
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, up, ld_up,
       slope, rest, ld_rest);
 }
 
