@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from gen.device.gpus import own_arch
 from gen.errors import CheckError, GenError
-from gen.kernels.variant import MAX_STATIC_SHARED
 from gen.requirements import RUNNING, lacking
+from gen.spec.arch import STATIC_SHARED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -299,7 +299,7 @@ def shared_memory_attributes(launch: Launch) -> dict[str, int]:
     More than 48 KiB has to be asked for.
     """
     attributes = {}
-    if launch.shared_bytes > MAX_STATIC_SHARED:
+    if launch.shared_bytes > STATIC_SHARED:
         attributes["CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"] = launch.shared_bytes
     if launch.all_shared:
         attributes["CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT"] = 100  # percent

@@ -18,9 +18,9 @@ from gen.kernels.simt.rows import SIMT_VARIANTS
 from gen.kernels.tensor_cores.rows import TENSOR_VARIANTS
 from gen.kernels.tensor_cores.skinny import SKINNY
 from gen.kernels.tunables import Choice, Conflict
-from gen.kernels.variant import MAX_STATIC_SHARED, Variant
+from gen.kernels.variant import Variant
 from gen.kernels.way_out import Asked, way_out
-from gen.spec.arch import SHARED_KIB, compute_capability
+from gen.spec.arch import SHARED_KIB, STATIC_SHARED, compute_capability
 from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Layouts, parse_layout
@@ -155,7 +155,7 @@ def _check_shared(spec: KernelSpec, given: Collection[str]) -> None:
     static, dynamic = spec.geometry.static_shared, spec.geometry.dynamic_shared
     most = SHARED_KIB[compute_capability(spec.arch)] * 1024
     for bytes_, limit, what in (
-        (static, MAX_STATIC_SHARED, "a kernel may declare"),
+        (static, STATIC_SHARED, "a kernel may declare"),
         (static + dynamic, most, f"a block may have on {spec.arch}"),
     ):
         if bytes_ > limit:

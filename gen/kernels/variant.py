@@ -19,7 +19,6 @@ from gen.spec.kernel import KernelSpec, Tile
 from gen.spec.problem import Alignment, GemmProblem, Layouts
 
 MAX_THREADS = 1024  # per block, on every GPU so far
-MAX_STATIC_SHARED = 48 * 1024  # bytes a kernel may declare without asking the driver for more
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,12 @@ from gen.prove.launcher_program import EMBEDDED, PLAIN, Host, NotCompiledError, 
 from gen.prove.launcher_reaching import numbered_calls, unreached_by
 from gen.prove.unreached import Unreached
 from gen.source.render import Source, render
-from gen.spec.arch import SHARED_KIB, compute_capability
+from gen.spec.arch import SHARED_KIB, STATIC_SHARED, compute_capability
 from gen.spec.kernel import KernelSpec
 
 SANITIZER, THREADS = ("-fsanitize=thread", "-g", "-O1"), 4
 REFUSED = 999  # what a call returns that is to fail
 _SHARED, _CARVEOUT = 8, 9  # cudaFuncAttribute...
-_STATIC = 48 * 1024  # bytes of shared memory that need not be asked for
 
 
 def _bits(argument: Argument, addresses: dict[str, int]) -> str:
@@ -119,7 +118,7 @@ def _launch(
             return f"{kernel}: {what} {' x '.join(map(str, got))}, not {' x '.join(map(str, want))}"
     given = {(name, int(at)): int(value) for name, at, value in settings}
     allowed, most = (
-        given.get((kernel, _SHARED), _STATIC),
+        given.get((kernel, _SHARED), STATIC_SHARED),
         1024 * SHARED_KIB[compute_capability(spec.arch)],
     )
     if allowed < launch.shared_bytes:

@@ -18,6 +18,7 @@ SHARED_KIB = {
 WARP = 32  # threads
 UNIT = 16  # bytes: the most that a thread moves at once, from and to multiples of them
 REGISTERS, MOST_REGISTERS = 65_536, 255  # of 32 bits, of a multiprocessor; of a thread at most
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has unasked
 BANKS = 128  # bytes that shared memory moves in a clock of a multiprocessor
 MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65_535  # blocks of a grid along x; along y and z
 

@@ -1,26 +1,26 @@
-"""`Emulator`: device memory, the rules of a launch, and the loop over chunks of blocks."""
+"""`Emulator`: the rules of a launch, and the loop over chunks of blocks."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import mmap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gen.emulator.memory.arrays import DeviceArray, LineArray
-from gen.emulator.memory.global_memory import Buffer, GlobalMemory, aligned_bytes
+from gen.emulator.memory.arrays import DeviceArray
+from gen.emulator.memory.global_memory import Buffer, aligned_bytes
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
-from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule, Variable
+from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.context import LaunchState
+from gen.emulator.run.device_memory import DeviceMemory
 from gen.emulator.run.geometry import check_geometry, cluster_of
+from gen.emulator.run.shared_variables import place_variables
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.run.time_limit import TimeLimit
 from gen.emulator.run.turns import Turns, resident_blocks, times
@@ -28,11 +28,8 @@ from gen.emulator.translate.program import Program, compile_kernel
 from gen.emulator.warp.masks import Coordinates
 from gen.emulator.watch.exited import ExitedBlocks
 from gen.emulator.watch.findings import Finding, Findings
-from gen.errors import BudgetError, MissingError, PtxError, UsageError
+from gen.errors import BudgetError, PtxError, UsageError
 
-MAX_SHARED = 227 * 1024  # bytes per block, static and dynamic
-MAX_STATIC_SHARED = 48 * 1024
-MAP_NORESERVE = 0x4000  # of Linux; Python's mmap names it from 3.13 on
 UNLIMITED_THREADS = 1 << 32  # more than this needs an instruction budget
 CHUNK_THREADS = 1 << 16
 CHUNK_SCRATCH = 1 << 28  # bytes of shared and local memory that a chunk may take
@@ -51,8 +48,8 @@ class LaunchReport:
     printed: tuple[Printed, ...] = ()  # what printf has printed, in the order in which it ran
 
 
-class Emulator:
-    """Executes PTX kernels on the CPU.
+class Emulator(DeviceMemory):
+    """Executes PTX kernels on the CPU, on device memory of its own.
 
     max_findings: findings kept for each launch. chunk_threads: threads executed together, which
     changes only the speed. instruction_budget: thread-instructions after which a launch is stopped
@@ -80,87 +77,10 @@ class Emulator:
         self.least_aligned = False
         self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
         self.memory_limit = memory_limit
-        self.memory = GlobalMemory()
+        super().__init__()
         self._modules: dict[str, PtxModule] = {}
         self._programs: dict[tuple[PtxModule, str], Program] = {}
         self._variables: dict[tuple[PtxModule, str], Buffer] = {}
-        self._maps: dict[int, TensorMap] = {}  # by the numbers that kernels find in their bytes
-        self._next_map = itertools.count()
-
-    def alloc(
-        self, array: npt.NDArray[Any], name: str = "A", defined: bool = True, first: int = 0
-    ) -> DeviceArray:
-        """Copy an array into emulated global memory; `name` is how findings call it.
-
-        defined: False for contents that a kernel must not read before it has written there. first:
-        bytes at the beginning that no kernel may touch, so that the rest starts at any address.
-        """
-        array = np.ascontiguousarray(array).reshape(np.shape(array))
-        data = aligned_bytes(array.nbytes)
-        data[:] = np.frombuffer(array.tobytes(), np.uint8)
-        buffer = self.memory.add(name, data)
-        buffer.first = first
-        if not defined:
-            buffer.valid = np.zeros(buffer.nbytes, np.bool_)
-        return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
-
-    def alloc_zeros(self, nbytes: int, name: str = "A") -> DeviceArray:
-        """Map so many bytes of zeros, which take room only where somebody writes.
-
-        So there may be more of them than this machine has. Raises MissingError where it does not
-        map them even so.
-        """
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-        try:
-            data = np.frombuffer(mmap.mmap(-1, nbytes, flags), np.uint8)
-        except OSError as error:
-            raise MissingError(
-                f"this machine does not map {nbytes} bytes of zeros ({error.strerror}); "
-                "allow it to overcommit memory"
-            ) from None
-        buffer = self.memory.add(name, data)
-        return DeviceArray(name, buffer.base, nbytes, data.dtype, data.shape, buffer)
-
-    def alloc_lines(
-        self,
-        lines: npt.NDArray[Any],
-        pitch: int,
-        name: str = "A",
-        skip: int = 0,
-        unit: int = 1,
-    ) -> LineArray:
-        """Map the lines of a 2-D array `pitch` bytes apart, with nothing mapped in between.
-
-        So a matrix may have rows that are gigabytes long, of which only the bytes of `lines` exist.
-        skip: bytes from the array's address to its first mapped line. unit: where it is more than
-        1, gaps are mapped up to the end of the next so many bytes beside a line, all ones.
-        """
-        lines = np.ascontiguousarray(lines)
-        address = self.memory.reserve(skip + len(lines) * pitch)
-        buffers, starts = [], []
-        for at, line in enumerate(lines):
-            start = address + skip + at * pitch
-            end = start + line.nbytes
-            first = start // unit * unit - unit if at and unit > 1 else start
-            last = -(-end // unit) * unit + unit if at + 1 < len(lines) and unit > 1 else end
-            data = aligned_bytes(last - first)
-            data[:] = 0xFF
-            data[start - first : end - first] = line.view(np.uint8)
-            buffers.append(self.memory.add(name, data, first))
-            starts.append(start - first)
-        shape, places = lines.shape, tuple(zip(buffers, starts, strict=True))
-        return LineArray(name, address, lines.nbytes, lines.dtype, shape, buffers[0], places)
-
-    def read_lines(self, array: LineArray) -> npt.NDArray[Any]:
-        """A copy of the lines that were mapped."""
-        size = array.nbytes // len(array.lines)
-        flat = b"".join(buffer.data[at : at + size].tobytes() for buffer, at in array.lines)
-        return np.frombuffer(flat, array.dtype).reshape(array.shape).copy()
-
-    def read(self, buf: DeviceArray) -> npt.NDArray[Any]:
-        """A copy of a device array, with the type and shape that it was made with."""
-        self._check_mapped(buf)
-        return np.frombuffer(buf.buffer.data.tobytes(), buf.dtype).reshape(buf.shape).copy()
 
     def lines_not_run(self, ptx: str | PtxModule) -> set[int]:
         """The CUDA lines of a module of which no instruction has run in any launch."""
@@ -169,38 +89,6 @@ class Emulator:
         lines = {item.line for item in items if isinstance(item, Instruction)} - {0}
         programs = [program for (of, _), program in self._programs.items() if of is module]
         return lines.difference(*(program.lines_run() for program in programs))
-
-    def free(self, buf: DeviceArray) -> None:
-        """Unmap a device array; later accesses to it are findings."""
-        self._check_mapped(buf)
-        self.memory.remove(buf.buffer)
-        kept = (item for item in self._maps.items() if item[1].buffer.buffer is not buf.buffer)
-        self._maps = dict(kept)
-
-    def encode(self, tensor: TensorMap) -> bytes:
-        """The 128 bytes of a tensor map, as cuTensorMapEncodeTiled has them on a GPU.
-
-        They may lie wherever a kernel looks for them, aligned to 64 bytes: in an array, or in a
-        struct that is an argument (np.void). They are valid until the map's array is freed.
-        """
-        self._check_mapped(tensor.buffer)
-        known = (number for number, one in self._maps.items() if one == tensor)
-        number = next(known, None)
-        if number is None:
-            number = next(self._next_map)
-            self._maps[number] = tensor
-        return tensor.encode(number)
-
-    def leaks(self) -> list[str]:
-        """What kernels have got from malloc and not freed: who, where, and how many bytes."""
-        return [f"{b.name}: {b.nbytes} bytes" for b in self.memory.heap.values()]
-
-    def _check_mapped(self, buf: DeviceArray) -> None:
-        if buf.buffer not in self.memory.buffers:
-            raise UsageError(
-                f"device array '{buf.name}' is not allocated in this emulator; "
-                "it was freed, or belongs to another one"
-            )
 
     def launch(
         self,
@@ -241,7 +129,7 @@ class Emulator:
         launch.observers = [watch for watch in observers if watch.concerns(program)]
         if math.prod(size) > 1:
             launch.observers = [*launch.observers, ExitedBlocks()]
-        _place_variables(launch, module, entry, shared_bytes, self.least_aligned)
+        place_variables(launch, module, entry, shared_bytes, self.least_aligned)
         room = self._room(launch)
         if "%envreg" in program.source:  # as if by cudaLaunchCooperativeKernel
             if math.prod(grid) > room:
@@ -402,44 +290,3 @@ class Emulator:
                 f"{self.memory_limit}, use smaller arrays or raise it"
             )
         return max(total, 1)
-
-
-def _place_variables(
-    launch: LaunchState, module: PtxModule, kernel: PtxKernel, dynamic: int, least_aligned: bool
-) -> None:
-    """Give shared and local variables their offsets: statics first, dynamic shared memory last."""
-    scope = {**module.variables, **kernel.variables}
-    used: list[Variable] = [
-        v
-        for n, v in scope.items()
-        if n in launch.program.symbols and v.space in ("shared", "local")
-    ]
-    totals = {"shared": 0, "local": 0}
-    for variable in sorted(used, key=lambda v: v.dynamic):
-        lines = -(-totals[variable.space] // variable.align)
-        if variable.dynamic and least_aligned:
-            odd = lines | 1
-            if odd * variable.align + dynamic <= MAX_SHARED:
-                launch.unused_bytes, lines = (odd - lines) * variable.align, odd
-        at = lines * variable.align
-        size = dynamic if variable.dynamic else variable.nbytes
-        launch.addresses[variable.name] = at
-        if variable.space == "shared":
-            launch.shared.append((variable.name, at, size))
-        if not variable.dynamic:
-            totals[variable.space] = at + size
-        else:
-            totals["shared"] = max(totals["shared"], at)
-    static = totals["shared"]
-    if static > MAX_STATIC_SHARED:
-        raise UsageError(
-            f"kernel '{kernel.name}' declares {static} bytes of static shared memory; at most "
-            f"{MAX_STATIC_SHARED} are possible, make it dynamic (extern __shared__)"
-        )
-    if not 0 <= dynamic <= MAX_SHARED - static:
-        raise UsageError(
-            f"{static} bytes of static and {dynamic} of dynamic shared memory for kernel "
-            f"'{kernel.name}' do not fit a block's {MAX_SHARED}; use smaller tiles"
-        )
-    launch.shared_bytes, launch.dynamic_bytes = static + dynamic, dynamic
-    launch.local_bytes = totals["local"]

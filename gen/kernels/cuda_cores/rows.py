@@ -12,13 +12,12 @@ from gen.kernels.epilogues import EPILOGUE
 from gen.kernels.tunables import Choice, Integer, Size, Tunable
 from gen.kernels.variant import (
     BATCHED,
-    MAX_STATIC_SHARED,
     MAX_THREADS,
     Geometry,
     Pace,
     Variant,
 )
-from gen.spec.arch import MAX_GRID_X
+from gen.spec.arch import MAX_GRID_X, STATIC_SHARED
 from gen.spec.dtypes import DTypes
 
 
@@ -123,7 +122,7 @@ SCALAR_VARIANTS = (
         "as block_1d, with the row of A in shared memory, in chunks",
         (
             _THREADS,
-            Integer("chunk", "elements of A in shared memory", 1024, 1, MAX_STATIC_SHARED),
+            Integer("chunk", "elements of A in shared memory", 1024, 1, STATIC_SHARED),
             _GRID,
         ),
         geometry.shared_row,

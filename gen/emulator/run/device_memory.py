@@ -1,0 +1,133 @@
+"""`DeviceMemory`: the global memory of an emulator, as a program allocates, reads and frees it."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gen.emulator.memory.arrays import DeviceArray, LineArray
+from gen.emulator.memory.global_memory import GlobalMemory, aligned_bytes
+from gen.emulator.memory.tensor_map import TensorMap
+from gen.errors import MissingError, UsageError
+
+MAP_NORESERVE = 0x4000  # of Linux; Python's mmap names it from 3.13 on
+
+
+class DeviceMemory:
+    """Arrays of a device, and the tensor maps that describe some of them."""
+
+    def __init__(self) -> None:
+        self.memory = GlobalMemory()
+        self._maps: dict[int, TensorMap] = {}  # by the numbers that kernels find in their bytes
+        self._next_map = itertools.count()
+
+    def alloc(
+        self, array: npt.NDArray[Any], name: str = "A", defined: bool = True, first: int = 0
+    ) -> DeviceArray:
+        """Copy an array into emulated global memory; `name` is how findings call it.
+
+        defined: False for contents that a kernel must not read before it has written there. first:
+        bytes at the beginning that no kernel may touch, so that the rest starts at any address.
+        """
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        data = aligned_bytes(array.nbytes)
+        data[:] = np.frombuffer(array.tobytes(), np.uint8)
+        buffer = self.memory.add(name, data)
+        buffer.first = first
+        if not defined:
+            buffer.valid = np.zeros(buffer.nbytes, np.bool_)
+        return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
+
+    def alloc_zeros(self, nbytes: int, name: str = "A") -> DeviceArray:
+        """Map so many bytes of zeros, which take room only where somebody writes.
+
+        So there may be more of them than this machine has. Raises MissingError where it does not
+        map them even so.
+        """
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+        try:
+            data = np.frombuffer(mmap.mmap(-1, nbytes, flags), np.uint8)
+        except OSError as error:
+            raise MissingError(
+                f"this machine does not map {nbytes} bytes of zeros ({error.strerror}); "
+                "allow it to overcommit memory"
+            ) from None
+        buffer = self.memory.add(name, data)
+        return DeviceArray(name, buffer.base, nbytes, data.dtype, data.shape, buffer)
+
+    def alloc_lines(
+        self,
+        lines: npt.NDArray[Any],
+        pitch: int,
+        name: str = "A",
+        skip: int = 0,
+        unit: int = 1,
+    ) -> LineArray:
+        """Map the lines of a 2-D array `pitch` bytes apart, with nothing mapped in between.
+
+        So a matrix may have rows that are gigabytes long, of which only the bytes of `lines` exist.
+        skip: bytes from the array's address to its first mapped line. unit: where it is more than
+        1, gaps are mapped up to the end of the next so many bytes beside a line, all ones.
+        """
+        lines = np.ascontiguousarray(lines)
+        address = self.memory.reserve(skip + len(lines) * pitch)
+        buffers, starts = [], []
+        for at, line in enumerate(lines):
+            start = address + skip + at * pitch
+            end = start + line.nbytes
+            first = start // unit * unit - unit if at and unit > 1 else start
+            last = -(-end // unit) * unit + unit if at + 1 < len(lines) and unit > 1 else end
+            data = aligned_bytes(last - first)
+            data[:] = 0xFF
+            data[start - first : end - first] = line.view(np.uint8)
+            buffers.append(self.memory.add(name, data, first))
+            starts.append(start - first)
+        shape, places = lines.shape, tuple(zip(buffers, starts, strict=True))
+        return LineArray(name, address, lines.nbytes, lines.dtype, shape, buffers[0], places)
+
+    def read_lines(self, array: LineArray) -> npt.NDArray[Any]:
+        """A copy of the lines that were mapped."""
+        size = array.nbytes // len(array.lines)
+        flat = b"".join(buffer.data[at : at + size].tobytes() for buffer, at in array.lines)
+        return np.frombuffer(flat, array.dtype).reshape(array.shape).copy()
+
+    def read(self, buf: DeviceArray) -> npt.NDArray[Any]:
+        """A copy of a device array, with the type and shape that it was made with."""
+        self._check_mapped(buf)
+        return np.frombuffer(buf.buffer.data.tobytes(), buf.dtype).reshape(buf.shape).copy()
+
+    def free(self, buf: DeviceArray) -> None:
+        """Unmap a device array; later accesses to it are findings."""
+        self._check_mapped(buf)
+        self.memory.remove(buf.buffer)
+        kept = (item for item in self._maps.items() if item[1].buffer.buffer is not buf.buffer)
+        self._maps = dict(kept)
+
+    def encode(self, tensor: TensorMap) -> bytes:
+        """The 128 bytes of a tensor map, as cuTensorMapEncodeTiled has them on a GPU.
+
+        They may lie wherever a kernel looks for them, aligned to 64 bytes: in an array, or in a
+        struct that is an argument (np.void). They are valid until the map's array is freed.
+        """
+        self._check_mapped(tensor.buffer)
+        known = (number for number, one in self._maps.items() if one == tensor)
+        number = next(known, None)
+        if number is None:
+            number = next(self._next_map)
+            self._maps[number] = tensor
+        return tensor.encode(number)
+
+    def leaks(self) -> list[str]:
+        """What kernels have got from malloc and not freed: who, where, and how many bytes."""
+        return [f"{b.name}: {b.nbytes} bytes" for b in self.memory.heap.values()]
+
+    def _check_mapped(self, buf: DeviceArray) -> None:
+        if buf.buffer not in self.memory.buffers:
+            raise UsageError(
+                f"device array '{buf.name}' is not allocated in this emulator; "
+                "it was freed, or belongs to another one"
+            )
