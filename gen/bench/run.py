@@ -18,15 +18,19 @@ from gen.bench.results import ABSENT, NO_MEMORY, Header, Results, Row
 from gen.bench.work import Work
 from gen.device.driver import OutOfMemory
 from gen.errors import UsageError
+from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmShape
+from gen.spec.problem import GemmShape, Layouts
+
+Choice = Callable[[DTypes, Layouts, GemmShape], Sequence[KernelSpec]]
 
 
 @dataclass(frozen=True)
 class Options:
     """What to measure, and how long at most (`limit_s` seconds a contender on a problem).
 
-    rest_s: seconds that the GPU rests before each sample.
+    specs: measured on all shapes. chosen: what is measured besides on each shape, for these types
+    and layouts. rest_s: seconds that the GPU rests before each sample.
     """
 
     specs: Sequence[KernelSpec]
@@ -36,20 +40,26 @@ class Options:
     limit_s: float = 10.0
     rest_s: float = 0.0
     nvbench: bool = True
+    chosen: Choice | None = None
+    chosen_of: Sequence[tuple[DTypes, Layouts]] = ()
 
 
 def problems(options: Options, done: Sequence[Row] = ()) -> list[Problem]:
     """What is left to measure, in order: each group of types and layouts, each shape."""
-    groups: dict[tuple[str, str], list[KernelSpec]] = {}
+    groups: dict[tuple[DTypes, Layouts], list[KernelSpec]] = {}
     for spec in options.specs:
-        groups.setdefault((spec.dtypes.name, str(spec.layouts)), []).append(spec)
+        groups.setdefault((spec.dtypes, spec.layouts), []).append(spec)
+    for pair in options.chosen_of:
+        groups.setdefault(pair, [])
     measured = {row.key for row in done}
     found = []
-    for specs in groups.values():
-        dtypes, layouts = specs[0].dtypes, specs[0].layouts
-        ours: list[Contender] = [Ours(spec) for spec in specs]
-        all_ = [*ours, *table.peers(options.peers, dtypes)]
+    for (dtypes, layouts), specs in groups.items():
+        peers = table.peers(options.peers, dtypes)
         for shape in options.shapes:
+            choose = options.chosen if (dtypes, layouts) in options.chosen_of else None
+            every = dict.fromkeys((*specs, *(choose(dtypes, layouts, shape) if choose else ())))
+            ours: list[Contender] = [Ours(spec) for spec in every]
+            all_ = [*ours, *peers]
             whole = Problem(dtypes, layouts, shape, all_)
             left = [c for c in all_ if whole.row(c).key not in measured]
             if left:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,13 +28,16 @@ from gen.cli.options import (
 from gen.errors import UsageError
 from gen.files import write
 from gen.kernels.registry import VARIANTS, spec_from_json
-from gen.spec.dtypes import DTYPES
-from gen.spec.problem import GemmShape
+from gen.kernels.tunables import Value
+from gen.spec.arch import MULTIPROCESSORS
+from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape, Layouts, parse_layout
 
 if TYPE_CHECKING:
     from gen.bench.device import MeasuredGpu
     from gen.bench.results import Results
-    from gen.bench.run import Options
+    from gen.bench.run import Choice, Options
 
 _QUICK_ROUNDS, _ROUNDS = 5, 11
 _DEFAULT_PEERS = "cublas,torch"
@@ -49,6 +53,15 @@ def bench(
             "--spec",
             metavar="JSON",
             help="A kernel in full, as in the gen-spec line of an emitted file; repeatable.",
+        ),
+    ] = None,
+    best: Annotated[
+        int | None,
+        typer.Option(
+            "--best",
+            metavar="N",
+            min=1,
+            help="For each shape, the first N of what gen choose ranks on this GPU.",
         ),
     ] = None,
     suite: Annotated[
@@ -140,11 +153,13 @@ def bench(
         raise UsageError("--resume needs --json FILE, which has what was measured before")
     if json:
         check_place(json)
-    # Kernels that are named one by one stand alone, unless others are named, too.
-    named = variant or ([] if spec else [ALL] if dtype else _with_dtype(_DEFAULT_DTYPE))
+    # Kernels that are named one by one, or chosen, stand alone unless others are named, too.
+    alone = spec or best
+    named = variant or ([] if alone else [ALL] if dtype else _with_dtype(_DEFAULT_DTYPE))
     # f32 where all kernels are meant; its own first type for one that is named.
     dtypes = dtype or ([_DEFAULT_DTYPE] if ALL in named or not variant else None)
     shapes = _shapes(suite or [], shape or [], largest, tokens)
+    given = {name: value for name, value in tunables.items() if value is not None}
     if tunables.get("batched") is None and any(products(s) > 1 for s in shapes):
         tunables["batched"] = True
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
@@ -156,6 +171,8 @@ def bench(
         limit_s=limit,
         rest_s=rest / 1000,
         nvbench=not quick and nvbench.installed(),
+        chosen=_chosen(best, arch, given) if best else None,
+        chosen_of=_pairs(dtype or [_DEFAULT_DTYPE], layout or ["rrr"]) if best else (),
     )
     if compile_only:
         _compile(options, arch)
@@ -172,6 +189,32 @@ def bench(
     results = so_far[-1]
     if any(row.check in (WRONG, FAILED) for row in results.rows):
         raise typer.Exit(1)
+
+
+def _pairs(dtypes: Sequence[str], layouts: Sequence[str]) -> list[tuple[DTypes, Layouts]]:
+    return [(parse_dtype(d), parse_layout(one)) for d in dtypes for one in layouts]
+
+
+def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
+    """The first of the ranking, on the GPU that is here, or on one of `arch`."""
+    from gen.bench.sizes import products
+    from gen.device.driver import gpu, why_no_gpu
+    from gen.dispatch.ranking import Product, model_of, rank
+
+    if why_no_gpu() is None:
+        here = gpu(0)
+        model = model_of(here.arch, here.multiprocessors, here.name)
+    else:
+        model = model_of(arch or _DEFAULT_ARCH, MULTIPROCESSORS)
+
+    def choose(dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> list[KernelSpec]:
+        product = Product.packed(GemmShape(shape.m, shape.n, shape.k), dtypes, layouts)
+        count = products(shape)
+        asked = {**given, "batched": True} if count > 1 else given
+        ranking = rank(replace(product, batch=count), model, arch or model.own_arch, asked)
+        return [one.spec for one in ranking[:most]]
+
+    return choose
 
 
 def _with_dtype(dtype: str) -> list[str]:

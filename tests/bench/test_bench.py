@@ -575,6 +575,35 @@ def test_a_run_that_was_killed_goes_on(peers_are: Any, tmp_path: Path) -> None:
     assert run.problems(OPTIONS, done.rows) == []
 
 
+def test_each_shape_has_what_is_chosen_for_it() -> None:
+    named, other = make_spec("naive", dtype="f16"), make_spec("tiles", dtype="f16")
+    pair = (named.dtypes, named.layouts)
+    options = Options(
+        [named], [GemmShape(8, 8, 8), GemmShape(9, 9, 9)], chosen_of=[pair],
+        chosen=lambda *of: [named] if of == (*pair, GemmShape(8, 8, 8)) else [other, named],
+    )  # fmt: skip
+    found = run.problems(options)
+    assert [[c.spec for c in p.contenders] for p in found] == [[named], [named, other]]
+
+
+@no_gpu
+def test_the_first_of_the_ranking_is_measured(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Options] = []
+    monkeypatch.setattr("gen.cli.bench._compile", lambda options, arch: taken.append(options))
+    many, one = ("--shape", "64x4096x4096x64"), ("--shape", "4096")
+    assert gen("bench", "--compile-only", "--best", "2", "--dtype", "f16", *many, *one).code == 0
+    batch, single = run.problems(taken[0])
+    for problem, batched in ((batch, True), (single, False)):
+        ours = [c.spec for c in problem.contenders if c.spec]
+        assert len(ours) == 2
+        assert {spec.batched for spec in ours} == {batched}
+        assert {spec.arch for spec in ours} == {"sm_90a"}
+    given = json.loads(gen("choose", "--gpu", "h200", "--dtype", "f16", "--json", *one).out)
+    assert [json.loads(spec.to_json()) for spec in ours] == [
+        each["spec"] for each in given["ranking"][:2]
+    ]
+
+
 def test_only_who_is_missing_is_measured_again(peers_are: Any) -> None:
     peers_are(Fake("cublas"))
     done = _bench(Results(_header()))
