@@ -77,6 +77,8 @@ class Call:
     @cached_property
     def _reaches(self) -> tuple[int, tuple[tuple[int, int], ...]]:
         """The bytes that the result spans; of each input its place and the bytes."""
+        if self.empty:
+            return 0, ()
         inputs = ((which, bytes_.reach) for which, bytes_ in self.inputs.items())
         return self.result.reach, tuple(inputs)
 

@@ -24,6 +24,7 @@ from gen.kernels.registry import spec_from_json
 from gen.kernels.signature import Parameter, fill
 from gen.source.fused import Fused
 from gen.spec.arch import compute_capability, only_capability
+from gen.spec.epilogue import Operand
 from gen.spec.kernel import KernelSpec
 
 if TYPE_CHECKING:
@@ -229,13 +230,14 @@ def _check_symbol(spec: KernelSpec) -> None:
             )
 
 
-def _check_operands(spec: KernelSpec) -> None:
-    """Refuses an operand of the epilogue that is called as something in any kernel's file is.
+def check_operands(operands: Iterable[Operand], symbol: str = "") -> None:
+    """Refuses an operand of an epilogue that is called as something in any kernel's file is.
 
     It could be another thing in some kernels alone, and which one runs is often chosen later.
+    symbol: the kernel's name. Raises SpecError.
     """
-    for operand in spec.operands:
-        if operand.symbol in {spec.name, *_words_of_templates()}:
+    for operand in operands:
+        if operand.symbol in {symbol, *_words_of_templates()}:
             raise SpecError(
                 f"operand '{operand.name}' is something else in emitted files; use another name, "
                 f"such as my_{operand.name}"
@@ -337,7 +339,7 @@ def unsupported(spec: KernelSpec) -> str:
 
 
 def _values(spec: KernelSpec) -> dict[str, Any]:
-    _check_operands(spec)
+    check_operands(spec.operands, spec.name)
     fused = Fused(spec) if spec.fused else None
     return {
         "spec": spec,

@@ -205,6 +205,19 @@ def with_types(text: str, types: Mapping[str, str]) -> Epilogue:
     return parse_epilogue(with_operands(text, more))
 
 
+@lru_cache(maxsize=256)
+def matrices(text: str) -> frozenset[str]:
+    """The operands of a text, whose types may be missing, that it has with [row, col].
+
+    Of a text with a mistake, none.
+    """
+    try:
+        nodes = parse(_divided(text)[0]).walk()
+    except MalformedError:
+        return frozenset()
+    return frozenset(n.name for n in nodes if isinstance(n, Element) and len(n.indices) == 2)
+
+
 def parse_operands(text: str) -> dict[str, Operand]:
     """Declarations with commas between them, by name. Raises UsageError."""
     found: dict[str, Operand] = {}

@@ -2,7 +2,7 @@
 
 `matmul` and `linear` stand in for torch.matmul and torch.nn.functional.linear, `Linear` for
 torch.nn.Linear, and `replace_linear` puts it into a model; see docs/torch.md. The operators are
-`torch.ops.gemmgen.matmul`, `.matmul_out` and `.linear`.
+`torch.ops.gemmgen.matmul`, `.linear`, `.fused` and `.matmul_out`.
 
 Importing it imports PyTorch. Inside, `import torch` is PyTorch, since imports are absolute.
 """

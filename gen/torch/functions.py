@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from gen.errors import SpecError, UsageError
+from gen.api.operands import checked
+from gen.dispatch.invariant import INVARIANT
+from gen.errors import SpecError, UsageError, unknown
+from gen.spec.epilogue import matrices
+from gen.spec.kernel import EPILOGUES
 from gen.torch import operators
 
+Operands = Mapping[str, Any]  # tensors and numbers by name
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    epilogue: str = "linear",
+    operands: Operands | None = None,
+    invariant: str | None = None,
+) -> Tensor:
     """x @ weight.T + bias, as torch.nn.functional.linear: x (..., K), weight (N, K), bias (N).
 
     The result (..., N) has the type of x, or float32 where x has 16 bits and the bias is float32.
-    Under torch.autocast, all are converted to its type. Gradients flow to all three.
+    Under torch.autocast, all three are converted to its type. Gradients flow to all. epilogue,
+    operands and invariant are those of `matmul`.
 
     Raises UsageError and SpecError for tensors that no kernel takes.
     """
-    if torch.is_autocast_enabled(x.device.type):
+    if epilogue != "linear" or operands:
+        return matmul(
+            x, weight.t(), bias=bias, epilogue=epilogue, operands=operands, invariant=invariant
+        )
+    check_invariant(invariant)
+    _check_tensors(x=x, weight=weight)
+    if weight.dim() != 2:
+        raise SpecError(
+            f"weight has shape {tuple(weight.shape)}, not (N, K); use gen.torch.matmul for others"
+        )
+    if _casts(x):
         x, weight, bias = _autocast(x, weight, bias)
     if x.dim() == 1:
-        return operators.linear(x.unsqueeze(0), weight, bias).squeeze(0)
-    return operators.linear(x, weight, bias)
+        return linear(x.unsqueeze(0), weight, bias, invariant=invariant).squeeze(0)
+    if operators.is_transformed():
+        return operators.product(x, weight.mT, None, bias, invariant=invariant)
+    return operators.linear(x, weight, bias, invariant)
 
 
 def matmul(
@@ -32,22 +63,34 @@ def matmul(
     alpha: float = 1,
     beta: float = 0,
     bias: Tensor | None = None,
+    epilogue: str = "linear",
+    operands: Operands | None = None,
+    invariant: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """alpha * a @ b + beta * c + bias, with the shapes of torch.matmul, and gradients.
+    """epilogue(alpha * a @ b + beta * c + bias), with the shapes of torch.matmul, and gradients.
 
-    a (..., M, K), b (..., K, N): vectors are a row and a column; batches broadcast. c has the shape
-    of the result, bias N elements. Where b is one matrix, the rows of a's batch are those of one
-    product; a batch of b is one product after another. A tensor of which neither of the last two
-    strides is 1, or whose lines repeat, is copied first.
+    a (..., M, K), b (..., K, N): vectors are a row and a column; batches broadcast, and one at one
+    stride is one launch. c is (..., M, N), bias (..., N) is added to each row; their batches
+    broadcast to the result's. A tensor of which neither of the last two strides is 1, or whose
+    lines repeat, is copied first.
 
     The result has the type of c or bias where there is one, else that of a (int32 for int8,
-    bfloat16 for float8). Under torch.autocast, operands are converted to its type. out: where the
-    result goes; it has no gradient then. c may be out.
+    bfloat16 for float8). Under torch.autocast, a, b, c and bias are converted to its type.
+
+    epilogue: one of `gen.spec.EPILOGUES`, or an expression of x, such as "silu(x) * up[row, col]"
+    (see `gen.spec.epilogue`), with operands: tensors and numbers by name, in place of a bias. A
+    tensor is (..., M, N), (..., M) or (..., N), as it is indexed. Where a gradient is wanted,
+    PyTorch computes the epilogue, of the product in the result's type.
+
+    invariant: "rows" for rows of the result whose bits do not depend on other rows; so are those
+    of the gradient of a. out: where the result goes; it has no gradient then. c may be out.
 
     Raises UsageError and SpecError for tensors that do not fit together or that no kernel takes.
     """
-    if torch.is_autocast_enabled(a.device.type):
+    check_invariant(invariant)
+    _check_tensors(A=a, B=b)
+    if _casts(a):
         a, b, c, bias = _autocast(a, b, c, bias)
     if not (a.dim() and b.dim()):
         raise SpecError("A and B are vectors or matrices, not numbers; multiply with *")
@@ -55,32 +98,86 @@ def matmul(
     if row and column:
         raise SpecError("A and B are both vectors; make one of them a matrix: a.unsqueeze(0)")
     if row or column:
-        return _with_vector(a, b, c, alpha, beta, bias, out, row)
+        lacks = -2 if row else -1
+        a, b = (a.unsqueeze(0), b) if row else (a, b.unsqueeze(1))
+        c, wide = (None if x is None else x.unsqueeze(lacks) for x in (c, out))
+        found = matmul(
+            a, b, c, alpha=alpha, beta=beta, bias=bias, epilogue=epilogue,
+            operands=_with_dimension(epilogue, operands, lacks), invariant=invariant, out=wide,
+        )  # fmt: skip
+        return found.squeeze(lacks) if out is None else out
     if c is None and beta != 0:
         raise UsageError(f"beta={beta:g} needs c; pass c, which may be out itself")
+    product = (a, b, c, bias, alpha, beta, invariant)
+    if epilogue == "linear" and not operands and out is None:
+        return operators.product(*product)
+    own = _own(epilogue, bias, operands or {})
     if out is None:
-        return operators.matmul(a, b, c, bias, alpha, beta)
-    if torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in (a, b, c, bias, out)
-    ):
+        run = operators.fused_or_apart if operators.is_transformed() else operators.fused
+        return run(*product, *own)
+    tensors = (a, b, c, bias, out, *own[2])
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
         raise UsageError(
             "out has no gradient, but one of the tensors requires one; leave out out, or call it "
             "under torch.no_grad()"
         )
-    operators.matmul_out(a, b, c, bias, alpha, beta, out)
+    operators.matmul_out(*product, *own, out)
     return out
 
 
-def _with_vector(
-    a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, bias: Tensor | None,
-    out: Tensor | None, row: bool,
-) -> Tensor:  # fmt: skip
-    """A product with a vector as a row or a column, which the result then lacks."""
-    lacks = -2 if row else -1
-    a, b = (a.unsqueeze(0), b) if row else (a, b.unsqueeze(1))
-    c, wide = (None if x is None else x.unsqueeze(lacks) for x in (c, out))
-    found = matmul(a, b, c, alpha=alpha, beta=beta, bias=bias, out=wide)
-    return found.squeeze(lacks) if out is None else out
+def check_invariant(invariant: str | None) -> None:
+    """Raises UsageError for what a result cannot be asked not to depend on."""
+    if invariant is not None and invariant not in INVARIANT:
+        raise unknown("invariant", str(invariant), INVARIANT)
+
+
+def _check_tensors(**tensors: Any) -> None:
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor):
+            raise UsageError(
+                f"{name} is a {type(x).__name__}; pass tensors of PyTorch, or use gen.matmul"
+            )
+        if x.layout is not torch.strided:
+            raise UsageError(f"{name} is no dense tensor, but {x.layout}; pass a dense one")
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _matrices(epilogue: str) -> tuple[str, ...]:
+    return tuple(matrices(epilogue))
+
+
+def _with_dimension(epilogue: str, operands: Operands | None, lacks: int) -> Operands | None:
+    """The operands with the dimension that the result lacks, because A or B is a vector."""
+    if not operands:
+        return operands
+    like_result = _matrices(epilogue)
+    return {n: x.unsqueeze(lacks) if n in like_result else x for n, x in operands.items()}
+
+
+def _own(
+    epilogue: str, bias: Tensor | None, operands: Operands
+) -> tuple[str, list[str], list[Tensor], list[float]]:
+    """What the operators take of an epilogue: its text, names, tensors, numbers."""
+    checked(epilogue)
+    if epilogue not in EPILOGUES and bias is not None:
+        raise UsageError(
+            f"a bias is given, but epilogue={epilogue} has none; write it as an operand, such as "
+            "x + bias[col]"
+        )
+    if epilogue in EPILOGUES and "bias" in epilogue and bias is None:
+        raise UsageError(f"epilogue={epilogue} adds a bias; pass bias")
+    tensors = {name: x for name, x in operands.items() if isinstance(x, Tensor)}
+    values = {name: x for name, x in operands.items() if name not in tensors}
+    for name, x in values.items():
+        if not isinstance(x, Real | torch.SymFloat | torch.SymInt):
+            raise UsageError(f"{name} is a {type(x).__name__}; pass a tensor or a number")
+    return epilogue, [*tensors, *values], list(tensors.values()), list(values.values())
+
+
+def _casts(x: Tensor) -> bool:
+    """Whether torch.autocast is on for a tensor's device."""
+    kind = x.device.type
+    return kind != "meta" and bool(torch.is_autocast_enabled(kind))
 
 
 def _autocast(*tensors: Tensor | None) -> list[Tensor | None]:

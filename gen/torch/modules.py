@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from gen.api.views import element
-from gen.torch.functions import linear
+from gen.torch.functions import check_invariant, linear
+
+fx.wrap("linear")  # which torch.fx.symbolic_trace would look into
 
 
 class Linear(nn.Linear):  # type: ignore[misc]
-    """torch.nn.Linear, multiplied by gen's kernels: same arguments, parameters and state_dict."""
+    """torch.nn.Linear, multiplied by gen's kernels: same arguments, parameters and state_dict.
+
+    invariant: "rows" for rows of the result whose bits do not depend on other rows.
+    """
+
+    invariant: str | None = None
+
+    def __init__(self, *args: Any, invariant: str | None = None, **kwargs: Any) -> None:
+        check_invariant(invariant)
+        super().__init__(*args, **kwargs)
+        self.invariant = invariant
 
     def forward(self, input: Tensor) -> Tensor:
         """x @ weight.T + bias; see `gen.torch.linear`."""
-        return linear(input, self.weight, self.bias)
+        return linear(input, self.weight, self.bias, invariant=self.invariant)
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        more = f", invariant={self.invariant!r}" if self.invariant else ""
+        return f"{super().extra_repr()}{more}"
 
 
 class Replaced(NamedTuple):
@@ -28,8 +45,10 @@ class Replaced(NamedTuple):
     left: dict[str, str]
 
 
-def replace_linear(model: nn.Module) -> Replaced:
+def replace_linear(model: nn.Module, *, invariant: str | None = None) -> Replaced:
     """Makes each torch.nn.Linear of a model, or the model itself, a `Linear`, in place.
+
+    invariant: as `Linear` has it; those that are one already are left as they are.
 
     The modules stay the objects that they are: parameters, optimizers that have them, tied weights,
     hooks and modes are not touched, and neither are the names in a state_dict. Subclasses of
@@ -37,6 +56,7 @@ def replace_linear(model: nn.Module) -> Replaced:
     kernel has. Code that reads `weight` and multiplies by itself, such as nn.MultiheadAttention, is
     not affected.
     """
+    check_invariant(invariant)
     done = Replaced([], {})
     for name, module in model.named_modules():
         if isinstance(module, Linear) or not isinstance(module, nn.Linear):
@@ -49,5 +69,6 @@ def replace_linear(model: nn.Module) -> Replaced:
             done.left[name] = f"no kernel has {module.weight.dtype}"
         else:
             module.__class__ = Linear
+            module.invariant = invariant
             done.swapped.append(name)
     return done

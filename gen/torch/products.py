@@ -1,21 +1,24 @@
-"""What the operators do when they run: n-D tensors as products of matrices, on their device.
+"""What the operators do when they run: tensors of any strides as `gen.matmul` takes them.
 
 Nothing here knows of gradients, which `gen.torch.operators` leaves above it.
 """
 
 from __future__ import annotations
 
-from itertools import product as indices
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gen import api
 from gen.api.host import check_emulated
+from gen.api.operands import is_number
 from gen.api.problem import dtypes_of
 from gen.api.views import View, as_matrix, framework_dtype
 from gen.errors import SpecError, UsageError
+from gen.spec.epilogue import matrices
 
 
 def shape_of(a: Tensor, b: Tensor) -> tuple[int, ...]:
@@ -28,7 +31,13 @@ def shape_of(a: Tensor, b: Tensor) -> tuple[int, ...]:
             f"A is {tuple(a.shape)} and B is {tuple(b.shape)}: A's columns are not as many as B's "
             "rows; transpose one of them"
         )
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    try:
+        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except RuntimeError:
+        raise SpecError(
+            f"the batches {tuple(a.shape[:-2])} of A and {tuple(b.shape[:-2])} of B do not "
+            "broadcast; use the same sizes, or 1"
+        ) from None
     return (*batch, a.shape[-2], b.shape[-1])
 
 
@@ -41,81 +50,88 @@ def dtype_of(a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None) -> tor
 
 def multiply(
     a: Tensor, b: Tensor, c: Tensor | None = None, bias: Tensor | None = None,
-    alpha: float = 1, beta: float = 0, out: Tensor | None = None,
+    alpha: float = 1, beta: float = 0, invariant: str | None = None, *, epilogue: str = "linear",
+    operands: Mapping[str, Any] | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """alpha * A @ B + beta * C + bias, of A (..., M, K) and B (..., K, N).
+    """epilogue(alpha * A @ B + beta * C), of A (..., M, K) and B (..., K, N): see `gen.matmul`.
 
-    C and `out` have the shape of the result. Where B is one matrix, the lines of A's batch are the
-    rows of one product; a batch of B is one product after another. Raises UsageError, SpecError.
+    What no kernel reads as it lies is copied first. Raises UsageError, SpecError.
     """
-    if out is not None and tuple(out.shape) != shape_of(a, b):
-        raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {shape_of(a, b)}")
-    if b.dim() > 2 and prod(b.shape[:-2]) == 1 and a.dim() >= b.dim():
-        b = b.reshape(b.shape[-2:])
-    if b.dim() > 2:
-        return _batch(a, b, c, bias, alpha, beta, out)
-    if a.dim() == 2:
-        return _matrices(a, b, c, bias, alpha, beta, out)
-    lines = None if c is None else c.flatten(0, -2)
-    folded = a.flatten(0, -2)
-    shape = (*a.shape[:-1], b.shape[1])
-    if out is None:
-        return _matrices(folded, b, lines, bias, alpha, beta, None).view(shape)
-    if out.is_contiguous():
-        _matrices(folded, b, lines, bias, alpha, beta, out.flatten(0, -2))
-    else:
-        out.copy_(_matrices(folded, b, lines, bias, alpha, beta, None).view(shape))
-    return out
-
-
-def _batch(
-    a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None, alpha: float, beta: float,
-    out: Tensor | None,
-) -> Tensor:  # fmt: skip
     shape = shape_of(a, b)
+    by_row = True
     if out is None:
-        out = a.new_empty(shape, dtype=dtype_of(a, b, c, bias))
-    a, b = a.expand(*shape[:-2], *a.shape[-2:]), b.expand(*shape[:-2], *b.shape[-2:])
-    for i in indices(*map(range, shape[:-2])):
-        _matrices(a[i], b[i], None if c is None else c[i], bias, alpha, beta, out[i])
-    return out
-
-
-def _matrices(
-    a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None, alpha: float, beta: float,
-    out: Tensor | None,
-) -> Tensor:  # fmt: skip
-    a, b = _readable(a), _readable(b)
-    if c is not None and c is not out:
-        c = _readable(c)
-    if bias is not None and bias.stride(0) != 1:
-        bias = bias.contiguous()
+        out = to = a.new_empty(shape, dtype=dtype_of(a, b, c, bias))
+    elif tuple(out.shape) != shape:
+        raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {shape}")
+    else:
+        to = out if _is_matrix(out) else torch.empty(shape, dtype=out.dtype, device=out.device)
+        by_row = _is_matrix(to, by_row=True)
+    if c is not None and (to is not out or c is not out):
+        c = _like_result(c, by_row) if beta else None
     device, dtype = "auto", None
     if not a.is_cuda:
-        _check_host(a, b)
+        _check_host(a, b, shape)
         device = "cpu"
     elif a.dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32:
         dtype = "tf32"  # PyTorch's own switch: the user has asked for it
-    found: Tensor = api.matmul(
-        a, b, c, alpha=alpha, beta=beta, out=out, bias=bias, device=device, dtype=dtype
-    )
-    return found
+    given = {
+        name: _like_result(x, by_row) if name in matrices(epilogue) else _adjacent(x)
+        for name, x in (operands or {}).items()
+    }
+    api.matmul(
+        _readable(a), _readable(b), c, alpha=alpha, beta=beta, out=to, device=device, dtype=dtype,
+        bias=None if bias is None else _adjacent(bias), invariant=invariant, epilogue=epilogue,
+        operands=given,
+    )  # fmt: skip
+    return out if to is out else out.copy_(to)
+
+
+def _is_matrix(x: Tensor, by_row: bool | None = None) -> bool:
+    """Whether a layout describes each of the matrices (..., M, N); by_row: that one."""
+    (rows, cols), (down, right) = x.shape[-2:], x.stride()[-2:]
+    if (right == 1 and down >= cols) or (down == 1 and right >= rows and by_row is None):
+        return True
+    try:
+        found = as_matrix(View(0, (rows, cols), (down, right), x.dtype, 0), "", True)
+    except SpecError:
+        return False
+    return by_row is None or bool(found.by_row)
 
 
 def _readable(x: Tensor) -> Tensor:
-    """The matrix, or a copy of one that no layout describes, such as an expanded gradient."""
-    (rows, cols), (down, right) = x.shape, x.stride()
-    if (right == 1 and down >= cols) or (down == 1 and right >= rows):
+    """The matrices, or copies where no layout describes them, such as an expanded gradient."""
+    return x if _is_matrix(x) else _copied(x, 2)
+
+
+def _like_result(x: Tensor, by_row: bool) -> Tensor:
+    """The matrices in the order of the result's, copied if need be."""
+    if x.dim() < 2:
+        return x  # which is refused
+    if by_row:
+        return x if _is_matrix(x, by_row=True) else _copied(x, 2)
+    return _like_result(x.mT, True).mT
+
+
+def _adjacent(x: Any) -> Any:
+    """The same, or a copy where elements of the last dimension are apart; a number as it is."""
+    if is_number(x) or not x.dim() or x.shape[-1] < 2 or x.stride(-1) == 1:
         return x
-    try:
-        as_matrix(View(0, x.shape, x.stride(), x.dtype, 0), "", True)
-    except SpecError:
-        return x.contiguous()
-    return x
+    return _copied(x, 1)
 
 
-def _check_host(a: Tensor, b: Tensor) -> None:
+def _copied(x: Tensor, axes: int) -> Tensor:
+    """A copy, but of a batch that was expanded only what is there; each product has `axes`."""
+    batch = zip(x.shape[:-axes], x.stride()[:-axes], strict=True)
+    alone = tuple(slice(0, 1 if stride == 0 else size) for size, stride in batch)
+    return x[alone].contiguous().expand(x.shape)
+
+
+def _check_host(a: Tensor, b: Tensor, shape: tuple[int, ...]) -> None:
     """Raises UsageError where the emulator would take too long."""
     if a.device.type != "cpu":
         raise UsageError(f"A is on {a.device}; gen has kernels for CUDA: move it there")
-    check_emulated((len(a), b.shape[1], len(b)), "torch.matmul")
+    *batch, m, n = shape
+    products = prod(batch)
+    if prod(b.shape[:-2]) == 1:  # the rows of one product
+        m, products = m * products, 1
+    check_emulated((m, n, b.shape[-2]), "torch.matmul", products)

@@ -77,6 +77,117 @@ def test_what_no_layout_describes_is_copied() -> None:
     same(gt.matmul(y.T, x.T), y.T @ x.T)
 
 
+def test_a_batch_is_one_launch_and_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What gen.matmul gets is the tensors' own memory, with their strides."""
+    calls: list[tuple[Any, ...]] = []
+    multiply = gen.matmul
+
+    def watched(a: Any, b: Any, c: Any = None, **rest: Any) -> Any:
+        calls.append((a, b, c))
+        return multiply(a, b, c, **rest)
+
+    monkeypatch.setattr(products.api, "matmul", watched)
+    heads, keys = ints(2, 5, 3, 4).transpose(1, 2), ints(2, 6, 3, 4).transpose(1, 2)
+    for a, b, is_copied in [
+        (heads, keys.mT, False),
+        (heads, ints(3, 4, 5), False),
+        (ints(3, 4), ints(2, 3, 4, 5)[:, ::2], False),
+        (ints(4).expand(2, 3, 4), ints(2, 4, 5), True),  # its lines repeat
+    ]:
+        found, wanted = gt.matmul(a, b), a @ b
+        same(found, wanted)
+        ((left, right, _),) = calls
+        assert (left is not a, right is not b) == (is_copied, False)
+        calls.clear()
+
+
+def test_of_what_is_expanded_only_what_is_there_is_copied() -> None:
+    found = products._copied(ints(1).expand(100, 3, 4), 2)
+    assert (found.stride(), found.untyped_storage().nbytes()) == ((0, 4, 1), 48)
+
+
+def test_added_terms_broadcast_over_a_batch() -> None:
+    a, b = ints(2, 3, 4, 8), ints(3, 8, 5)
+    for c in (ints(4, 5), ints(3, 4, 5), ints(2, 1, 4, 5), ints(5, 4).T):
+        same(gt.matmul(a, b, c, beta=2), a @ b + 2 * c)
+    for bias in (ints(5), ints(3, 5), ints(10)[::2]):
+        same(gt.matmul(a, b, bias=bias), a @ b + bias.unsqueeze(-2))
+    columns = torch.zeros(5, 4).T
+    gt.matmul(a[0, 0], b[0], ints(4, 5), beta=1, out=columns)
+    same(columns, a[0, 0] @ b[0] + ints(4, 5))
+    apart = torch.zeros(4, 10)[:, ::2]
+    gt.matmul(a[0, 0], b[0], out=apart)
+    same(apart, a[0, 0] @ b[0])
+
+
+EPILOGUE = "relu(x) * up[row, col] + scale[row] * bias[col] - gain"
+
+
+def with_operands(x: Any, w: Any, up: Any, scale: Any, bias: Any) -> Any:
+    operands = {"up": up, "scale": scale, "bias": bias, "gain": 2}
+    return gt.linear(x, w, epilogue=EPILOGUE, operands=operands)
+
+
+def by_pytorch(x: Any, w: Any, up: Any, scale: Any, bias: Any) -> Any:
+    return torch.relu(x @ w.T) * up + scale.unsqueeze(-1) * bias - 2
+
+
+OPERANDS = ints(2, 3, 8), ints(5, 8), ints(2, 3, 5, seed=1), ints(2, 3, seed=2), ints(5)
+
+
+def test_epilogues_of_ones_own() -> None:
+    same(with_operands(*OPERANDS), by_pytorch(*OPERANDS))
+    x, w, up, scale, bias = OPERANDS
+    more = x, w, up.half(), scale, ints(10)[::2]
+    same(with_operands(*more), by_pytorch(*more))
+    same(with_operands(x, w, up.mT.contiguous().mT, scale[:1], bias[None]),
+         by_pytorch(x, w, up, scale[:1], bias[None]))  # fmt: skip
+    vector = gt.linear(x[0, 0], w, epilogue="x * up[row, col]", operands={"up": up[0, 0]})
+    same(vector, (w @ x[0, 0]) * up[0, 0])
+    out = torch.empty(5)
+    gt.matmul(w, x[0, 0], epilogue="x * scale[row]", operands={"scale": bias}, out=out)
+    same(out, (w @ x[0, 0]) * bias)
+    relu = gt.linear(x, w, bias, epilogue="linear_bias_relu")
+    same(relu, torch.relu(torch.nn.functional.linear(x, w, bias)))
+
+
+def test_rows_do_not_depend_on_others() -> None:
+    x, w = torch.rand(20, 64), torch.rand(10, 64)
+    for epilogue in ("linear", "silu(x)"):
+        every = gt.linear(x, w, epilogue=epilogue, invariant="rows")
+        same(gt.linear(x[3:5], w, epilogue=epilogue, invariant="rows"), every[3:5])
+
+
+@pytest.mark.parametrize("wants_gradient", [False, True])
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"epilogue": "lin"}, UsageError, "did you mean linear"),
+        ({"epilogue": "x * ("}, UsageError, "stands where a value should"),
+        ({"epilogue": "x * up[row, col]"}, UsageError, "needs up"),
+        (
+            {"epilogue": "x * up[row, col]", "operands": {"up": ints(4)}},
+            SpecError,
+            "up.* has shape",
+        ),
+        (
+            {"epilogue": "x * up[col]", "operands": {"up": ints(4).double()}},
+            SpecError,
+            "f64, which",
+        ),
+        ({"epilogue": "x * left[col]", "operands": {"left": ints(4)}}, SpecError, "use another"),
+        ({"epilogue": "x * gain", "operands": {"gain": "a"}}, UsageError, "gain is a str"),
+        ({"epilogue": "relu(x)", "bias": ints(4)}, UsageError, r"such as x \+ bias\[col\]"),
+        ({"epilogue": "linear_bias_relu"}, UsageError, "pass bias"),
+        ({"operands": {"up": ints(4)}}, UsageError, "epilogue=linear takes none"),
+        ({"invariant": "columns"}, UsageError, "unknown invariant 'columns'"),
+    ],
+)
+def test_what_an_epilogue_lacks(given: Any, error: Any, message: str, wants_gradient: bool) -> None:
+    with pytest.raises(error, match=message):
+        gt.linear(ints(2, 3).requires_grad_(wants_gradient), ints(4, 3), **given)
+
+
 def test_out() -> None:
     a, b, c = ints(4, 6), ints(6, 5), ints(4, 5)
     wanted = a @ b + 2 * c
@@ -106,7 +217,7 @@ def test_gen_matmul_takes_tensors_of_the_host(dtype: str) -> None:
 
 def test_what_is_refused() -> None:
     a = ints(4, 4)
-    with pytest.raises(SpecError, match="A is 4 x 4 and B is 3 x 4"):
+    with pytest.raises(SpecError, match=r"A is \(4, 4\) and B is \(3, 4\)"):
         gt.matmul(a, a[:3])
     with pytest.raises(SpecError, match=r"A is \(2, 4, 4\) and B is \(2, 3, 4\)"):
         gt.matmul(a.expand(2, 4, 4), a[:3].expand(2, 3, 4))
@@ -114,6 +225,14 @@ def test_what_is_refused() -> None:
         gt.matmul(a[0], a[0])
     with pytest.raises(UsageError, match="beta=1 needs c"):
         gt.matmul(a, a, beta=1)
+    for wrong, match in [
+        (lambda: gt.matmul(a.numpy(), a), "A is a ndarray; pass tensors"),
+        (lambda: gt.linear(a.to_sparse(), a), "x is no dense tensor, but torch.sparse_coo"),
+        (lambda: gt.linear(a, a[0]), r"weight has shape \(4,\), not \(N, K\)"),
+        (lambda: gt.matmul(a.expand(2, 4, 4), a.expand(3, 4, 4)), "do not broadcast"),
+    ]:
+        with pytest.raises((UsageError, SpecError), match=match):
+            wrong()
     with pytest.raises(UsageError, match="A is on meta"):
         products.multiply(a.to("meta"), a.to("meta"))
     large = torch.empty(1 << 10, 1 << 10)

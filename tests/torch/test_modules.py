@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gen.torch as gt  # noqa: E402
+from gen.errors import UsageError  # noqa: E402
 from tests.torch.test_functions import ints, same  # noqa: E402
 
 
@@ -23,6 +27,30 @@ def test_linear_is_made_as_pytorchs() -> None:
         theirs.load_state_dict(ours.state_dict())
         x = torch.randn(3, 6)
         torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_linear_may_be_invariant() -> None:
+    model = nn.Sequential(nn.Linear(6, 4))
+    gt.replace_linear(model, invariant="rows")
+    x = torch.randn(20, 6)
+    for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(one(x)[3:5], one(x[3:5]))
+        assert "invariant='rows'" in repr(one)
+    with pytest.raises(UsageError, match="did you mean rows"):
+        gt.Linear(6, 4, invariant="row")
+
+
+def test_a_model_is_traced_and_exported() -> None:
+    model = nn.Sequential(gt.Linear(8, 4), nn.ReLU())
+    x, dynamic = ints(3, 8), ({0: torch.export.Dim("n")},)
+    for one in (
+        torch.fx.symbolic_trace(model),
+        torch.export.export(model, (x,), dynamic_shapes=dynamic).module(),
+    ):
+        for rows in (x, ints(5, 8)):
+            torch.testing.assert_close(one(rows), model(rows))
+    meta = gt.Linear(8, 4, device="meta")(x.to("meta"))
+    assert (meta.shape, meta.device.type) == ((3, 4), "meta")
 
 
 class Special(nn.Linear):

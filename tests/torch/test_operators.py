@@ -8,11 +8,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.autograd import forward_ad  # noqa: E402
+
 import gen.torch as gt  # noqa: E402
 from gen.errors import UsageError  # noqa: E402
 from gen.torch import operators  # noqa: E402
 from tests.support.slow import sift  # noqa: E402
-from tests.torch.test_functions import ints, same  # noqa: E402
+from tests.torch.test_functions import (  # noqa: E402
+    OPERANDS,
+    by_pytorch,
+    ints,
+    same,
+    with_operands,
+)
 
 DOUBLE = torch.float64
 
@@ -74,6 +82,61 @@ def test_only_what_is_wanted_is_kept_and_computed() -> None:
     same(weight.grad, torch.ones(3, 5, dtype=DOUBLE).T @ x)
 
 
+def test_gradients_of_what_broadcasts() -> None:
+    tensors = leaves((2, 3, 4), (2, 4, 5), (3, 5), (2, 5))
+    weights = ints(2, 3, 5, dtype=DOUBLE, seed=9)
+
+    def ours(a: Any, b: Any, c: Any, bias: Any) -> Any:
+        return gt.matmul(a, b, c, beta=-3, bias=bias)
+
+    def theirs(a: Any, b: Any, c: Any, bias: Any) -> Any:
+        return a @ b - 3 * c + bias[:, None]
+
+    for wanted, found in zip(
+        gradients(theirs, tensors, weights), gradients(ours, tensors, weights), strict=True
+    ):
+        same(found, wanted)
+
+
+def test_gradients_of_an_epilogue() -> None:
+    tensors = [x.double().requires_grad_() for x in OPERANDS]
+    weights = ints(2, 3, 5, dtype=DOUBLE, seed=9)
+    same(with_operands(*tensors), by_pytorch(*tensors))
+    for wanted, found in zip(
+        gradients(by_pytorch, tensors, weights), gradients(with_operands, tensors, weights),
+        strict=True,
+    ):  # fmt: skip
+        same(found, wanted)
+
+
+# All that an expression may have, and the same by PyTorch.
+EXPRESSIONS: list[tuple[str, Any]] = [
+    ("row < col && !(M == 2) ? exp(x / 9) : tanh(-x)",
+     lambda x, at: torch.where(at[0] < at[1], (x / 9).exp(), torch.tanh(-x))),
+    ("x * (row - 2) / 2 + (row - 2) % 2 * x + (row - 2) / 2",
+     lambda x, at: x * (at[0] - 2) / 2 + torch.fmod(at[0] - 2, 2) * x
+     + torch.div(at[0] - 2, 2, rounding_mode="trunc")),
+    ("min(max(x, -2), N) + clamp(x, 0, 1.5) + abs(x)",
+     lambda x, at: x.clamp(-2, 5) + x.clamp(0, 1.5) + x.abs()),
+    ("sigmoid(x) + silu(x) + gelu(x) + relu(x) + erf(x)",
+     lambda x, at: torch.sigmoid(x) + torch.nn.functional.silu(x) + torch.nn.functional.gelu(x)
+     + torch.relu(x) + torch.erf(x)),
+    ("log(x * x + 1) + sqrt(x * x + 1 / 2)",
+     lambda x, at: torch.log(x * x + 1) + torch.sqrt(x * x + 0.5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("epilogue", "wanted"), EXPRESSIONS)
+def test_an_expression_is_the_kernels(epilogue: str, wanted: Any) -> None:
+    """What PyTorch computes where a gradient is wanted, and the kernel elsewhere."""
+    a, b = leaves((3, 4), (4, 5))
+    at = torch.arange(3)[:, None], torch.arange(5)
+    fused = gt.matmul(a.detach(), b.detach(), epilogue=epilogue)
+    found = gt.matmul(a, b, epilogue=epilogue)
+    torch.testing.assert_close(found, wanted(a @ b, at))
+    torch.testing.assert_close(found, fused)
+
+
 def test_float8_has_no_gradient() -> None:
     a = ints(16, 16).to(torch.float8_e4m3fn).requires_grad_()
     with pytest.raises(UsageError, match=r"no gradients with operands of torch\.float8"):
@@ -81,10 +144,31 @@ def test_float8_has_no_gradient() -> None:
 
 
 def test_opcheck() -> None:
+    up, own = leaves((3, 5))[0], ("x * up[row, col] + gain", ["up", "gain"])
     for operator, arguments in (
-        (operators.linear, (*leaves((2, 3, 8), (4, 8), (4,)),)),
-        (operators.matmul, (*leaves((3, 8), (8, 4), (3, 4)), None, 2.0, 0.5)),
-        (operators.matmul_out, (ints(3, 8), ints(8, 4), None, None, 1.0, 0.0, ints(3, 4))),
+        (
+            operators.fused,
+            (
+                ints(3, 8),
+                ints(8, 5),
+                None,
+                None,
+                1.0,
+                0.0,
+                None,
+                *own,
+                [up.detach().float()],
+                [2.0],
+            ),
+        ),
+        (operators.fused, (*leaves((3, 8), (8, 5)), None, None, 1.0, 0.0, None, *own, [up], [2.0])),
+        (operators.matmul, (*leaves((2, 3, 8), (2, 8, 4), (3, 4)), None, 2.0, 0.5, "rows")),
+        (operators.linear, (*leaves((2, 3, 8), (4, 8), (4,)), None)),
+        (operators.matmul, (*leaves((3, 8), (8, 4), (3, 4)), None, 2.0, 0.5, None)),
+        (
+            operators.matmul_out,
+            (ints(3, 8), ints(8, 4), None, None, 1.0, 0.0, None, "linear", [], [], [], ints(3, 4)),
+        ),
     ):
         torch.library.opcheck(operator, arguments)
 
@@ -115,6 +199,78 @@ def test_out_is_compiled() -> None:
     wanted = a @ b + out
     same(add(a, b, out), wanted + 1)
     same(out, wanted)
+
+
+def test_an_epilogue_is_compiled() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(with_operands, fullgraph=True, backend="aot_eager")
+    same(compiled(*OPERANDS), by_pytorch(*OPERANDS))
+    tensors = [x.double().requires_grad_() for x in OPERANDS]
+    for wanted, found in zip(
+        gradients(by_pytorch, tensors), gradients(compiled, tensors), strict=True
+    ):
+        same(found, wanted)
+
+
+# -- torch.func -----------------------------------------------------------------------------------
+
+
+FUNCTIONS = [
+    (gt.matmul, torch.matmul, ((3, 4), (4, 5))),
+    (gt.linear, torch.nn.functional.linear, ((3, 4), (5, 4), (5,))),
+    (lambda a, b, c, d: gt.matmul(a, b, c, alpha=2, beta=-3, bias=d),
+     lambda a, b, c, d: 2 * a @ b - 3 * c + d, ((3, 4), (4, 5), (3, 5), (5,))),
+    (with_operands, by_pytorch, tuple(tuple(x.shape) for x in OPERANDS)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ours", "theirs", "shapes"), FUNCTIONS)
+def test_derivatives_of_torch_func(ours: Any, theirs: Any, shapes: Any) -> None:
+    tensors = [x.detach() for x in leaves(*shapes)]
+    every = tuple(range(len(shapes)))
+    for derivative in (torch.func.jacrev, torch.func.jacfwd):
+        for found, wanted in zip(
+            *(derivative(f, every)(*tensors) for f in (ours, theirs)), strict=True
+        ):
+            same(found, wanted)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "shapes"), FUNCTIONS)
+def test_vmap(ours: Any, theirs: Any, shapes: Any) -> None:
+    """Over each operand alone, over all, and of gradients."""
+    tensors = [ints(*shape[:-1], 2, shape[-1], dtype=DOUBLE, seed=i)
+               for i, shape in enumerate(shapes)]  # fmt: skip
+    count = len(shapes)
+    for which in [*({i} for i in range(count)), {*range(count)}]:
+        dims = tuple(-2 if i in which else None for i in range(count))
+        given = [x if i in which else x[..., 0, :] for i, x in enumerate(tensors)]
+        found, wanted = (torch.func.vmap(f, dims)(*given) for f in (ours, theirs))
+        same(found, wanted)
+    grads = [
+        torch.func.grad(lambda *x, f=f: (f(*x) ** 2).sum(), tuple(range(count)))
+        for f in (ours, theirs)
+    ]
+    for found, wanted in zip(*(torch.func.vmap(g, dims)(*given) for g in grads), strict=True):
+        same(found, wanted)
+
+
+def test_torch_func_is_compiled() -> None:
+    torch._dynamo.reset()
+    x, w = ints(2, 3, 4, dtype=DOUBLE), ints(4, 5, dtype=DOUBLE)
+
+    def each(x: Any, w: Any) -> Any:
+        gradient = torch.func.grad(lambda x, w: (gt.matmul(x, w) ** 2).sum())
+        return torch.func.vmap(gradient, (0, None))(x, w)
+
+    compiled = torch.compile(each, fullgraph=True, backend="aot_eager")
+    same(compiled(x, w), 2 * (x @ w) @ w.T)
+
+
+def test_a_derivative_forwards() -> None:
+    x, w = ints(3, 4), ints(4, 5)
+    with forward_ad.dual_level():
+        dual = gt.matmul(forward_ad.make_dual(x, x), w)
+        same(forward_ad.unpack_dual(dual).tangent, x @ w)
 
 
 def test_autocast_is_compiled() -> None:

@@ -1,0 +1,116 @@
+"""An epilogue's expression with the functions of a framework, whose derivatives it then has."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from gen.errors import SpecError
+from gen.source import render
+from gen.spec.dtypes import DTypes
+from gen.spec.epilogue import COLUMNS, ROWS, Epilogue
+from gen.spec.typed import CONDITION, INDEX, Typed
+
+_OPERATORS: Mapping[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge, "&&": operator.and_, "||": operator.or_,
+}  # fmt: skip
+
+
+class Elementwise(Protocol):
+    """What is asked of a framework: functions of arrays of one floating type, that broadcast."""
+
+    functions: Mapping[str, Callable[..., Any]]  # all of `gen.spec.typed.FUNCTIONS`
+
+    def number(self, value: float) -> Any:
+        """An array of one number, without dimensions, of the floating type."""
+        ...
+
+    def index(self, value: int) -> Any:
+        """The same as an integer of 64 bits, or as many as the framework has."""
+        ...
+
+    def indices(self, count: int) -> Any:
+        """The integers from 0 to before `count`."""
+        ...
+
+    def converted(self, x: Any) -> Any:
+        """Integers as numbers of the floating type."""
+        ...
+
+    def where(self, condition: Any, yes: Any, no: Any) -> Any:
+        """`yes` where the condition is true, else `no`."""
+        ...
+
+    def quotient(self, x: Any, y: Any) -> Any:
+        """Of integers, towards zero."""
+        ...
+
+
+def check_operands(
+    epilogue: Epilogue, operands: Mapping[str, Any], dtypes: DTypes, shape: tuple[int, ...]
+) -> None:
+    """Raises SpecError for arrays that a kernel with a result (..., M, N) would not take."""
+    render.check_operands(epilogue.operands)
+    if reason := epilogue.conflict(dtypes):
+        raise SpecError(f"{reason}; convert it")
+    for each in epilogue.operands:
+        if not each.index:
+            continue
+        given, own = tuple(operands[each.name].shape), each.shape(*shape[-2:])
+        lead = given[: max(len(given) - len(own), 0)]
+        pairs = zip(lead[::-1], shape[-3::-1], strict=False)
+        fits = len(lead) <= len(shape) - 2 and all(n in (1, m) for n, m in pairs)
+        if given[len(lead) :] != own or not fits:
+            raise SpecError(
+                f"{each.name}[{each.index}] has shape {given}, which does not broadcast to "
+                f"{(*shape[:-2], *own)}"
+            )
+
+
+def evaluate(
+    epilogue: Epilogue, framework: Elementwise, x: Any, operands: Mapping[str, Any]
+) -> Any:
+    """The expression's values, for x (..., M, N). All arrays are of one floating type.
+
+    operands: by name, arrays of (..., M, N) where they are indexed by [row, col], of (..., M) by
+    [row] and of (..., N) by [col]; and numbers.
+    """
+    m, n = x.shape[-2:]
+    names = {
+        "x": x, "M": framework.index(m), "N": framework.index(n),
+        "row": framework.indices(m)[:, None], "col": framework.indices(n)[None],
+    }  # fmt: skip
+    for each in epilogue.operands:
+        given = operands[each.name]
+        if each.index == ROWS:
+            given = given[..., :, None]
+        elif each.index == COLUMNS:
+            given = given[..., None, :]
+        names[each.name] = given if each.index else framework.number(given)
+
+    def value(part: Typed) -> Any:
+        if part.operator == "variable":
+            return names[part.text]
+        if part.operator == "literal":
+            is_index = part.type == INDEX
+            return (
+                framework.index(int(part.text)) if is_index else framework.number(float(part.text))
+            )
+        parts = [value(each) for each in part.parts]
+        if part.operator == "scalar":
+            return framework.converted(*parts)
+        if part.operator == "?:":
+            return framework.where(*parts)
+        if part.operator in framework.functions:
+            return framework.functions[part.operator](*parts)
+        if len(parts) == 1:
+            return ~parts[0] if part.type == CONDITION else -parts[0]
+        if part.type == INDEX and part.operator in "/%":
+            whole = framework.quotient(*parts)
+            return whole if part.operator == "/" else parts[0] - whole * parts[1]
+        return _OPERATORS[part.operator](*parts)
+
+    return value(epilogue.typed(is_float=True))
