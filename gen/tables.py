@@ -72,3 +72,14 @@ def geometric_mean(values: Iterable[float]) -> float | None:
     """The mean that treats 2x and 0.5x alike; None of nothing."""
     logs = [math.log(value) for value in values]
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def columns(rows: Sequence[Sequence[str]], mark: str = "") -> list[str]:
+    """Each row as a line; columns are as wide as their longest cell, with its `mark`."""
+    widths = [max(map(len, column)) + len(mark) for column in zip(*rows, strict=True)]
+    return [
+        " ".join(f"{cell}{mark}".ljust(width) for cell, width in zip(row, widths, strict=True))
+        .rstrip()
+        .removesuffix(mark)
+        for row in rows
+    ]

@@ -13,7 +13,8 @@ from gen.cli.commands import app
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.requirements import COMPILING, PROVING, RUNNING, get
 from gen.source.architectures import make_family, render_family
-from gen.source.cpp.bundle import read_bundle, render_bundle
+from gen.source.cpp.bundle import read_bundle
+from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.header import render_header
 from tests import ROOT
 from tests.support.emitting import PYTHON, Emitting, emitting_alone

@@ -203,12 +203,13 @@ def _kernels(families: Sequence[Family], header: bool, named: Path | None) -> Em
 
 
 def _bundle(file: Path, name: str | None, arch: str | None) -> Emitted:
-    from gen.source.cpp.bundle import read_bundle, render_bundle
+    from gen.source.cpp.bundle import read_bundle
+    from gen.source.cpp.bundle_files import render_bundle, templates
 
     bundle = read_bundle(file, name, arch)
     header, source = render_bundle(bundle)
     files = [(f"{bundle.name}.cu", source), (f"{bundle.name}.h", header)]
-    return Emitted(files, bundle.templates, [file])
+    return Emitted(files, templates(bundle), [file])
 
 
 def _embedded(

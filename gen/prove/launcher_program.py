@@ -20,7 +20,8 @@ from gen.kernels import signature
 from gen.kernels.signature import Parameter
 from gen.prove.launcher_calls import Call
 from gen.source.cpp.best import Best, render_best
-from gen.source.cpp.bundle import Bundle, render_bundle
+from gen.source.cpp.bundle import Bundle
+from gen.source.cpp.bundle_files import Own, own_epilogues, render_bundle
 from gen.source.cpp.embed import aliases, render_embedded
 from gen.source.render import Source, render_template, template_dir
 from gen.spec.kernel import KernelSpec
@@ -40,7 +41,7 @@ class Host:
     """What gen emits, as files by name: the first is compiled, and has the functions to be called.
 
     launch, workspace: their parameters, where they are listed; no workspace where there is none.
-    own: the names of those that the user's own epilogue takes.
+    own: the names of those that the user's own epilogue takes; epilogues: a bundle's of that kind.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Host:
     launch: Sequence[Parameter] = ()
     workspace: Sequence[Parameter] = ()
     own: Sequence[str] = ()
+    epilogues: Sequence[Own] = ()
 
     @classmethod
     def plain(cls, source: Source) -> Host:
@@ -76,7 +78,9 @@ class Host:
         """Several kernels behind one function."""
         header, source = render_bundle(bundle)
         files = {f"{bundle.name}.cu": source, f"{bundle.name}.h": header}
-        return cls(BUNDLE, bundle.name, files, (), signature.workspace())
+        own = own_epilogues(bundle)
+        workspace = signature.workspace(bundle.batched)
+        return cls(BUNDLE, bundle.name, files, (), workspace, (), own)
 
     @classmethod
     def embedded(cls, specs: Sequence[KernelSpec], formats: Sequence[str] = ("cubin",)) -> Host:
@@ -147,6 +151,7 @@ class Program:
             launch=host.launch,
             workspace=host.workspace,
             own=host.own,
+            epilogues=host.epilogues,
         )
         (self.folder / "launcher.cpp").write_text(text)
         includes = [f"-I{path}" for path in (".", *nvrtc.include_paths())]

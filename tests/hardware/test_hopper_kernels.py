@@ -11,7 +11,8 @@ import pytest
 from gen.emulator import Emulator, parse_ptx
 from gen.errors import CheckError, CompileError, UsageError
 from gen.foreign import elements
-from gen.source.cpp.bundle import read_bundle, render_bundle
+from gen.source.cpp.bundle import read_bundle
+from gen.source.cpp.bundle_files import render_bundle
 from tests.hardware.emulated_runtime import Compiled, Program, compile_program
 from tests.hardware.hopper_kernels import Row, bound, compare, cutlass, drawn, fast_cu, features
 from tests.support.slow import slow

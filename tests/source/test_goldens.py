@@ -22,7 +22,8 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import make_family, render_family
 from gen.source.cpp import best, embed
-from gen.source.cpp.bundle import read_bundle, render_bundle
+from gen.source.cpp.bundle import read_bundle
+from gen.source.cpp.bundle_files import render_bundle
 from gen.source.render import read_source, render, render_template, template_dir, template_files
 from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
@@ -193,6 +194,9 @@ BUNDLED = {
     "--variant tiles --dtype f16 --epilogue linear_bias\n--variant naive --dtype f64",
     "one": "--variant naive",
     "two": "--variant mma --from 512",  # for two architectures
+    "heads": f"--variant mma --batched --epilogue '{GATED}' --as gated --aligned\n"
+    "--variant naive --batched --epilogue linear_bias\n--variant naive --dtype f16\n"
+    f"--variant naive --dtype f64 --epilogue '{MASKED}' --as masked",
 }
 
 # What has a header, and what has a kernel for each of several architectures.

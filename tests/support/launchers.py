@@ -11,15 +11,15 @@ from unittest import mock
 from gen.dispatch.ranking import Product
 from gen.kernels.launches import Argument, TensorMap
 from gen.prove.launcher import complaint
-from gen.prove.launcher_calls import Call, calls
+from gen.prove.launcher_calls import Call, calls, with_own
 from gen.prove.launcher_contract import INVALID_VALUE, NOT_SUPPORTED, expected
 from gen.prove.launcher_program import BUNDLE, EMBEDDED, PLAIN, Host, Program, Reply
 from gen.source.cpp.best import Best
 from gen.source.cpp.bundle import Bundle, Entry
 from gen.source.cpp.embed import embedded_specs
 from gen.spec.dtypes import DTYPES
-from gen.spec.kernel import EPILOGUES, KernelSpec
-from gen.spec.problem import ALL_LAYOUTS, Alignment, GemmProblem, GemmShape
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import ALL_LAYOUTS, ONE, Alignment, GemmProblem, GemmShape
 
 NVRTC = "gen.compile.nvrtc.compile_cuda"
 FAKE_CODE = b"\x7fELF" + bytes(60)  # of no architecture; the fake driver does not run it
@@ -56,18 +56,30 @@ def wrong_embedded(program: Program, spec: KernelSpec, threads: int = 1) -> list
 
 def bundle_calls(bundle: Bundle) -> list[Call]:
     """Calls for each kernel's kind of problem, what comes close to it, and another kind."""
-    kinds = {_kind(entry.spec): entry.spec for entry in bundle.entries}
+    # Of kernels for one kind of problems, one that takes batches.
+    entries = sorted(bundle.entries, key=lambda entry: entry.spec.batched)
+    kinds = {_kind(entry): entry.spec for entry in entries}
     tried = [replace(call, kind=kind) for kind, spec in kinds.items() for call in calls(spec, 100)]
     other = replace(tried[1], kind=(99, 0, 0))
     around = [call for entry in bundle.entries for call in _around(entry)]
+    if bundle.batched:
+        around += [_batch(call, bundle) for call in around]
     return [*tried, other, replace(other, sizes=(-1, 5, 5)), *around]
+
+
+def _batch(call: Call, bundle: Bundle) -> Call:
+    """Three products, the second of which is aligned as the first, or is not."""
+    layouts = next(e.spec.layouts for e in bundle.entries if _kind(e)[1] == call.kind[1])
+    gap = 8 * (call.problem.alpha == 0.5)  # so that there are both
+    return replace(call, problem=call.problem.batched(layouts, 3, gap + (call.skips[0] == 8)))
 
 
 def _around(entry: Entry) -> Iterator[Call]:
     """The smallest aligned problem of a kernel, and those that differ from it in one thing."""
     spec, s = entry.spec, entry.smallest
     shape = [max(64, size) for size in (s.m, s.n, s.k)]
-    first = Call(GemmProblem.packed(GemmShape(*shape), spec.layouts, 2, -1), kind=_kind(spec))
+    problem = GemmProblem.packed(GemmShape(*shape), spec.layouts, 2, -1)
+    first = with_own(spec, Call(problem, kind=_kind(entry)))
     yield first
     for at, least in enumerate((s.m, s.n, s.k)):
         sizes = shape.copy()
@@ -140,11 +152,12 @@ def _refusal(call: Call, reply: Reply | None, has_workspace: bool) -> str:
     return "" if got == wanted else f"{got}, not {wanted}"
 
 
-def _kind(spec: KernelSpec) -> tuple[int, int, int]:
+def _kind(entry: Entry) -> tuple[int, int, int]:
+    spec = entry.spec
     dtypes, layouts = list(DTYPES), list(map(str, ALL_LAYOUTS))
     return (
         dtypes.index(spec.dtypes.name), layouts.index(str(spec.layouts)),
-        list(EPILOGUES).index(spec.epilogue),
+        entry.epilogue_number,
     )  # fmt: skip
 
 
@@ -154,15 +167,18 @@ def chosen(bundle: Bundle, call: Call) -> Entry | None:
 
     def is_aligned(entry: Entry) -> bool:
         size = entry.spec.dtypes.input.size
-        operands = (at["A"], p.lda * size, at["B"], p.ldb * size)
+        operands = [at["A"], p.lda * size, at["B"], p.ldb * size]
+        if p.batch.products != 1:
+            operands += [p.batch.stride_a * size, p.batch.stride_b * size]
         return not entry.aligned or all(number % 16 == 0 for number in operands)
 
     def takes(entry: Entry) -> bool:
         smallest = (entry.smallest.m, entry.smallest.n, entry.smallest.k)
         sizes = zip(call.shape, smallest, strict=True)
         return (
-            _kind(entry.spec) == call.kind
+            _kind(entry) == call.kind
             and all(size >= least for size, least in sizes)
+            and (entry.spec.batched or p.batch.products == 1)
             and is_aligned(entry)
         )
 
@@ -179,7 +195,7 @@ def wrong_bundle(program: Program, bundle: Bundle, threads: int = 1) -> list[str
 def _complaint(bundle: Bundle, call: Call, reply: Reply | None) -> str:
     entry = chosen(bundle, call)
     refused = 0
-    if min(call.shape) < 0:
+    if min(*call.shape, call.problem.batch.products) < 0:
         refused = INVALID_VALUE
     elif entry is None:
         refused = NOT_SUPPORTED
@@ -194,4 +210,6 @@ def _complaint(bundle: Bundle, call: Call, reply: Reply | None) -> str:
     if entry.spec.dtypes.scalar.name == "i32" and any(x != int(x) or x > most for x in scalars):
         returned = reply and reply.returned
         return "" if returned == INVALID_VALUE else f"it returns {returned}, not {INVALID_VALUE}"
+    if not entry.spec.batched:  # for whose one product strides do not count
+        call = replace(call, problem=replace(call.problem, batch=ONE))
     return complaint(entry.spec, call, reply, BUNDLE)

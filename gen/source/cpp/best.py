@@ -22,13 +22,13 @@ from gen.errors import SpecError, UsageError
 from gen.kernels import signature
 from gen.kernels.signature import Parameter
 from gen.source.architectures import only
-from gen.source.cpp.bundle import columns
 from gen.source.render import render_framed, render_template, stamp
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, check_symbol
 from gen.spec.problem import GemmShape, Layouts, parse_shape
+from gen.tables import columns
 
 TEMPLATES = ("cpp/best.cu.j2", "cpp/_choice.j2")
 MOST_SHAPES = 4096  # that are tried

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gen._version import __version__
 from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.registry import get_variant, make_spec
-from gen.source.architectures import TEMPLATE as ARCHITECTURES
-from gen.source.architectures import Family, make_family, render_family
-from gen.source.render import render_template, stamp, unsupported
-from gen.spec.arch import only_capability
-from gen.spec.dtypes import DTYPES, DTypes
+from gen.source.architectures import Family, make_family
+from gen.source.render import stamp
+from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import EPILOGUES, KernelSpec
 from gen.spec.names import check_symbol
 from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_shape
 
-TEMPLATES = ("cpp/bundle.h.j2", "cpp/bundle.cu.j2")
 ALIGNMENT = 16  # bytes
 DEFAULT_ARCH = "sm_80"
 _FLAGS = ("aligned", "batched")  # options without a value
 MAX_NAME = 24  # the kernels' own symbols begin with it
+MAX_OWN = 16  # of an epilogue's name
 
 
 @dataclass(frozen=True)
 class Entry:
     """A kernel of a bundle: from which size on it is taken, and whether for aligned operands only.
 
-    Aligned: A and B start, and their lines follow each other, at multiples of 16 bytes.
+    Aligned: A and B start, and their lines follow each other, at multiples of 16 bytes. own: what
+    the header calls an epilogue of the user's own.
     """
 
     family: Family
     smallest: GemmShape
     aligned: bool
+    own: str = ""
 
     @property
     def spec(self) -> KernelSpec:
@@ -48,12 +47,27 @@ class Entry:
         """Elements that the leading dimensions of A and B are multiples of; 0: any."""
         return ALIGNMENT // self.spec.dtypes.input.size if self.aligned else 0
 
+    @property
+    def epilogue(self) -> str:
+        """What the header calls it."""
+        return self.own or self.spec.epilogue
+
+    @property
+    def epilogue_number(self) -> int:
+        """Its value in C: of one of the user's own that stays the same when others come or go."""
+        if not self.own:
+            return EPILOGUES.index(self.spec.epilogue)
+        text = hashlib.sha256(self.spec.epilogue.encode()).hexdigest()
+        return len(EPILOGUES) + int(text[:7], 16)
+
     def takes_all_of(self, other: Entry) -> bool:
         """Whether there is no problem that the other one is for and this one is not."""
         kinds = [(e.spec.dtypes, e.spec.layouts, e.spec.epilogue) for e in (self, other)]
         own, its = self.smallest, other.smallest
         no_larger = own.m <= its.m and own.n <= its.n and own.k <= its.k
-        return kinds[0] == kinds[1] and no_larger and (other.aligned or not self.aligned)
+        counts = self.spec.batched or not other.spec.batched
+        aligned = other.aligned or not self.aligned
+        return kinds[0] == kinds[1] and no_larger and aligned and counts
 
 
 @dataclass(frozen=True)
@@ -67,9 +81,9 @@ class Bundle:
     entries: tuple[Entry, ...]
 
     @property
-    def templates(self) -> list[str]:
-        """What the files are made from."""
-        return [*TEMPLATES, ARCHITECTURES, *(entry.spec.row.template for entry in self.entries)]
+    def batched(self) -> bool:
+        """Whether a problem says how many products there are."""
+        return any(entry.spec.batched for entry in self.entries)
 
     @property
     def command(self) -> str:
@@ -80,7 +94,9 @@ class Bundle:
     @property
     def stamp(self) -> str:
         """Of the header: what is chosen among, and how."""
-        made_of = [(*e.family.specs, e.smallest, e.aligned) for e in self.entries]
+        made_of = [
+            (*e.family.specs, e.smallest, e.aligned, *[e.own] * bool(e.own)) for e in self.entries
+        ]
         return stamp(self.name, *(part for parts in made_of for part in parts))
 
 
@@ -104,6 +120,7 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
     for number, line in enumerate(lines, 1):
         try:
             for entry in _entries(line, name, archs, len(entries) + 1):
+                _check_own(entry, entries)
                 _check_turn(entry, entries, places)
                 entries.append(entry)
                 places.append(number)
@@ -140,18 +157,55 @@ def _check_turn(entry: Entry, before: Sequence[Entry], lines: Sequence[int]) -> 
             )
 
 
+# What an epilogue's name may not be, in the header: members of the problem.
+_MEMBERS = (
+    "type layout epilogue M N K alpha A lda B ldb beta C ldc D ldd bias batch stride_a stride_b"
+)
+_TAKEN = {*_MEMBERS.split(), "stride_c", "stride_d", "h", "spec"}
+
+
+def _check_own(entry: Entry, before: Sequence[Entry]) -> None:
+    """Raises UsageError for the name of an epilogue of the user's own, which the header has."""
+    name, spec = entry.own, entry.spec
+    if not spec.fused:
+        if name:
+            raise UsageError(
+                f"--as {name} names an epilogue of your own, and {spec.epilogue} has a name; leave "
+                "--as out"
+            )
+        return
+    if not name:
+        raise UsageError(
+            f"epilogue '{spec.fused.text}' has no name for the bundle's header; use --as, such as "
+            "--as gated"
+        )
+    check_symbol(name)
+    known = {*DTYPES, *map(str, ALL_LAYOUTS), *EPILOGUES}
+    if name.lower() != name or name in known | _TAKEN or len(name) > MAX_OWN:
+        raise UsageError(
+            f"--as {name}: the header has the name for something else, or it is not in lower case, "
+            f"or longer than {MAX_OWN} characters; use another, such as gated"
+        )
+    for other in before:
+        if other.own == name and other.spec.epilogue != spec.epilogue:
+            raise UsageError(
+                f"--as {name} is '{other.spec.epilogue}' in another line, and '{spec.epilogue}' "
+                "here; use two names"
+            )
+
+
 def _entries(line: str, name: str, archs: Sequence[str], number: int) -> Iterator[Entry]:
     """The kernels of a line: one for each of its element types and layouts."""
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
         reason = str(error).lower()
-        raise UsageError(f"{reason} in '{line}'; options need no quotation marks") from None
+        raise UsageError(f"{reason} in '{line}'; quote nothing but an epilogue") from None
     options = _options(words)
     if not options:
         return
     aligned = options.pop("aligned", None) is not None
-    smallest = _smallest(options.pop("from", "0"))
+    smallest, own = _smallest(options.pop("from", "0")), options.pop("as", "")
     if "variant" not in options:
         raise UsageError("no kernel is named; use --variant")
     variant = options.pop("variant")
@@ -162,17 +216,7 @@ def _entries(line: str, name: str, archs: Sequence[str], number: int) -> Iterato
             symbol = f"{name}_{variant}_{dtype}_{layout}_{number}"
             kernel = {"dtype": dtype, "layout": layout, "name": symbol, **options}
             specs = [make_spec(variant, arch=arch, **kernel) for arch in archs]
-            if specs[0].fused:
-                raise UsageError(
-                    f"a bundle's problems have no operands for epilogue '{specs[0].fused.text}'; "
-                    f"use one of {', '.join(EPILOGUES)}, or emit this kernel by itself"
-                )
-            if specs[0].batched:
-                raise SpecError(
-                    "a bundle's function computes one product; leave out --batched, and emit a "
-                    "batched kernel alone"
-                )
-            yield Entry(make_family(specs), smallest, aligned)
+            yield Entry(make_family(specs), smallest, aligned, own)
             number += 1
 
 
@@ -200,88 +244,3 @@ def _options(words: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{word} has no value; use {word} VALUE, or leave it out")
         options[key] = value
     return options
-
-
-def render_bundle(bundle: Bundle) -> tuple[str, str]:
-    """The header and the source."""
-    dtypes = list(dict.fromkeys(entry.spec.dtypes for entry in bundle.entries))
-    kernels = [_kernel(entry) for entry in bundle.entries]
-    reasons = ["no kernel is for the problem"]
-    reasons += filter(None, dict.fromkeys(unsupported(entry.spec) for entry in bundle.entries))
-    values = {
-        "version": __version__,
-        "name": bundle.name,
-        "archs": [arch.removeprefix("sm_") for arch in bundle.archs],
-        "command": bundle.command,
-        "stamp": bundle.stamp,
-        "listing": bundle.lines,
-        "kernels": kernels,
-        "has_workspace": any(k["has_workspace"] for k in kernels),
-        "unsupported": ", or ".join(reasons),
-        "only": only_capability(bundle.archs[0]) if len(bundle.archs) == 1 else "",
-        "launchers": sorted({(k["has_bias"], k["has_workspace"]) for k in kernels}),
-        "dtypes": [_numbered(d) for d in dtypes],
-        "scalars": {d.scalar.cuda for d in dtypes},
-        "layouts": ALL_LAYOUTS,
-        "epilogues": EPILOGUES,
-        "table": columns([_HEADINGS, *map(_described, bundle.entries)]),
-        "rows": columns([_row(bundle.name, i, e) for i, e in enumerate(bundle.entries, 1)], ","),
-    }
-    header, source = (render_template(template, **values) for template in TEMPLATES)
-    return header, source
-
-
-def _kernel(entry: Entry) -> Mapping[str, Any]:
-    spec = entry.spec
-    return {
-        "name": entry.family.name,
-        "text": render_family(entry.family, alone=False).text,
-        "dtypes": spec.dtypes,
-        "has_bias": spec.has_bias,
-        "has_workspace": spec.row.takes_workspace,
-    }
-
-
-def _numbered(dtypes: DTypes) -> Mapping[str, object]:
-    # The numbers of all element types: those of a bundle stay the same when others come or go.
-    number = list(DTYPES).index(dtypes.name)
-    parts = ("input", "output", "accumulator")
-    return {
-        "name": dtypes.name,
-        "number": number,
-        **{part: getattr(dtypes, part) for part in parts},
-    }
-
-
-_HEADINGS = ("types", "layout", "epilogue", "M", "N", "K", "aligned", "kernel")
-
-
-def _described(entry: Entry) -> tuple[str, ...]:
-    spec, s = entry.spec, entry.smallest
-    aligned = "yes" if entry.aligned else ""
-    sizes = (f"{s.m}", f"{s.n}", f"{s.k}")
-    return (spec.dtypes.name, str(spec.layouts), spec.epilogue, *sizes, aligned, entry.family.name)
-
-
-def _row(name: str, number: int, entry: Entry) -> tuple[str, ...]:
-    spec, s = entry.spec, entry.smallest
-    enumerators = (spec.dtypes.name, str(spec.layouts), spec.epilogue)
-    return (
-        *(f"{name}_{word}".upper() for word in enumerators),
-        *(f"{s.m}", f"{s.n}", f"{s.k}"),
-        f"{entry.multiple}",
-        f"workspace_{number}" if spec.row.takes_workspace else "nullptr",
-        f"launch_{number}",
-        f'"{entry.family.name}"',
-    )
-
-
-def columns(rows: Sequence[Sequence[str]], mark: str = "") -> list[str]:
-    """Each row as a line; columns are as wide as their longest cell, with its `mark`."""
-    widths = [max(map(len, column)) + len(mark) for column in zip(*rows, strict=True)]
-    return [
-        " ".join(f"{cell}{mark}".ljust(width) for cell, width in zip(row, widths, strict=True))
-        .rstrip()
-        .removesuffix(mark)
-        for row in rows
-    ]

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from gen._version import __version__
 from gen.errors import SpecError, UsageError, unknown
 from gen.kernels.registry import retarget
-from gen.source.cpp.bundle import columns
 from gen.source.cpp.header import own_parameters
 from gen.source.render import DRIVER, render, render_framed, render_template, stamp
 from gen.spec.arch import compute_capability, last_capability
 from gen.spec.dtypes import ELEMENT_TYPES, ElementType
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, portable_symbol
+from gen.tables import columns
 
 TEMPLATES = ("cpp/embed.cpp.j2", "cpp/embed.h.j2")
 FORMATS = ("ptx", "cubin")  # the better one last

@@ -1,5 +1,6 @@
 """A bundle takes the first kernel that fits, carries out its plan, and refuses the rest."""
 
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gen.errors import GenError
 from gen.kernels.registry import VARIANTS
 from gen.prove.launcher_program import Host, Program
 from gen.source.architectures import make_family
 from gen.source.cpp.bundle import Bundle, Entry, read_bundle
+from gen.spec.kernel import EPILOGUES
 from gen.spec.problem import GemmShape
 from tests.prove.test_verify import WITH_PLAN, small
 from tests.spec.test_spec import specs
@@ -27,6 +30,14 @@ LIST = """
 --variant naive --dtype i8
 """
 ON_HOPPER = "--variant mma_tma --dtype f16 --from 300x1x1\n--variant thread_1d --dtype f16\n"
+GATED = "silu(x) * up[row, col] + slope * shift_of[col] where up=f16[row, col], slope=scalar"
+BATCHED = f"""
+--variant mma --batched --epilogue '{GATED}' --as gated --from 64 --aligned
+--variant mma --epilogue '{GATED}' --as gated
+--variant naive --batched --dtype f16,f32 --epilogue '{GATED}' --as gated
+--variant tiles --batched --dtype i8 --epilogue 'min(x, M) + z where z=scalar' --as rounded
+--variant thread_1d --dtype f32
+"""
 
 
 def bundle(folder: Path, text: str = LIST, arch: str = "sm_80") -> Bundle:
@@ -34,7 +45,9 @@ def bundle(folder: Path, text: str = LIST, arch: str = "sm_80") -> Bundle:
     return read_bundle(folder / "kernels", "gemm", arch)
 
 
-@pytest.mark.parametrize(("text", "arch"), each(2, [(LIST, "sm_80"), (ON_HOPPER, "sm_90a")]))
+@pytest.mark.parametrize(
+    ("text", "arch"), each(2, [(LIST, "sm_80"), (ON_HOPPER, "sm_90a"), (BATCHED, "sm_80")])
+)
 def test_a_bundle_carries_out_the_plan(text: str, arch: str, tmp_path: Path) -> None:
     need("g++")
     made = bundle(tmp_path, text, arch)
@@ -57,10 +70,44 @@ def bundles(draw: st.DrawFn) -> Bundle:
             )
         sizes = draw(st.sampled_from(((0, 0, 0), (1, 1, 1), (65, 2, 100))))
         spec = replace(spec, symbol=f"gemm_{i}")
-        entry = Entry(make_family([spec]), GemmShape(*sizes), draw(st.booleans()))
+        own = f"own_{i}" if spec.fused else ""
+        entry = Entry(make_family([spec]), GemmShape(*sizes), draw(st.booleans()), own)
         if not any(other.takes_all_of(entry) for other in entries):
             entries.append(entry)
     return Bundle("gemm", (arch,), "kernels", (), tuple(entries))
+
+
+def test_a_bundle_with_batches_lists_what_takes_them(tmp_path: Path) -> None:
+    found = bundle(tmp_path, BATCHED).entries
+    assert [entry.spec.batched for entry in found] == [True, False, True, True, True, False]
+    assert [entry.own for entry in found] == ["gated"] * 4 + ["rounded", ""]
+    numbers = [entry.epilogue_number for entry in found]
+    assert len(set(numbers)) == 3
+    assert min(numbers[:5]) > 3 == len(EPILOGUES) - 1
+
+
+MISTAKES = [
+    (f"--variant mma --epilogue '{GATED}'", "has no name for the bundle's header; use --as, such"),
+    ("--variant mma --epilogue linear_bias --as biased", "linear_bias has a name; leave --as out"),
+    ("--variant mma --epilogue x+M --as rrr", "--as rrr: the header has the name for something"),
+    ("--variant mma --epilogue x+M --as alpha", "the header has the name for something else"),
+    ("--variant mma --epilogue x+M --as Gated", "it is not in lower case"),
+    ("--variant mma --epilogue x+M --as double", "name 'double' is a keyword of C++"),
+    (f"--variant mma --epilogue x+M --as {'a' * 17}", "or longer than 16 characters"),
+    ("--variant mma --epilogue x+M --as a\n--variant mma --epilogue x+N --as a", "use two names"),
+    (
+        "--variant mma --batched\n--variant mma",
+        "kernels:2: this kernel for f16 rrr linear is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES)
+def test_names_of_epilogues_that_a_header_cannot_have(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(GenError, match=re.escape(message)):
+        bundle(tmp_path, text)
 
 
 @slow
@@ -91,13 +138,26 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new"), sift(BROKEN, BROKEN[7:8]))
-def test_broken_bundles_are_found(old: str, new: str, tmp_path: Path) -> None:
+ALONE = [(LIST, *case) for case in BROKEN]
+BROKEN_BATCHES = [
+    ("(alone || kernel.batched)", "true"),
+    ("is_aligned(p.B, p.ldb, alone ? 0 : p.stride_b,", "is_aligned(p.B, p.ldb, 0,"),
+    ("alone ? 0 : p.stride_a", "p.stride_a"),
+    ("p.ldb, p.stride_b, bytes", "p.ldb, 0, bytes"),
+    ("Array{p.gated.up}", "Array{p.gated.shift_of}"),
+    ("|| p->batch < 0", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    sift([*ALONE, *((BATCHED, *case) for case in BROKEN_BATCHES)], ALONE[7:8]),
+)
+def test_broken_bundles_are_found(text: str, old: str, new: str, tmp_path: Path) -> None:
     need("g++")
-    made = bundle(tmp_path)
+    made = bundle(tmp_path, text)
     host = Host.bundle(made)
-    text = host.files["gemm.cu"]
-    before, mark, choice = text.partition(" the choice\n")
+    before, mark, choice = host.files["gemm.cu"].partition(" the choice\n")
     assert old in choice, old
     files = {**host.files, "gemm.cu": before + mark + choice.replace(old, new)}
     assert wrong_bundle(Program(replace(host, files=files), tmp_path), made)

@@ -12,7 +12,7 @@ from gen.kernels.registry import make_spec
 from gen.prove.launcher_calls import calls
 from gen.prove.launcher_contract import expected
 from gen.prove.launcher_program import EMBEDDED
-from gen.source.cpp.bundle import render_bundle
+from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.header import render_header
 from gen.source.render import render
 from gen.spec.kernel import KernelSpec

@@ -12,7 +12,8 @@ import pytest
 from gen._version import __version__
 from gen.errors import GenError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
-from gen.source.cpp.bundle import read_bundle, render_bundle
+from gen.source.cpp.bundle import read_bundle
+from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.depfile import rule
 from gen.source.cpp.header import render_header
 from gen.source.render import read_source, render, template_dir, template_files
@@ -190,7 +191,7 @@ def test_a_bundle_lists_its_kernels_in_order(tmp_path: Path) -> None:
         ("--variant mma_tma", "mma_tma needs sm_90a, not sm_80"),
         (
             "\n--variant 'tiles",
-            "kernels.txt:2: no closing quotation in '--variant 'tiles'; options need no quotation",
+            "kernels.txt:2: no closing quotation in '--variant 'tiles'; quote nothing but an",
         ),
         ("--variant tiles\\", "kernels.txt:1: no escaped character in '--variant tiles"),
         (
