@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from gen.compile import nvrtc
+from gen.compile.keys import fingerprint
 from gen.compile.libraries import kept, run, version
 from gen.errors import MissingError
 
@@ -33,7 +34,7 @@ def library(text: str, arch: str) -> Path:
     if not nvcc:
         raise MissingError(f"nvcc is not on the PATH; {GET}")
     include = nvrtc.cutlass_include()
-    parts = (text, arch, *_FLAGS, _version(nvcc), nvrtc.fingerprint(include))
+    parts = (text, arch, *_FLAGS, _version(nvcc), fingerprint(include))
     return kept(NAME, parts, partial(_build, nvcc, text, [f"-arch={arch}", f"-I{include}"]))
 
 

@@ -7,11 +7,10 @@ what is missing, where it is not installed.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache as memoize
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 from gen.compile import cache as disk
 from gen.compile.cache import cache_dir
+from gen.compile.keys import key_of
 from gen.compile.log import Resources, compile_error, parse_resources
 from gen.errors import MissingError, UsageError, unknown
 from gen.requirements import COMPILING, get, lacking, named
@@ -30,7 +30,6 @@ __all__ = [
     "cache_dir",
     "compile_cuda",
     "cutlass_include",
-    "fingerprint",
     "include_paths",
     "nvrtc_version",
     "resources",
@@ -41,9 +40,6 @@ FORMATS = ("ptx", "cubin")
 
 _GET_TOOLKIT = get(*map(named, ("cuda-toolkit", "nvidia-cuda-cccl")))
 _GET_CUTLASS = f"{get(named('nvidia-cutlass'))}, or set CUTLASS_PATH to a checkout of CUTLASS"
-
-# The packages that headers come from; their versions are part of the cache's key.
-_HEADER_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cutlass")
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def compile_cuda(
     headers = headers or {}
     flags = [*_flags(arch, format, line_info, standard), *options]
     flags += [f"-I{folder}" for folder in folders]
-    key = _key(text, name, flags, headers, names) if cache else None
+    key = key_of(text, name, nvrtc_version(), flags, headers, names) if cache else None
     entry = disk.load(key) if key else None
     if entry:
         known = entry[0].get("symbols", {})
@@ -292,79 +288,3 @@ def _fetch(size_of: Any, get: Any, program: Any) -> bytes:
 def _check(status: Any) -> None:
     if int(status) != 0:
         raise RuntimeError(f"NVRTC failed: {status.name}")
-
-
-_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-
-
-def _key(
-    text: str,
-    name: str,
-    flags: Iterable[str],
-    headers: Mapping[str, str],
-    names: Sequence[str],
-) -> str | None:
-    """What the code depends on, hashed; None where that cannot be known.
-
-    Headers count by the versions of the installed packages, not by their paths, so that virtual
-    environments share entries.
-    """
-    quoted = [file for file in _QUOTED_INCLUDE.findall(text) if file not in headers]
-    if any((Path(name).parent / file).is_file() for file in quoted):
-        return None  # a file beside the source, with includes of its own
-    parts = ["1", name, text, str(nvrtc_version()), *_package_versions()]
-    parts += [f"#include {file}: {content}" for file, content in headers.items()]
-    parts += [f"name {expression}" for expression in names]
-    rest = iter(flags)
-    for flag in rest:
-        if flag.startswith(("-include", "--pre-include")) and flag.split("=")[-1] not in headers:
-            return None  # a file from anywhere
-        folder = _include_folder(flag, rest)
-        parts.append(flag if folder is None else f"-I {fingerprint(folder)}")
-    joined = "".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(joined.encode()).hexdigest()
-
-
-def _include_folder(flag: str, rest: Iterator[str]) -> str | None:
-    """The folder that an option adds to the include path, if it does; it may be the next word."""
-    for prefix in ("--include-path=", "-I=", "--include-path", "-I"):
-        if flag.startswith(prefix):
-            return flag[len(prefix) :].strip() or next(rest, "")
-    return None
-
-
-@memoize
-def _package_versions() -> list[str]:
-    import importlib.metadata  # 30 ms
-
-    versions = []
-    for package in _HEADER_PACKAGES:
-        try:
-            versions.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            versions.append(f"{package} none")
-    return versions
-
-
-@memoize
-def fingerprint(folder: str) -> str:
-    """Stands for the contents of an include folder, once per process.
-
-    An installed package's files change with its version only. Any other folder (a checkout that
-    CUTLASS_PATH names, a user's own) is known by the names, sizes and times of its files.
-    """
-    path = Path(folder).absolute()
-    for part in ("site-packages", "dist-packages"):
-        if part in path.parts:
-            return "/".join(path.parts[path.parts.index(part) + 1 :])
-    digest = hashlib.sha256(str(path).encode())
-    for root, folders, files in os.walk(path):
-        folders.sort()
-        for file in sorted(files):
-            full = os.path.join(root, file)  # noqa: PTH118 - thousands of files
-            try:
-                stat = os.stat(full)  # noqa: PTH116
-            except OSError:
-                continue
-            digest.update(f"{full}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
-    return digest.hexdigest()

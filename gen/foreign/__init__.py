@@ -1,6 +1,7 @@
 """Kernels that gen did not emit: their source, arguments, launch and references.
 
 A file is split into declarations (`scan`), what is on the host's side is left out (`prepare`), and
-the rest is compiled (`build`). A launch (`launch`) names the kernel, grid, block and arguments
-(`arguments`); `emulate` runs it, `check` and `gemm` compare what comes out, `count` counts.
+the rest is compiled (`build`), without what the compiler refuses and no kernel needs (`mend`). A
+launch (`launch`) names the kernel, grid, block and arguments (`arguments`); `emulate` runs it,
+`check` and `gemm` compare what comes out, `count` counts.
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.compile import cache, nvrtc
+from gen.compile import cache, keys, nvrtc
 from gen.compile.log import Resources, parse_resources
 from gen.errors import CompileError, MissingError, UsageError
 from gen.kernels import registry
@@ -370,7 +370,7 @@ def test_everything_that_matters_is_in_the_key(cache_folder, count_compilations,
         assert not nvrtc.compile_cuda(**case).cached
     for case in cases:
         assert nvrtc.compile_cuda(**case).cached
-    nvrtc.fingerprint.cache_clear()
+    keys.fingerprint.cache_clear()
     header.write_text("#define VALUE 123\n")
     assert not nvrtc.compile_cuda(COPY, options=[f"-I{tmp_path}"]).cached
     for flags in (["-I", str(tmp_path)], [f"--include-path={tmp_path}"]):
@@ -382,7 +382,7 @@ def test_versions_are_in_the_key(cache_folder, monkeypatch):
     assert not nvrtc.compile_cuda(COPY).cached
     monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: (99, 0))
     assert not nvrtc.compile_cuda(COPY).cached
-    monkeypatch.setattr(nvrtc, "_package_versions", lambda: ["nvidia-cutlass 99"])
+    monkeypatch.setattr(keys, "_package_versions", lambda: ["nvidia-cutlass 99"])
     assert not nvrtc.compile_cuda(COPY).cached
 
 
@@ -461,7 +461,7 @@ def test_an_entry_under_another_name_is_not_believed(cache_folder):
 def test_processes_share_the_cache(cache_folder):
     code = """
 import sys
-from gen.compile import nvrtc
+from gen.compile import keys, nvrtc
 COPY = 'extern "C" __global__ void copy%d(float* d, const float* s) { *d = *s; }'
 for _ in range(3):
     for i in range(5):
