@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.run.context import LaunchState
+from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.run.spinning import Spinning
 from gen.emulator.run.system_calls import SystemCalls
 from gen.emulator.run.waiting import Parking, everyone

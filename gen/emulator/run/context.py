@@ -3,79 +3,43 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gen.emulator.isa.instructions import WIDE_SPECIALS
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.atomics import update
 from gen.emulator.memory.block_memory import ALL_AXES, Scratch
 from gen.emulator.memory.bulk import BulkCopies
 from gen.emulator.memory.cp_async import Copies
-from gen.emulator.memory.global_memory import WINDOWS, Buffer, GlobalMemory, Site
+from gen.emulator.memory.global_memory import WINDOWS, Site
 from gen.emulator.memory.mbarrier import MBarriers
-from gen.emulator.memory.observer import Observer
-from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.memory.warpgroups import Warpgroups
-from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.barriers import Barriers
+from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.run.register_pool import RegisterPool
-from gen.emulator.run.time_limit import TimeLimit
-from gen.emulator.translate.program import Program
+from gen.emulator.run.reports import Reports
+from gen.emulator.run.special_registers import SpecialRegisters
 from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT, clusters_of
 from gen.emulator.warp.masks import (
     BLOCK_AXES,
     NOBODY,
-    Bits,
     Coordinates,
     Mask,
     Shape,
-    lanes_of,
     narrow,
 )
 from gen.emulator.warp.mma import check_whole_warps, matrices, rows_of
 from gen.emulator.warp.wmma import Fragment
-from gen.emulator.watch.findings import PLAIN_WORDS, Findings, access_message, plain_name
 
 
-@dataclass
-class LaunchState:
-    """What all chunks of a launch share."""
-
-    program: Program
-    grid: Coordinates
-    block: Coordinates
-    memory: GlobalMemory
-    findings: Findings
-    cluster: Coordinates = (1, 1, 1)
-    explicit_cluster: bool = False  # whether anybody has said how large clusters are
-    addresses: dict[str, int] = field(default_factory=dict)  # of all variables and parameters
-    shared: list[tuple[str, int, int]] = field(default_factory=list)  # (name, offset, bytes)
-    shared_bytes: int = 0  # per block, with the dynamic ones
-    local_bytes: int = 0  # per thread
-    dynamic_bytes: int = 0
-    unused_bytes: int = 0  # in front of the dynamic ones, so that they are least aligned
-    budget: int | None = None  # thread-instructions left
-    limit: TimeLimit = field(default_factory=TimeLimit)
-    instructions: int = 0  # thread-instructions executed
-    observers: Sequence[Observer] = ()
-    maps: Mapping[int, TensorMap] = field(default_factory=dict)  # by the numbers in their bytes
-    printed: list[Any] = field(default_factory=list)  # by printf
-    workspace: Buffer | None = None  # of a cooperative launch
-
-    @property
-    def spins(self) -> bool:
-        """Whether lanes may wait for memory to change."""
-        return any(block.looks for block in self.program.blocks)
-
-
-class Context:
+class Context(SpecialRegisters, Reports):
     """A box of `blocks` (x, y, z) blocks whose first is `origin`, as generated code sees it."""
 
     def __init__(self, launch: LaunchState, origin: Coordinates, blocks: Coordinates) -> None:
+        super().__init__()
         self.launch, self.origin = launch, origin
         (bx, by, bz), (tx, ty, tz) = blocks, launch.block
         self.shape: Shape = (bz, tz, by, ty, bx, tx)
@@ -83,8 +47,6 @@ class Context:
         self.lanes = bx * by * bz * self.threads
         self.live: Mask | None = None  # None: no lane has exited
         self.needed: frozenset[int] = frozenset()  # slots that waiting lanes may read
-        self._specials: dict[str, Value] = {}
-        self.ticks = 0  # of the clocks
         self.memory = launch.memory
         self.clusters = clusters_of(self.shape, launch.cluster)
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters)
@@ -102,73 +64,6 @@ class Context:
             self.shared.changes = 0
 
     # -- what generated code calls -------------------------------------------------------------
-    def special(self, name: str) -> Value:
-        """A special register as int32, or int64 for the clocks of that width."""
-        if "clock" in name or "timer" in name:
-            return self._time(name)
-        if name not in self._specials:
-            self._specials[name] = self._special(name)
-        return self._specials[name]
-
-    def _time(self, name: str) -> Value:
-        """A clock: 256 ticks for each time that one was read, and some while lanes spin."""
-        self.ticks += 256
-        time = np.int64(self.ticks)
-        if name in WIDE_SPECIALS:
-            return time
-        return np.int32(time >> 32 if name.endswith("_hi") else time & 0x7FFFFFFF)
-
-    def _special(self, name: str) -> Value:
-        word, _, axis = name.lstrip("%").partition(".")
-        launch = self.launch
-        if "cluster" in word:
-            return self._cluster_special(word, axis)
-        if word in ("ntid", "nctaid"):
-            return np.int32((launch.block if word == "ntid" else launch.grid)["xyz".index(axis)])
-        if word in ("tid", "ctaid"):
-            at = "xyz".index(axis)
-            place = 5 - 2 * at if word == "tid" else 4 - 2 * at
-            count, first = self.shape[place], 0 if word == "tid" else self.origin[at]
-            if count == 1:
-                return np.int32(first)
-            dims = tuple(count if i == place else 1 for i in range(6))
-            return np.arange(first, first + count, dtype=np.int32).reshape(dims)
-        if word in ("smid", "nsmid", "nwarpid"):  # as if the GPU had one multiprocessor
-            return np.int32({"smid": 0, "nsmid": 1, "nwarpid": 64}[word])
-        if word.startswith("lanemask"):
-            one = np.int32(1) << self.special("%laneid")
-            below = one - np.int32(1)
-            return {"eq": one, "lt": below, "le": below | one, "gt": ~(below | one),
-                    "ge": ~below}[word[-2:]]  # fmt: skip
-        if word in ("laneid", "warpid"):
-            _, tz, _, ty, _, tx = self.shape
-            linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
-            return linear % np.int32(32) if word == "laneid" else linear // np.int32(32)
-        if word in ("gridid", "current_graph_exec"):
-            return np.int64(word == "gridid")
-        if word.startswith("envreg"):  # the workspace of a cooperative launch, and zeros
-            address = launch.workspace.base if launch.workspace else 0
-            return np.int64({1: address >> 32, 2: address}.get(int(word[6:]), 0)).astype(np.int32)
-        if word.startswith("reserved"):  # in front of a kernel's shared memory: none
-            return np.int32(0)
-        return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
-
-    def _cluster_special(self, word: str, axis: str) -> Value:
-        launch = self.launch
-        if word == "is_explicit_cluster":
-            return np.bool_(launch.explicit_cluster)
-        if word == "cluster_ctarank":
-            return self.clusters.rank.astype(np.int32) if self.clusters.size > 1 else np.int32(0)
-        if word == "cluster_nctarank":
-            return np.int32(self.clusters.size)
-        along = np.int32(launch.cluster["xyz".index(axis)])
-        if word == "cluster_nctaid":
-            return along
-        if word == "nclusterid":
-            return self.special(f"%nctaid.{axis}") // along
-        block = self.special(f"%ctaid.{axis}")
-        return block // along if word == "clusterid" else block % along
-
     def address(self, name: str) -> Value:
         """The address of a variable or parameter in its own space, as int64."""
         return self._addresses[name]
@@ -387,61 +282,3 @@ class Context:
         """An instrumented kernel tells observers a number's value."""
         for observer in self.launch.observers:
             observer.probe(self, number, value, m)
-
-    def trap(self, item: Instruction, m: Mask | None) -> None:
-        """A finding for lanes that stop the kernel."""
-        bits = np.ones((1,) * 6, np.bool_) if m is None else m.bits
-        block, threads, count = lanes_of(bits, None, self.shape, self.origin)
-        message = f"{item.opcode} executed in {count} thread{'s' * (count > 1)}"
-        self.launch.findings.add("trap", item, message, block, threads)
-
-    def use(self, item: Instruction, origin: Instruction, m: Mask | None, bits: Bits) -> None:
-        """An initcheck finding for lanes that lack what `item` uses.
-
-        origin: the first instruction that has read the register which nothing has written.
-        """
-        if m is not None:
-            bits = bits & m.bits
-        if not bits.any():
-            return
-        block, threads, count = lanes_of(bits, None, self.shape, self.origin)
-        message = f"a variable is used that has no value, by {count} thread{'s' * (count > 1)}"
-        if item is not origin:
-            what = PLAIN_WORDS.get(item.opcode, item.opcode)
-            message += f"; it reaches the {what}" + f" at line {item.line}" * (item.line > 0)
-        self.launch.findings.add(
-            "initcheck", origin, message, block, threads, kind="register", other=item
-        )
-
-    def report(self, site: Site, what: str, address: Value, bad: Bits, mask: Mask | None) -> None:
-        """A memcheck finding for the lanes in `bad`, whose byte addresses are `address`."""
-        block, threads, count = lanes_of(bad, mask, self.shape, self.origin)
-        first = int(np.asarray(address)[np.broadcast_to(bad, address.shape)][0])
-        text = self.describe(site, first)
-        message = access_message(site, what, text, count)
-        self.launch.findings.add("memcheck", site.item, message, block, threads, text)
-
-    def describe(self, site: Site, address: int) -> str:
-        """A byte that `site` accesses, as a buffer or a space and the offset in it."""
-        space = site.space
-        if space == "generic":
-            space = {1: "shared", 2: "local"}.get(address >> 56, "global")
-            address &= (1 << 56) - 1
-        return {"global": self.memory.describe, "shared": self.describe_shared}.get(
-            space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
-        )(address)
-
-    def describe_shared(self, address: int) -> str:
-        """ "shared+128 of 4096 (tile)": a byte of a block's shared memory, and its variable."""
-        launch = self.launch
-        field = address >> RANK_SHIFT
-        if field == 255 and address & OFFSET > OFFSET // 2:  # 32 bits, below 0
-            return self.describe_shared(address - (1 << 32))
-        if 0 < field <= 255:
-            rank, size = field - 1, self.clusters.size
-            if rank >= size:
-                return f"shared memory of block {rank} of a cluster of {size}"
-            return f"{self.describe_shared(address & OFFSET)} in block {rank} of the cluster"
-        text = f"shared{address:+d} of {launch.shared_bytes}"
-        names = [name for name, start, size in launch.shared if start <= address < start + size]
-        return f"{text} ({plain_name(names[0])})" if names else text

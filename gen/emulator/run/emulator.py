@@ -17,9 +17,9 @@ from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule
 from gen.emulator.ptx.parse import parse_ptx
-from gen.emulator.run.context import LaunchState
 from gen.emulator.run.device_memory import DeviceMemory
 from gen.emulator.run.geometry import check_geometry, cluster_of
+from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.run.shared_variables import place_variables
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.run.time_limit import TimeLimit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gen.emulator.ptx.module import PtxKernel, PtxModule, Variable
-from gen.emulator.run.context import LaunchState
+from gen.emulator.run.launch_state import LaunchState
 from gen.errors import UsageError
 from gen.spec.arch import SHARED_KIB, STATIC_SHARED
 

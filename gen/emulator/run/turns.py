@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from gen.emulator.run.chunk import Chunk
-from gen.emulator.run.context import LaunchState
+from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.warp.masks import Coordinates
 
 Box = tuple[Coordinates, Coordinates]  # the first block, and blocks along each axis

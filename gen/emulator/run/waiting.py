@@ -12,7 +12,8 @@ from gen.emulator.ptx.module import Instruction
 from gen.emulator.ptx.operands import Imm, Operand, Reg
 from gen.emulator.run.barriers import BARRIERS, Arrival, Counts
 from gen.emulator.run.cluster_barrier import ClusterBarrier
-from gen.emulator.run.context import Context, LaunchState
+from gen.emulator.run.context import Context
+from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, Waiting, lanes_of, narrow
 
 

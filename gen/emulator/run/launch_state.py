@@ -1,0 +1,46 @@
+"""What all chunks of a launch share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gen.emulator.memory.global_memory import Buffer, GlobalMemory
+from gen.emulator.memory.observer import Observer
+from gen.emulator.memory.tensor_map import TensorMap
+from gen.emulator.run.time_limit import TimeLimit
+from gen.emulator.translate.program import Program
+from gen.emulator.warp.masks import Coordinates
+from gen.emulator.watch.findings import Findings
+
+
+@dataclass
+class LaunchState:
+    """What all chunks of a launch share."""
+
+    program: Program
+    grid: Coordinates
+    block: Coordinates
+    memory: GlobalMemory
+    findings: Findings
+    cluster: Coordinates = (1, 1, 1)
+    explicit_cluster: bool = False  # whether anybody has said how large clusters are
+    addresses: dict[str, int] = field(default_factory=dict)  # of all variables and parameters
+    shared: list[tuple[str, int, int]] = field(default_factory=list)  # (name, offset, bytes)
+    shared_bytes: int = 0  # per block, with the dynamic ones
+    local_bytes: int = 0  # per thread
+    dynamic_bytes: int = 0
+    unused_bytes: int = 0  # in front of the dynamic ones, so that they are least aligned
+    budget: int | None = None  # thread-instructions left
+    limit: TimeLimit = field(default_factory=TimeLimit)
+    instructions: int = 0  # thread-instructions executed
+    observers: Sequence[Observer] = ()
+    maps: Mapping[int, TensorMap] = field(default_factory=dict)  # by the numbers in their bytes
+    printed: list[Any] = field(default_factory=list)  # by printf
+    workspace: Buffer | None = None  # of a cooperative launch
+
+    @property
+    def spins(self) -> bool:
+        """Whether lanes may wait for memory to change."""
+        return any(block.looks for block in self.program.blocks)
