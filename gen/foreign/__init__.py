@@ -3,5 +3,5 @@
 A file is split into declarations (`scan`), what is on the host's side is left out (`prepare`), and
 the rest is compiled (`build`), without what the compiler refuses and no kernel needs (`mend`). A
 launch (`launch`) names the kernel, grid, block and arguments (`arguments`); `emulate` runs it,
-`check` and `gemm` compare what comes out, `count` counts.
+`check` and `gemm` (with `roles`) compare what comes out, `count` counts.
 """

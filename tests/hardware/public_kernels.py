@@ -26,8 +26,9 @@ from gen.foreign import elements
 from gen.foreign.arguments import parse_pairs
 from gen.foreign.check import all_numbers, difference
 from gen.foreign.emulate import Checks, prepare, run_steps
-from gen.foreign.gemm import check_gemm, understand
+from gen.foreign.gemm import check_gemm
 from gen.foreign.launch import LaunchText
+from gen.foreign.roles import understand
 from gen.foreign.words import sentence
 from gen.spec.problem import parse_shape
 

@@ -61,7 +61,8 @@ def _check_gemm(
     text: str, name: str, launch: LaunchText, checks: Checks, options: Mapping[str, Any]
 ) -> GemmReport:
     from gen.cli import tables
-    from gen.foreign.gemm import check_gemm, default_shapes, understand
+    from gen.foreign.gemm import check_gemm
+    from gen.foreign.roles import default_shapes, understand
 
     gemm = understand(text, name, launch)
     shapes = [parse_shape(one) for one in options.get("shape") or ()] or default_shapes(gemm)

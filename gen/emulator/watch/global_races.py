@@ -13,28 +13,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Buffer, Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
 from gen.emulator.translate.program import Program
-from gen.emulator.warp.masks import NOBODY, Bits, Coordinates, Mask, narrow
+from gen.emulator.warp.masks import NOBODY, Bits, Mask, narrow
 from gen.emulator.watch.findings import Sites, noun
+from gen.emulator.watch.global_records import (
+    THREADS,
+    Numbers,
+    Records,
+    Touch,
+    place_of,
+    thread_numbers,
+)
 from gen.emulator.watch.granules import extremes, granule_of
 from gen.emulator.watch.releases import Releases
 
-Numbers = npt.NDArray[np.int64]
 _SITE_BITS = 20
 _SITE = (1 << _SITE_BITS) - 1
-_THREADS = 1 << 10  # numbers per block
 _CLUSTERS = np.int64(1 << 32)  # what a barrier of a whole cluster adds to the epochs of blocks
-_MOST = np.iinfo(np.int64).max
 _SCOPED = re.compile(
     r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
     r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
@@ -42,59 +45,6 @@ _SCOPED = re.compile(
 _BY_ACCESS = re.compile(r"(ld\..*acquire|st\..*release)\b")
 # Such accesses race with plain ones, as atomics do.
 _STRONG = {"volatile", "relaxed", "mmio", "acquire", "release"}
-
-
-class Records:
-    """For each granule of a buffer: thread number << SITE_BITS | site, -1 (or _MOST) for none."""
-
-    def __init__(self, buffer: Buffer, granule: int) -> None:
-        self.start = buffer.base & -16  # where all pieces are aligned
-        self.count = -(-(buffer.base - self.start + buffer.nbytes) // granule)
-        self.writer: Numbers | None = None  # of the latest plain write, once there is any
-        self.epoch: Any = None  # of the writer's block, when it wrote
-        # The first and the last reader (False) or atomic access (True), for pieces of so many
-        # granules: those of a read, which is recorded once, however narrow the granules are.
-        self.others: dict[tuple[bool, int], tuple[Numbers, Numbers]] = {}
-
-    @property
-    def changes(self) -> bool:
-        """Whether anything but reads is recorded."""
-        return self.writer is not None or any(atomics for atomics, _ in self.others)
-
-    def make_writer(self) -> Numbers:
-        """Records of plain writes."""
-        if self.writer is None:
-            self.writer = np.full(self.count, -1, np.int64)
-            self.epoch = np.zeros(self.count, np.int64)
-        return self.writer
-
-    def make_others(self, atomics: bool, several: int) -> tuple[Numbers, Numbers]:
-        """Records of readers, or of atomics, of so many granules at a time."""
-        if (atomics, several) not in self.others:
-            count = -(-self.count // several)
-            self.others[atomics, several] = (
-                np.full(count, _MOST, np.int64),
-                np.full(count, -1, np.int64),
-            )
-        return self.others[atomics, several]
-
-
-@dataclass(frozen=True)
-class _Touch:
-    records: Records
-    several: int  # granules of each piece
-    index: Numbers  # of the pieces
-    low: Numbers  # numbers of the first and the last thread at each piece
-    high: Numbers
-    epoch: Numbers
-
-    def granules(self) -> _Touch:
-        """The same, granule by granule."""
-        if self.several == 1:
-            return self
-        index = (self.index[:, None] * self.several + np.arange(self.several)).ravel()
-        rest = (array.repeat(self.several) for array in (self.low, self.high, self.epoch))
-        return _Touch(self.records, 1, index, *rest)
 
 
 class GlobalRaces(ChunkObserver):
@@ -111,7 +61,7 @@ class GlobalRaces(ChunkObserver):
             self._launch = launch
             self.records: dict[Buffer, Records] = {}
             self.sites = Sites()
-            self.releases = Releases(_THREADS)
+            self.releases = Releases(THREADS)
         if launch.program not in self._programs:
             items = [i for b in launch.program.blocks for i in b.body]
             scoped = any(
@@ -121,8 +71,8 @@ class GlobalRaces(ChunkObserver):
         self.granule, self.off = self._programs[launch.program]
         self.epoch: Any = np.zeros((1,) * 6, np.int64)
         self.block_epoch: Any = self.epoch  # the last one that began with a barrier of the block
-        self.threads = _thread_numbers(chunk)
-        self.together = _THREADS * chunk.clusters.size  # numbers per cluster
+        self.threads = thread_numbers(chunk)
+        self.together = THREADS * chunk.clusters.size  # numbers per cluster
 
     # -- accesses ------------------------------------------------------------------------------
     def load(
@@ -147,7 +97,7 @@ class GlobalRaces(ChunkObserver):
         least, most = int(address.min()) + site.offset, int(address.max()) + site.offset
         return any(b.base <= most and least < b.base + b.nbytes for b in changed)
 
-    def _load(self, chunk: ObservedChunk, site: Site, touch: _Touch, kept: bool = True) -> None:
+    def _load(self, chunk: ObservedChunk, site: Site, touch: Touch, kept: bool = True) -> None:
         if touch.records.changes:
             granules = touch.granules()
             self._against_writer(chunk, site, "RAW", granules)
@@ -203,7 +153,7 @@ class GlobalRaces(ChunkObserver):
             else:
                 self._store(chunk, move.site, touch)
 
-    def _store(self, chunk: ObservedChunk, site: Site, touch: _Touch) -> None:
+    def _store(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         touch = touch.granules()
         self._against_writer(chunk, site, "WAW", touch)
         self._against_others(chunk, site, "WAR", touch, atomics=False)
@@ -226,21 +176,21 @@ class GlobalRaces(ChunkObserver):
             if "release" in site.item.modifiers:
                 self._release(touch)
 
-    def _release(self, touch: _Touch) -> None:
-        blocks, epochs = np.broadcast_arrays(self.threads // _THREADS, self.block_epoch)
+    def _release(self, touch: Touch) -> None:
+        blocks, epochs = np.broadcast_arrays(self.threads // THREADS, self.block_epoch)
         since = dict(zip(blocks.ravel().tolist(), epochs.ravel().tolist(), strict=True))
         pieces = (of.tolist() for of in (touch.index, touch.high, touch.epoch))
         for index, thread, epoch in zip(*pieces, strict=True):
             place = touch.records, index
-            self.releases.release(place, thread, epoch, since[thread // _THREADS])
+            self.releases.release(place, thread, epoch, since[thread // THREADS])
 
-    def _acquire(self, touch: _Touch) -> None:
+    def _acquire(self, touch: Touch) -> None:
         pieces = (of.tolist() for of in (touch.index, touch.low, touch.high))
         for index, low, high in zip(*pieces, strict=True):
-            blocks = range(low // _THREADS, high // _THREADS + 1)
+            blocks = range(low // THREADS, high // THREADS + 1)
             self.releases.acquire((touch.records, index), blocks)
 
-    def _atomic(self, chunk: ObservedChunk, site: Site, touch: _Touch) -> None:
+    def _atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         touch = touch.granules()
         self._against_writer(chunk, site, "WAW", touch)
         self._against_others(chunk, site, "WAR", touch, atomics=False)
@@ -281,7 +231,7 @@ class GlobalRaces(ChunkObserver):
     # -- records -------------------------------------------------------------------------------
     def _touches(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
-    ) -> Iterable[_Touch]:
+    ) -> Iterable[Touch]:
         """The pieces of an access, buffer by buffer."""
         if self.off or space != "global":
             return []
@@ -289,7 +239,7 @@ class GlobalRaces(ChunkObserver):
 
     def _find(
         self, chunk: ObservedChunk, address: Value, size: int, mask: Mask | None
-    ) -> Iterator[_Touch]:
+    ) -> Iterator[Touch]:
         """The pieces of `size` bytes at addresses, all offsets added, buffer by buffer."""
         exact = np.asarray(address).reshape(address.shape or (1,) * 6)
         low, high, used = extremes(self.threads, exact.shape, mask)
@@ -300,7 +250,7 @@ class GlobalRaces(ChunkObserver):
 
     def _by_buffer(
         self, chunk: ObservedChunk, size: int, exact: Numbers, *rest: Numbers
-    ) -> Iterator[_Touch]:
+    ) -> Iterator[Touch]:
         """Accesses of `size` bytes; what is in no buffer is left out."""
         several = max(1, size // self.granule)
         while exact.size:
@@ -315,27 +265,27 @@ class GlobalRaces(ChunkObserver):
                 records = self.records[buffer]
                 index = (exact[inside] - records.start) // (several * self.granule)
                 some = (array[inside] for array in rest)
-                yield _Touch(records, several, index, *some)
+                yield Touch(records, several, index, *some)
             exact, rest = exact[~here], tuple(array[~here] for array in rest)
 
     def _epochs(self, shape: tuple[int, ...]) -> Any:
         axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.epoch.shape[i] > 1)
         return self.epoch.max(axes, keepdims=True) if axes else self.epoch
 
-    def _against_writer(self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch) -> None:
+    def _against_writer(self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch) -> None:
         if touch.records.writer is None:
             return
         found = touch.records.writer[touch.index]
         if found.max(initial=-1) < 0:
             return
         by = found >> _SITE_BITS
-        same_block = (by // _THREADS == touch.low // _THREADS) & (
-            by // _THREADS == touch.high // _THREADS
+        same_block = (by // THREADS == touch.low // THREADS) & (
+            by // THREADS == touch.high // THREADS
         )
         same = (by == touch.low) & (by == touch.high)
         epoch = touch.records.epoch[touch.index]
         ordered = same | same_block & (epoch != touch.epoch)
-        if self.together > _THREADS:
+        if self.together > THREADS:
             near = (by // self.together == touch.low // self.together) & (
                 by // self.together == touch.high // self.together
             )
@@ -345,7 +295,7 @@ class GlobalRaces(ChunkObserver):
         self._report(chunk, site, kind, touch, bad, found)
 
     def _against_others(
-        self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch, atomics: bool
+        self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch, atomics: bool
     ) -> None:
         for (are_atomics, several), records in touch.records.others.items():
             if are_atomics != atomics:
@@ -361,7 +311,7 @@ class GlobalRaces(ChunkObserver):
             bad[bad] = ~self.releases.met(touch.high[bad], other[bad] >> _SITE_BITS)
             self._report(chunk, site, kind, touch, bad, other)
 
-    def _add(self, touch: _Touch, site: Site, atomics: bool) -> None:
+    def _add(self, touch: Touch, site: Site, atomics: bool) -> None:
         number = self.sites.number(site)
         low, high = touch.records.make_others(atomics, touch.several)
         np.minimum.at(low, touch.index, touch.low << _SITE_BITS | number)
@@ -369,7 +319,7 @@ class GlobalRaces(ChunkObserver):
 
     # -- findings ------------------------------------------------------------------------------
     def _report(
-        self, chunk: ObservedChunk, site: Site, kind: str, touch: _Touch, bad: Bits, other: Numbers
+        self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch, bad: Bits, other: Numbers
     ) -> None:
         if not bad.any():
             return
@@ -377,8 +327,8 @@ class GlobalRaces(ChunkObserver):
         record = int(other[at])
         earlier, by = self.sites[record & _SITE], record >> _SITE_BITS
         mine = int(touch.low[at] if touch.low[at] != by else touch.high[at])
-        block, thread = _place(mine, chunk.launch)
-        other_block, other_thread = _place(by, chunk.launch)
+        block, thread = place_of(mine, chunk.launch)
+        other_block, other_thread = place_of(by, chunk.launch)
         where = chunk.memory.describe(touch.records.start + int(touch.index[at]) * self.granule)
         line = f" at line {earlier.item.line}" if earlier.item.line else ""
         message = f"{noun(site)} of {site.size} bytes at {where} races with the {noun(earlier)}"
@@ -394,33 +344,3 @@ class GlobalRaces(ChunkObserver):
 def _blocks(chunk: ObservedChunk, mask: Mask | None) -> Any:
     """1 for each block that has lanes of a mask."""
     return 1 if mask is None else mask.per_block(chunk.shape) > 0
-
-
-def _thread_numbers(chunk: ObservedChunk) -> Numbers:
-    """A number for each thread of the launch, over the axes of a chunk."""
-    z, tz, y, ty, x, tx = chunk.shape
-    place = np.ix_(*(np.arange(n, dtype=np.int64) for n in (z, tz, y, ty, x, tx)))
-    gx, gy, _ = chunk.launch.grid
-    ox, oy, oz = chunk.origin
-    cx, cy, cz = chunk.launch.cluster  # whose blocks are numbered one behind the other
-    bz, by, bx = place[0] + oz, place[2] + oy, place[4] + ox
-    block = (bz // cz * (gy // cy) + by // cy) * (gx // cx) + bx // cx
-    block = block * (cx * cy * cz) + (bz % cz * cy + by % cy) * cx + bx % cx
-    numbers: Numbers = block * _THREADS + (place[1] * ty + place[3]) * tx + place[5]
-    return numbers
-
-
-def _place(number: int, launch: ObservedLaunch) -> tuple[Coordinates, Coordinates]:
-    """(x, y, z) of a thread's block, and of the thread in it."""
-    block, thread = divmod(number, _THREADS)
-    (gx, gy, _), (tx, ty, _), (cx, cy, cz) = launch.grid, launch.block, launch.cluster
-    cluster, rank = divmod(block, cx * cy * cz)
-    nx, ny = gx // cx, gy // cy
-    return (
-        (
-            cluster % nx * cx + rank % cx,
-            cluster // nx % ny * cy + rank // cx % cy,
-            cluster // (nx * ny) * cz + rank // (cx * cy),
-        ),
-        (thread % tx, thread // tx % ty, thread // (tx * ty)),
-    )
