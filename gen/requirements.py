@@ -12,6 +12,8 @@ EMITTING = (
     "jinja2>=3.1",
     "typer>=0.28",
     "rich>=13.8",
+    "platformdirs>=4",
+    "filelock>=3.12",
 )
 COMPILING = (
     "cuda-python>=12.9,<14",

@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Not the user's cache, but one that parallel workers share and that is kept between runs:
     # CUTLASS takes seconds to compile.
     os.environ.setdefault("GEN_CACHE_DIR", str(config.rootpath / ".pytest_cache" / "gen"))
+    os.environ["GEN_TUNED_DIR"] = ""  # what the user has measured is no part of a test
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -17,8 +17,10 @@ from gen.api.views import HOST, View, element
 from gen.compile import nvrtc
 from gen.device import driver
 from gen.device.choose import DEVICES
-from gen.dispatch.invariant import INVARIANT, rank_invariant
-from gen.dispatch.ranking import Product, model_of, oldest_arch, rank
+from gen.dispatch.choice import rank
+from gen.dispatch.folders import default
+from gen.dispatch.invariant import INVARIANT
+from gen.dispatch.ranking import Product, model_of, oldest_arch
 from gen.errors import UsageError, said_in_python, unknown
 from gen.kernels.order import check_invariant
 from gen.kernels.registry import get_variant, make_spec, retarget
@@ -289,8 +291,8 @@ class Kernel:
                 max(p.batch.products, 1),
             )
             gpu = model_of(arch, target.multiprocessors, target.name)
-            ranked = rank_invariant if self._invariant else rank
-            return ranked(product, gpu, arch, tunables)[0].spec, arch
+            found = rank(product, gpu, arch, tunables, default(), invariant=bool(self._invariant))
+            return found[0].spec, arch
         arch = target.target(get_variant(self._variant).usual_arch(call.dtypes.name))
         names = {"dtype": call.dtypes.name, "layout": str(call.layouts)}
         spec = make_spec(self._variant, arch=arch, **names, **tunables)

@@ -87,12 +87,15 @@ def interleave(
     samplers: Mapping[str, Sampler],
     after_round: Callable[[], object] = lambda: None,
     rest_s: float = 0.0,
+    found: dict[str, list[float]] | None = None,
 ) -> dict[str, list[float]]:
     """Every contender's samples, in milliseconds a launch.
 
-    rest_s: seconds without work before each sample.
+    rest_s: seconds without work before each sample. found: what is returned, which then has the
+    samples until now if this is interrupted.
     """
-    found: dict[str, list[float]] = {name: [] for name in samplers}
+    found = {} if found is None else found
+    found |= {name: [] for name in samplers}
     last = 0
     for number, name in turns(list(samplers), {n: s.rounds for n, s in samplers.items()}):
         if number != last:

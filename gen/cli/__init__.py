@@ -28,6 +28,7 @@ NEEDS = {
     "bench": PROVING,
     "ceiling": RUNNING,
     "sweep": RUNNING,
+    "tune": PROVING,
 }
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.

@@ -199,7 +199,9 @@ def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
     """The first of the ranking, on the GPU that is here, or on one of `arch`."""
     from gen.bench.sizes import products
     from gen.device.driver import gpu, why_no_gpu
-    from gen.dispatch.ranking import Product, model_of, rank
+    from gen.dispatch.choice import rank
+    from gen.dispatch.folders import default
+    from gen.dispatch.ranking import Product, model_of
 
     if why_no_gpu() is None:
         here = gpu(0)
@@ -211,7 +213,8 @@ def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
         product = Product.packed(GemmShape(shape.m, shape.n, shape.k), dtypes, layouts)
         count = products(shape)
         asked = {**given, "batched": True} if count > 1 else given
-        ranking = rank(replace(product, batch=count), model, arch or model.own_arch, asked)
+        one = replace(product, batch=count)
+        ranking = rank(one, model, arch or model.own_arch, asked, default())
         return [one.spec for one in ranking[:most]]
 
     return choose

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from gen.cli.options import DTYPE, JSON, LAYOUT
+from gen.cli.options import DTYPE, JSON, LAYOUT, TUNED
 from gen.device.gpus import GPUS, GpuModel, find_gpu
 from gen.dispatch import words
-from gen.dispatch.invariant import INVARIANT, rank_invariant
-from gen.dispatch.ranking import Product, Ranked, model_of, rank
+from gen.dispatch.choice import rank
+from gen.dispatch.folders import places
+from gen.dispatch.invariant import INVARIANT
+from gen.dispatch.ranking import Product, Ranked, model_of
 from gen.errors import UsageError, unknown
 from gen.kernels.tunables import Value
 from gen.spec.dtypes import parse_dtype
@@ -54,6 +56,7 @@ def choose(
         typer.Option("--batch", min=1, help="So many products of the shape, by --batched kernels."),
     ] = 1,
     invariant: Annotated[str | None, INVARIANT_OPTION] = None,
+    tuned: Annotated[str | None, TUNED] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Show so many kernels.")] = 8,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
@@ -67,15 +70,18 @@ def choose(
     if batch > 1:
         product, given = replace(product, batch=batch), {**given, "batched": True}
     why: list[str] = []
-    found = rank(product, target, target.own_arch, given)
+    tables = places(tuned)
+    found = rank(product, target, target.own_arch, given, tables)
     if invariant is not None:
-        free, found = found, _invariant(invariant, product, target, given)
+        if invariant not in INVARIANT:
+            raise unknown("invariant", invariant, INVARIANT)
+        free, found = found, rank(product, target, target.own_arch, given, tables, invariant=True)
         why.append(words.price(found, free))
     why[:0] = words.why(found, target)
     if json:
         _as_json(found[:top], len(found), why, product, target)
     else:
-        _print(found[:top], why, target)
+        _print(found[:top], found, why, target)
 
 
 def _product(
@@ -91,14 +97,6 @@ def _product(
     return replace(product, lda=lda or product.lda, ldb=ldb or product.ldb)
 
 
-def _invariant(
-    what: str, product: Product, gpu: GpuModel, given: Mapping[str, Value]
-) -> list[Ranked]:
-    if what not in INVARIANT:
-        raise unknown("invariant", what, INVARIANT)
-    return rank_invariant(product, gpu, gpu.own_arch, given)
-
-
 def present() -> GpuModel:
     """The GPU of this machine. Raises UsageError where there is none."""
     from gen.device.driver import gpu, why_no_gpu
@@ -109,11 +107,13 @@ def present() -> GpuModel:
     return model_of(here.arch, here.multiprocessors, here.name)
 
 
-def _print(shown: Sequence[Ranked], why: Sequence[str], gpu: GpuModel) -> None:
+def _print(
+    shown: Sequence[Ranked], found: Sequence[Ranked], why: Sequence[str], gpu: GpuModel
+) -> None:
     from gen.cli import tables
     from gen.tables import number
 
-    headers = ["", "kernel", "tile", "how", "predicted", "waves", "limited by", "measured"]
+    headers = ["", "kernel", "tile", "how", "time", "waves", "limited by", "time is"]
     rows = [
         (
             str(i),
@@ -123,22 +123,15 @@ def _print(shown: Sequence[Ranked], why: Sequence[str], gpu: GpuModel) -> None:
             f"{number(each.time / 1e6).text} us",
             f"{words.waves(each, gpu):.2f}",
             words.limit(each),
-            "yes" if words.is_measured(each.spec, gpu) else "no",
+            words.basis(each, gpu),
         )
         for i, each in enumerate(shown, 1)
     ]
-    print(f"{gpu.title}, by a model; {_basis(gpu)}")
-    tables.table(headers, rows, right=("", "predicted", "waves"))
+    print(f"{gpu.called}, {words.rests(found, gpu)}")
+    tables.table(headers, rows, right=("", "time", "waves"))
     print("1:", " ".join(why))
     for i, each in enumerate(shown, 1):
         print(f"{i}: {words.command(each.spec)}")
-
-
-def _basis(gpu: GpuModel) -> str:
-    title = GPUS[words.MEASURED_ON].title.partition(" ")[0]
-    if gpu.name == words.MEASURED_ON:
-        return f"its constants are fitted to times of an {title}"
-    return f"nothing was measured on it: its data sheet, and constants of an {title}"
 
 
 def _how(found: Ranked) -> str:
@@ -177,7 +170,9 @@ def _as_json(
             "slices": each.value("slices"),
             "waves": words.waves(each, gpu),
             "limited_by": words.limit(each),
-            "measured": words.is_measured(each.spec, gpu),
+            "basis": each.basis,
+            "fitted": words.is_fitted(each.spec, gpu),
+            "us_modelled": each.modelled / 1e6,
         }
 
     tables.as_json(

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from gen._version import __version__
-from gen.cli import bench, check, choose, emit, output, profile, sweep_report, verify
+from gen.cli import bench, check, choose, emit, output, profile, sweep_report, tune, verify
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.foreign.command import launch_options
@@ -211,6 +211,7 @@ for _name, _command, _example in (
         tunable_options(sweep_report.sweep),
         "sweep --variant tiles --axis tile=8,16,32 --shape 512 --json tiles.json",
     ),
+    ("tune", tune.tune, "tune --shape 4096x11008x4096 --dtype f16 --layout rcr"),
     ("report", sweep_report.report, "report tiles.json -o report.html"),
 ):
     command(_name, epilog=example(_example))(_command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.options import ARCH, DTYPE, LAYOUT, VARIANT, select
+from gen.cli.options import ARCH, DTYPE, LAYOUT, TUNED, VARIANT, select
 from gen.device.gpus import GPUS, find_gpu
 from gen.errors import UsageError
 from gen.files import write
@@ -85,6 +86,7 @@ def emit(
     shape: Annotated[list[str] | None, SHAPES] = None,
     batch: Annotated[str | None, BATCH] = None,
     gpu: Annotated[str | None, GPU_NAMES] = None,
+    tuned: Annotated[str | None, TUNED] = None,
     depfile: Annotated[Path | None, DEPFILE] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
     **tunables: Value | None,
@@ -95,13 +97,13 @@ def emit(
     if best:
         if variant or arch or bundle or embed:
             raise UsageError("--best chooses kernels for --shape on --gpu; leave out other choices")
-        asked = Asked(shape or [], dtype or "f32", layout, batch, gpu, name, tunables)
+        asked = Asked(shape or [], dtype or "f32", layout, batch, gpu, tuned, name, tunables)
         named = _named(output_) if header else None
         emitted = _best(asked, header, named)
         _write(emitted, f"{named.parent}/" if named else output_, depfile, dry_run)
         return
-    if shape or gpu or batch:
-        raise UsageError("--shape, --batch and --gpu go with --best; use gen emit --best")
+    if shape or gpu or batch or tuned:
+        raise UsageError("--shape, --batch, --gpu and --tuned go with --best; use gen emit --best")
     dtypes = [dtype] if dtype else None
     for one in arch.split(",") if arch else ():
         compute_capability(one)
@@ -132,6 +134,7 @@ class Asked:
     layout: str
     batch: str | None
     gpus: str | None
+    tuned: str | None
     name: str | None
     tunables: Mapping[str, Value | None]
 
@@ -145,6 +148,7 @@ class Asked:
         words = [f"gen emit --best --dtype {self.dtype} --layout {self.layout}"]
         words += [f"--gpu {','.join(gpus)}", *(f"--shape {shape}" for shape in self.shapes)]
         words += [f"--batch {self.batch}"] if self.batch else []
+        words += [f"--tuned {shlex.quote(self.tuned)}"] if self.tuned else []
         given = {key: value for key, value in self.given.items() if key != "batched"}
         words += [option_of(key, value) for key, value in given.items()]
         return " ".join([*words, *([f"--name {self.name}"] if self.name else [])])
@@ -152,6 +156,7 @@ class Asked:
 
 def _best(asked: Asked, header: bool, named: Path | None) -> Emitted:
     from gen.cli.choose import present
+    from gen.dispatch.folders import places
     from gen.source.cpp.best import make_best, products_of, render_best, with_batch
     from gen.source.cpp.header import TEMPLATE, render_header
 
@@ -162,18 +167,19 @@ def _best(asked: Asked, header: bool, named: Path | None) -> Emitted:
     dtypes, layouts = parse_dtype(asked.dtype), parse_layout(asked.layout)
     products = products_of(asked.shapes, dtypes, layouts, asked.batch)
     command = asked.command([gpu.name for gpu in gpus])
-    found = make_best(products, gpus, tunables, asked.name, command)
+    tables = places(asked.tuned)
+    found = make_best(products, gpus, tunables, asked.name, command, tables)
+    read = [file for one in gpus for file in tables.files(one, dtypes)]
     if len(found.kernels) == 1:
-        return _kernels(
-            [make_family([replace(found.kernels[0], symbol=asked.name)])], header, named
-        )
+        alone = make_family([replace(found.kernels[0], symbol=asked.name)])
+        return replace(_kernels([alone], header, named), lists=read)
     name = named.stem if named else found.name
     text = render_best(found, f"{name}.h" if header else None)
     files = [(named.name if named else f"{name}.cu", text)]
     if header:
         top = render_header(*found.kernels, name=found.name, stamp_=found.stamp)
         files.append((f"{name}.h", top))
-    return Emitted(files, [*found.templates, *([TEMPLATE] if header else [])])
+    return Emitted(files, [*found.templates, *([TEMPLATE] if header else [])], read)
 
 
 def _families(of_archs: Sequence[Sequence[KernelSpec]]) -> list[Family]:

@@ -58,6 +58,12 @@ OPERAND = typer.Option(
     "repeatable.",
 )
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
+TUNED = typer.Option(
+    "--tuned",
+    metavar="PATH",
+    help="Take measured times from this file or folder of gen tune, and from no other; "
+    "shipped: those that come with gen; none: from none.",
+)
 SHAPE = typer.Option(
     "--shape", metavar="MxNxK", help="Problem size, or one number for a cube; repeatable."
 )

@@ -8,6 +8,7 @@ dense, at boost clock, for f16 with f32 sums.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,7 +55,8 @@ class GpuModel:
     the L2 cache in MiB. halved: whether sums in f32 halve the rate of the tensor cores (GeForce).
     mma: the share of `tensor` that mma.sync can reach. It is 1 but where the peak is that of newer
     instructions: on Hopper as measured (docs/lab/bench.md), on Blackwell's B200 an assumption, that
-    a multiprocessor does as much in a clock as Hopper's.
+    a multiprocessor does as much in a clock as Hopper's. device: what the driver calls a GPU that
+    is none of these, and counts as this one.
     """
 
     name: str
@@ -68,6 +70,19 @@ class GpuModel:
     l2: float
     halved: bool = False
     mma: float = 1
+    device: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name among measured times: `h200`, `h200-66sm` for a half, `nvidia-a800-108sm`."""
+        name = re.sub(r"[^a-z0-9]+", "-", self.device.lower()).strip("-") or self.name
+        whole = GPUS.get(name)
+        return name if whole and whole.sms == self.sms else f"{name}-{self.sms}sm"
+
+    @property
+    def called(self) -> str:
+        """Its title, or what the driver calls it."""
+        return f"{self.device}, taken for {self.title}" if self.device else self.title
 
     @property
     def arch(self) -> str:

@@ -61,16 +61,26 @@ class Product:
         return n, m, k, batch, b, ldb, a, lda
 
 
+# What a time rests on: the model alone, times measured of problems near by, one measured of this
+# problem, or of a kernel whose templates have changed since.
+MODELLED, INTERPOLATED, MEASURED, OUTDATED = "modelled", "interpolated", "measured", "outdated"
+
+
 class Ranked(NamedTuple):
-    """A kernel, with the values of `cost.FACTS`, of which the last is its time in picoseconds."""
+    """A kernel and its time in picoseconds, with the values of `cost.FACTS`: the model's.
+
+    The time is the last of these, unless what was measured has corrected it: see `basis`.
+    """
 
     spec: KernelSpec
     weighed: Weighed
     values: tuple[int, ...]
+    time: int
+    basis: str = MODELLED
 
     @property
-    def time(self) -> int:
-        """Picoseconds."""
+    def modelled(self) -> int:
+        """The model's time in picoseconds."""
         return self.values[-1]
 
     def value(self, name: str) -> int:
@@ -101,7 +111,7 @@ def model_of(arch: str, multiprocessors: int, name: str = "") -> GpuModel:
 
     That is one of the same compute capability, or of the next older one: the one that the driver's
     `name` has in it, or else that with the most nearly as many multiprocessors. Each of these is as
-    fast, and has as much of the bandwidth.
+    fast, and has as much of the bandwidth. Only a GPU that is named so has its measured times.
     """
     cc = compute_capability(arch)
     newest = max(gpu.capability for gpu in GPUS.values() if gpu.capability <= cc)
@@ -110,7 +120,8 @@ def model_of(arch: str, multiprocessors: int, name: str = "") -> GpuModel:
     named = [gpu for gpu in of_kind if _letters(gpu.name) in letters]
     if named:
         return _resized(max(named, key=lambda gpu: len(gpu.name)), multiprocessors)
-    return _resized(min(of_kind, key=lambda gpu: abs(gpu.sms - multiprocessors)), multiprocessors)
+    nearest = min(of_kind, key=lambda gpu: abs(gpu.sms - multiprocessors))
+    return replace(_resized(nearest, multiprocessors), device=name)
 
 
 def _letters(name: str) -> str:
@@ -161,7 +172,8 @@ def ranked(spec: KernelSpec, product: Product, gpu: GpuModel) -> Ranked:
 def timed(product: Product, gpu: GpuModel, spec: KernelSpec, weighed: Weighed) -> Ranked:
     """The same for weights that are known."""
     given = product.swapped if spec.swapped else product.given
-    return Ranked(spec, weighed, cost.compute(*given, gpu.sms, *weighed.weights))
+    values = cost.compute(*given, gpu.sms, *weighed.weights)
+    return Ranked(spec, weighed, values, values[-1])
 
 
 def choose(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gen.device.gpus import GpuModel
-from gen.dispatch.ranking import Ranked
+from gen.device.gpus import GPUS, GpuModel
+from gen.dispatch.ranking import INTERPOLATED, MEASURED, MODELLED, OUTDATED, Ranked
 from gen.errors import counted
 from gen.kernels.order import order_of
 from gen.kernels.tunables import Choice
@@ -24,7 +24,7 @@ def limit(found: Ranked) -> str:
     if value("moving") > value("multiplying"):
         return "device memory"
     besides = found.weighed.weights.start + value("turns") * found.weighed.weights.tile
-    if 2 * besides > found.time - value("packing") - value("adding"):
+    if 2 * besides > found.modelled - value("packing") - value("adding"):
         return "start and end"
     if value("alone") > HIDDEN_BY * value("full") and not value("shares"):
         return "latency"
@@ -38,10 +38,33 @@ def waves(found: Ranked, gpu: GpuModel) -> float:
     return found.value("tiles") * found.value("slices") / (gpu.sms * found.weighed.weights.resident)
 
 
-def is_measured(spec: KernelSpec, gpu: GpuModel) -> bool:
+def is_fitted(spec: KernelSpec, gpu: GpuModel) -> bool:
     """Whether the model was fitted to times of this kernel, with these types, on this GPU."""
     assert spec.row.pace
-    return gpu.name == MEASURED_ON and spec.dtypes.name in spec.row.pace(spec.dtypes).measured
+    fitted = spec.dtypes.name in spec.row.pace(spec.dtypes).measured
+    return gpu.name == MEASURED_ON and not gpu.device and fitted
+
+
+def basis(found: Ranked, gpu: GpuModel) -> str:
+    """What its time rests on."""
+    if found.basis == MODELLED and is_fitted(found.spec, gpu):
+        return "modelled, fitted"
+    return found.basis
+
+
+def rests(found: Sequence[Ranked], gpu: GpuModel) -> str:
+    """What the times of a ranking rest on, in a few words."""
+    on = GPUS[MEASURED_ON].title.partition(" ")[0]
+    kinds = {each.basis for each in found}
+    if MEASURED in kinds:
+        return "measured by gen tune; of kernels that were not, corrected by those that were"
+    if OUTDATED in kinds:
+        return "measured by gen tune, of kernels that have changed since; measure them again"
+    if INTERPOLATED in kinds:
+        return "by a model, corrected by times that gen tune measured of problems near by"
+    if gpu.name == MEASURED_ON and not gpu.device:
+        return f"by a model; its constants are fitted to times of an {on}"
+    return f"by a model; nothing was measured on it: its data sheet, and constants of an {on}"
 
 
 def command(spec: KernelSpec, without: Sequence[str] = ()) -> str:

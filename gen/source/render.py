@@ -201,24 +201,6 @@ def _place(error: Exception, template: str) -> str:
     return place
 
 
-def template_files(*names: str) -> list[Path]:
-    """The files of these templates and of those that they extend or import, each once."""
-    from jinja2 import meta
-
-    environment, folder = _environment(), template_dir()
-    found: dict[str, None] = {}
-    waiting = list(names)
-    waiting.append(FRAME)  # which kernels name by a variable
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found[name] = None
-        tree = environment.parse((folder / name).read_text(encoding="utf-8"))
-        waiting += [other for other in meta.find_referenced_templates(tree) if other]
-    return [folder / name for name in found]
-
-
 def _check_symbol(spec: KernelSpec) -> None:
     """Refuses a symbol that is something else where the file declares the kernel or names it."""
     own = spec.full_name

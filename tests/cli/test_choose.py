@@ -79,7 +79,7 @@ def test_the_table_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*options, "--gpu", "a10", "--top", "1"]) == 0
     text = capsys.readouterr().out
     assert "A10 24 GB, by a model; nothing was measured on it" in text
-    assert text.split("1: ")[0].strip().endswith("no")
+    assert text.split("1: ")[0].strip().endswith("  modelled")
     assert main([*options, "--gpu", "h200", "--lda", "4097", "--top", "1"]) == 0
     assert "us of it are packing: an operand's lines do not start" in capsys.readouterr().out
 

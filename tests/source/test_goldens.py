@@ -24,12 +24,14 @@ from gen.source.architectures import make_family, render_family
 from gen.source.cpp import best, embed
 from gen.source.cpp.bundle import read_bundle
 from gen.source.cpp.bundle_files import render_bundle
-from gen.source.render import read_source, render, render_template, template_dir, template_files
+from gen.source.render import read_source, render, render_template, template_dir
+from gen.source.versions import template_files
 from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import parse_layout
 from tests import ROOT
 from tests.spec.test_spec import specs
+from tests.support import tuned
 from tests.support.branches import Branch, Branches, traced
 from tests.support.programs import assert_no_warnings
 from tests.support.slow import sift
@@ -207,11 +209,12 @@ FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
     ("mma", {"dtype": "f16_f32"}, ("sm_75", "sm_80"), False),
 )
 
-# Kernels that are chosen for shapes and GPUs, in one file; whether that has a header.
-CHOSEN: tuple[tuple[str, str, str, list[str], list[str], bool, str | None, str], ...] = (
-    ("few", "f16", "rcr", ["8x4096x4096"], ["a100", "h200"], False, None, "linear"),
-    ("decode", "f16", "rcc", ["8x4096x4096", "64"], ["h200"], True, None, "linear"),
-    ("heads", "f32", "rrr", ["1x512x512", "128"], ["a10"], False, "1-64", GATED),
+# Kernels that are chosen for shapes and GPUs, in one file; whether that has a header, and is chosen
+# by measured times.
+CHOSEN: tuple[tuple[str, str, str, list[str], list[str], bool, bool, str | None, str], ...] = (
+    ("few", "f16", "rcr", ["8x4096x4096"], ["a100", "h200"], False, False, None, "linear"),
+    ("decode", "f16", "rcc", ["8x4096x4096", "64"], ["h200"], True, True, None, "linear"),
+    ("heads", "f32", "rrr", ["1x512x512", "128"], ["a10"], False, False, "1-64", GATED),
 )
 
 # What is embedded in C++, for these architectures; without the code itself, NVRTC's affair.
@@ -244,11 +247,15 @@ def texts() -> Iterator[tuple[Path, str]]:
         family = make_family([make_spec(variant, arch=arch, **options) for arch in archs])
         source = render_family(family, f"{family.name}.h" if header else None)
         yield GOLDEN / "family" / source.filename, source.text
-    for name, dtype, layout, shapes, gpus, header, batch, epilogue in CHOSEN:
+    for name, dtype, layout, shapes, gpus, header, measured, batch, epilogue in CHOSEN:
         products = best.products_of(shapes, parse_dtype(dtype), parse_layout(layout), batch)
         tunables = best.with_batch({"epilogue": epilogue}, batch)
         known = [GPUS[gpu] for gpu in gpus]
-        found = best.make_best(products, known, tunables, name, "gen emit --best")
+        with tempfile.TemporaryDirectory() as folder:
+            near = best.products_of(["12x4096x4096"], parse_dtype(dtype), parse_layout(layout))
+            tables = [tuned.table(near, gpu) for gpu in gpus if measured]
+            places = tuned.places(Path(folder), *tables)
+            found = best.make_best(products, known, tunables, name, "gen emit --best", places)
         text = best.render_best(found, f"{name}.h" if header else None)
         yield GOLDEN / "best" / f"{name}.cu", text
     for variant, options, archs, formats in EMBEDDED:

@@ -15,8 +15,11 @@ from typing import Any, NamedTuple
 
 from gen._version import __version__
 from gen.device.gpus import GpuModel
-from gen.dispatch import cost, words
-from gen.dispatch.ranking import Product, rank
+from gen.dispatch import cost, nearness, words
+from gen.dispatch.choice import learnt, place, rank
+from gen.dispatch.folders import NOWHERE, Places
+from gen.dispatch.nearness import Point
+from gen.dispatch.ranking import Product
 from gen.dispatch.weights import Weights, weigh
 from gen.errors import SpecError, UsageError
 from gen.kernels import signature
@@ -36,11 +39,15 @@ NEARLY = 105  # percent of the least time that a kernel of a file may take
 
 
 class Row(NamedTuple):
-    """A kernel of `Best.kernels` on a GPU of `Best.gpus`, by their places there."""
+    """A kernel of `Best.kernels` on a GPU of `Best.gpus`, by their places there.
+
+    points: what was measured there of problems near by.
+    """
 
     gpu: int
     kernel: int
     weights: Weights
+    points: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,9 @@ class Best:
             last = spec.row.max_arch or capability
             if row.gpu == gpu and capability <= last and _shared(spec) <= shared_bytes:
                 given = product.swapped if spec.swapped else product.given
-                times[row.kernel] = cost.compute(*given, multiprocessors, *row.weights)[-1]
+                time = cost.compute(*given, multiprocessors, *row.weights)[-1]
+                at = place(spec, product)
+                times[row.kernel] = nearness.corrected(time, at, row.points)
         return min(times, key=lambda kernel: times[kernel]) if times else None
 
 
@@ -211,31 +220,34 @@ def make_best(
     tunables: Mapping[str, Any],
     name: str | None,
     command: str,
+    places: Places = NOWHERE,
 ) -> Best:
     """Kernels of which one is nearly the first of the ranking, for each product on each GPU.
 
     Raises SpecError where there is none.
 
-    name: of the file's functions; by default that of the kernel, if there is but one.
+    name: of the file's functions; by default that of the kernel, if there is but one. places: the
+    tables of measured times.
     """
     ordered = sorted(dict.fromkeys(gpus), key=lambda gpu: -gpu.capability)
-    chosen = {gpu: _few(products, gpu, tunables) for gpu in ordered}
+    chosen = {gpu: _few(products, gpu, tunables, places) for gpu in ordered}
     kernels = list(dict.fromkeys(spec for gpu in reversed(ordered) for spec in chosen[gpu]))
     rows = [
-        Row(i, kernels.index(spec), weigh(spec, gpu).weights)
+        Row(i, kernels.index(spec), weigh(spec, gpu).weights, known.points(spec, products))
         for i, gpu in enumerate(ordered)
+        for known in [learnt(gpu, products[0].dtypes, places)]
         for spec in chosen[gpu]
     ]
     return Best(_name(name, kernels), tuple(ordered), tuple(kernels), tuple(rows), command)
 
 
 def _few(
-    products: Sequence[Product], gpu: GpuModel, tunables: Mapping[str, Any]
+    products: Sequence[Product], gpu: GpuModel, tunables: Mapping[str, Any], places: Places
 ) -> list[KernelSpec]:
     """Kernels of which one is nearly the fastest for each product: in turn the one for the most."""
     good = []
     for product in products:
-        ranking = rank(product, gpu, gpu.own_arch, tunables)
+        ranking = rank(product, gpu, gpu.own_arch, tunables, places)
         good.append([r.spec for r in ranking if r.time * 100 <= NEARLY * ranking[0].time])
     found: list[KernelSpec] = []
     while good:
@@ -279,7 +291,11 @@ def render_best(best: Best, header: str | None = None) -> str:
         gpus=best.gpus,
         table=columns([_HEADINGS, *(_described(best, i) for i in range(len(best.kernels)))]),
         kernels=[_kernel(spec, archs) for spec in best.named],
-        rows=columns([[f"{{{row.gpu}", *_numbers(row)] for row in best.rows], ","),
+        rows=_candidates(best),
+        points=columns([_braces(point) for row in best.rows for point in row.points], ","),
+        point=Point._fields,
+        weight=nearness.WEIGHT,
+        corrected=nearness.CORRECTED,
         fields=Weights._fields,
         facts=(*cost.SIZES, *(cost.COUNT if first.batched else ()), *cost.TIMES),
         batched=first.batched,
@@ -292,8 +308,21 @@ def render_best(best: Best, header: str | None = None) -> str:
     )
 
 
-def _numbers(row: Row) -> list[str]:
-    return [str(row.kernel), "{" + ", ".join(map(str, row.weights)) + "}}"]
+def _candidates(best: Best) -> list[str]:
+    """The lines of their table: where there are points, with the places of each one's."""
+    end, lines = 0, []
+    for row in best.rows:
+        first, end = end, end + len(row.points)
+        own = [str(first), str(end)] if any(row.points for row in best.rows) else []
+        weights = "{" + ", ".join(map(str, row.weights)) + "}"
+        lines.append(_braces([row.gpu, row.kernel, weights, *own]))
+    return columns(lines, ",")
+
+
+def _braces(values: Sequence[object]) -> list[str]:
+    """The cells of an initialiser."""
+    first, *middle = map(str, values)
+    return [f"{{{first}", *middle[:-1], f"{middle[-1]}}}"]
 
 
 _COMMON = ("epilogue", "batched")  # tunables that all kernels have alike

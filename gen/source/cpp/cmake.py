@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gen.device.gpus import find_gpu
+from gen.dispatch.folders import OURS, places
 from gen.errors import GenError, MissingError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Flag
@@ -28,7 +29,7 @@ _FLAGS |= {"auto"}
 _LISTS = {"shapes", "gpus"}  # words with several values
 _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
 _OF_FILE = {"file", "name", "arch"}
-_OF_AUTO = {"auto", *_LISTS, "batch", "name", "dtype", "layout", *_TUNABLES} - {"batched"}
+_OF_AUTO = {"auto", *_LISTS, "batch", "tuned", "name", "dtype", "layout", *_TUNABLES} - {"batched"}
 _SET = "true"  # what stands for a flag's value, which a call does not have
 
 
@@ -215,9 +216,13 @@ def _chosen(call: Call, given: dict[str, str]) -> Answer:
         parse_layout(given.get("layout", "rrr")),
     )
     products = products_of(shapes, dtypes, layouts, batch)
-    best = make_best(products, [find_gpu(gpu) for gpu in gpus], tunables, given.get("name"), "")
+    known = [find_gpu(gpu) for gpu in gpus]
+    # A build gives the same on every machine: what its user has measured is no part of it.
+    tables = places(given.get("tuned", OURS))
+    best = make_best(products, known, tunables, given.get("name"), "", tables)
     _check_all_compiled(call, best.kernels)
     options = ["--best", "--header", "--gpu", ",".join(gpus)]
+    options += [] if "tuned" in given else ["--tuned", OURS]
     options += [word for shape in shapes for word in ("--shape", shape)]
     if len(best.kernels) == 1:
         own = stamp(replace(best.kernels[0], symbol=given.get("name")))

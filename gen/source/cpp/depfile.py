@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from gen.source.render import template_files
+from gen.source.versions import template_files
 
 
 def inputs(templates: Iterable[str], lists: Iterable[Path] = ()) -> list[Path]:

@@ -2182,10 +2182,11 @@ constexpr Limits kLimits[] = {
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
 inline index_t predict(
-    const Weights& weights, index_t M, index_t N, index_t K, index_t batch, index_t A, index_t lda,
+    const Candidate& one, index_t M, index_t N, index_t K, index_t batch, index_t A, index_t lda,
     index_t B, index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident,
-              split, stream, few, group, packs_a, packs_b, size, out, packed, kib, cache] = weights;
+              split, stream, few, group, packs_a, packs_b, size, out, packed, kib,
+              cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -2275,9 +2276,9 @@ inline int pick(
     const Limits& limits = kLimits[one.kernel];
     const bool runs = limits.last == 0 || capability <= limits.last;
     if (one.gpu != gpu || !runs || limits.shared > shared) continue;
-    const index_t time =
-        limits.swapped ? predict(one.weights, N, M, K, batch, b, ldb, a, lda, multiprocessors)
-                       : predict(one.weights, M, N, K, batch, a, lda, b, ldb, multiprocessors);
+    const index_t time = limits.swapped
+                             ? predict(one, N, M, K, batch, b, ldb, a, lda, multiprocessors)
+                             : predict(one, M, N, K, batch, a, lda, b, ldb, multiprocessors);
     if (found < 0 || time < least) {
       found = one.kernel;
       least = time;

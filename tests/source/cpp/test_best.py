@@ -12,11 +12,14 @@ import pytest
 
 from gen.cli import main
 from gen.device.gpus import GPUS
+from gen.dispatch import folders
+from gen.dispatch.folders import NOWHERE, Places
 from gen.dispatch.ranking import Product, choose
 from gen.prove.launcher_program import Host, Program
 from gen.source.cpp.best import Best, make_best, products_of, render_best, with_batch
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import Alignment, GemmShape, parse_layout
+from tests.support import tuned
 from tests.support.launchers import DEVICES, best_calls, picked, wrong_best
 from tests.support.programs import (
     STRICT,
@@ -26,17 +29,30 @@ from tests.support.programs import (
     need,
     run,
 )
-from tests.support.slow import sift
+from tests.support.slow import sift, slow
 
 SHAPES = ("1-512x300-4096x2048", "1024", "7x9x3")
 
 
 def best(
-    gpus: str, dtype: str = "f16", layout: str = "rcr", batch: str | None = None, **tunables: Any
+    gpus: str,
+    dtype: str = "f16",
+    layout: str = "rcr",
+    batch: str | None = None,
+    places: Places = NOWHERE,
+    **tunables: Any,
 ) -> Best:
     products = products_of(SHAPES, parse_dtype(dtype), parse_layout(layout), batch)
     known = [GPUS[gpu] for gpu in gpus.split(",")]
-    return make_best(products, known, with_batch(tunables, batch), "gemm", "gen emit")
+    return make_best(products, known, with_batch(tunables, batch), "gemm", "gen emit", places)
+
+
+def measured(gpus: str, dtype: str, layout: str, folder: Path) -> Places:
+    """Times of problems that the tests draw, and of some near by."""
+    shapes = products_of(("128x128-1000x1000", "1000", "8x9x3"), parse_dtype(dtype),
+                         parse_layout(layout))  # fmt: skip
+    products = [replace(one, batch=batch) for one in shapes for batch in (1, 8)]
+    return tuned.places(folder, *(tuned.table(products, gpu, 40) for gpu in gpus.split(",")))
 
 
 def test_one_shape_on_one_gpu_is_one_kernel(
@@ -113,17 +129,19 @@ def drawn(found: Best, count: int) -> list[tuple[Product, tuple[int, int, int]]]
 
 
 @pytest.mark.parametrize(
-    ("gpus", "dtype", "layout", "batch"),
+    ("gpus", "dtype", "layout", "batch", "tables"),
     [
-        ("a100,h200,l4", "f16", "rcr", None),
-        ("rtx3090,rtx4090,l40s,b200", "f32", "crc", "1-64"),
+        ("a100,h200,l4", "f16", "rcr", None, "h200,l4"),
+        ("rtx3090,rtx4090,l40s,b200", "f32", "crc", "1-64", ""),
+        pytest.param("rtx3090,l40s", "f32", "crc", "1-64", "rtx3090,l40s", marks=slow),
     ],
 )
 def test_c_picks_what_python_picks(
-    gpus: str, dtype: str, layout: str, batch: str | None, tmp_path: Path
+    gpus: str, dtype: str, layout: str, batch: str | None, tables: str, tmp_path: Path
 ) -> None:
     need("g++")
-    found = best(gpus, dtype, layout, batch)
+    places = measured(tables, dtype, layout, tmp_path / "tuned") if tables else NOWHERE
+    found = best(gpus, dtype, layout, batch, places)
     text = render_best(found)
     choice = text[
         text.index("namespace gemm_ns {") : text.index("// ----", text.index("int pick("))
@@ -143,6 +161,11 @@ def test_c_picks_what_python_picks(
     wanted = [found.pick(product, *device) for product, device in problems]
     assert [int(kernel) for kernel in picked] == [-1 if k is None else k for k in wanted]
     assert len(set(wanted)) > 4
+    untuned = replace(found, rows=tuple(row._replace(points=()) for row in found.rows))
+    moved = sum(
+        untuned.pick(p, *device) != k for (p, device), k in zip(problems, wanted, strict=True)
+    )
+    assert moved > 0 if tables else moved == 0
 
 
 GATED = "silu(x) * up[row, col] + slope * vec[col] where slope=scalar"
@@ -193,10 +216,17 @@ def test_which_gpu_a_device_counts_as() -> None:
     assert names == ["a100", "a100", "a100", "rtx4090", "l4", "h200", "h200", None, None]
 
 
-@pytest.mark.parametrize("more", [(), ("--batch", "2-9", "--epilogue", "relu(x + up[row, col])")])
+@pytest.mark.parametrize(
+    "more",
+    [("--tuned", "h100.json"), ("--batch", "2-9", "--epilogue", "relu(x + up[row, col])")],
+)
 def test_files_are_formatted_and_their_header_is_c(
     more: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if "--tuned" in more:
+        products = products_of(["64-256"], parse_dtype("f16"), parse_layout("rrr"))
+        folders.keep(tuned.table(products, "h100"), tmp_path / "h100.json")
+        more = ("--tuned", str(tmp_path / "h100.json"))
     options = ["--shape", "16-512", "--shape", "1x4096x4096", "--dtype", "f16", *more]
     command = ["emit", "--best", *options, "--gpu", "t4,a10,h100", "--name", "gemm", "--header"]
     assert main([*command, "-o", f"{tmp_path}/"]) == 0
@@ -243,4 +273,4 @@ def test_mistakes(options: str, message: str, capsys: pytest.CaptureFixture[str]
 
 def test_options_of_best_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["emit", "--variant", "tiles", "--shape", "4"]) == 2
-    assert "--shape, --batch and --gpu go with --best" in capsys.readouterr().err
+    assert "--shape, --batch, --gpu and --tuned go with --best" in capsys.readouterr().err

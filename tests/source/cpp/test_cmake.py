@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gen.errors import GenError
+from gen.dispatch import folders
+from gen.dispatch.ranking import Product
+from gen.errors import GenError, UsageError
 from gen.source.cpp.cmake import Answer, Call, answer
+from gen.spec.dtypes import parse_dtype
+from gen.spec.problem import GemmShape, parse_layout
 from tests import ROOT
 from tests.conftest import Gen
+from tests.support import tuned
 from tests.support.programs import need, run
 from tests.support.slow import each, slow
 
@@ -83,12 +88,29 @@ def bundle(words: str, architectures: str = "80,90a") -> Answer:
     return ask(words, architectures, "gen_add_bundle")
 
 
+def test_a_bundle_is_chosen_by_the_projects_table_and_not_by_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "AUTO SHAPES 1024x2048x512 GPUS h200 DTYPE f16 LAYOUT rcr NAME gemm"
+    product = Product.packed(GemmShape(1024, 2048, 512), parse_dtype("f16"), parse_layout("rcr"))
+    table = tuned.table([product], "h200", seed=5)
+    folders.keep(table, tmp_path)
+    folders.keep(table, tmp_path / "table.json")
+    monkeypatch.setenv("GEN_TUNED_DIR", str(tmp_path))
+    modelled = bundle(words, "90a")
+    found = bundle(f"{words} TUNED {tmp_path / 'table.json'}", "90a")
+    assert found.stamp != modelled.stamp
+    assert found.options[-2:] == ("--tuned", str(tmp_path / "table.json"))
+    with pytest.raises(UsageError, match=r"there is no table no.json; use a file or a folder"):
+        bundle(f"{words} TUNED no.json", "90a")
+
+
 def test_a_bundle_may_be_chosen() -> None:
     words = "AUTO SHAPES 4096 1-16x4096x4096 GPUS a100 h100 DTYPE f16 NAME gemm"
     found = bundle(words)
     assert (found.name, found.source) == ("gemm", "gemm.cu")
     assert " ".join(found.options) == (
-        "--best --header --gpu a100,h100 --shape 4096 --shape 1-16x4096x4096"
+        "--best --header --gpu a100,h100 --tuned shipped --shape 4096 --shape 1-16x4096x4096"
         " --dtype f16 --name gemm"
     )
     assert bundle(words.replace("4096 1-16", "4096,1-16")) == found

@@ -1,0 +1,178 @@
+"""Where measured times lie: those that come with the package, and the user's own.
+
+A folder has a file for each GPU and element types, `h200/f16.json`, so that a choice reads what it
+needs. Files are replaced whole, under a lock: a program that is killed, a full disk and two writers
+leave a table that can be read.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from gen.device.gpus import GpuModel
+from gen.dispatch.table import Table, load
+from gen.errors import GenError, UsageError
+from gen.files import write
+from gen.spec.dtypes import DTypes
+
+SHIPPED = Path(__file__).parent / "tuned"
+NONE, OURS = "none", "shipped"  # words in place of a table's path
+PATIENCE = 60.0  # seconds that a writer waits for another one
+
+
+def user_folder() -> Path | None:
+    """`$GEN_TUNED_DIR`, or `gemmgen/tuned` among the user's data; None where it is set to nothing.
+
+    Times are kept there, not in a cache: nothing but a GPU can make them again.
+    """
+    own = os.environ.get("GEN_TUNED_DIR")
+    if own is not None:
+        return Path(own).absolute() if own else None
+    from platformdirs import user_data_path
+
+    return user_data_path("gemmgen", appauthor=False) / "tuned"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Tables that a choice reads, each a folder or a file; of the same thing, the later run's.
+
+    strict: whether one that cannot be read is an error, and not only a warning.
+    """
+
+    paths: tuple[Path, ...]
+    strict: bool = False
+
+    def files(self, gpu: GpuModel, dtypes: DTypes) -> list[Path]:
+        """Those that there are for a GPU and element types."""
+        found = []
+        for path in self.paths:
+            file = path / gpu.key / f"{dtypes.name}.json" if path.suffix != ".json" else path
+            if file.exists():
+                found.append(file)
+        return found
+
+    def table(self, gpu: GpuModel, dtypes: DTypes) -> Table:
+        """What was measured on a GPU with element types. Raises UsageError where it is strict."""
+        return _table(tuple(map(_state, self.files(gpu, dtypes))), gpu.key, dtypes, self.strict)
+
+
+_State = tuple[Path, int, int]
+
+
+def _state(path: Path) -> _State:
+    """A file, and what changes when it is written."""
+    try:
+        found = path.stat()
+    except OSError:  # gone, or not to be read, which reading says
+        return path, 0, 0
+    return path, found.st_mtime_ns, found.st_ino
+
+
+@lru_cache(maxsize=64)
+def _table(files: Sequence[_State], gpu: str, dtypes: DTypes, strict: bool) -> Table:
+    found = Table()
+    for path, _, _ in files:
+        try:
+            own = load(path).of(gpu, dtypes.name)
+        except GenError as error:
+            if strict:
+                raise
+            warnings.warn(f"measured times are left out: {error}", RuntimeWarning, stacklevel=2)
+            continue
+        found = found.merged(own) if found.entries else own
+    return found
+
+
+NOWHERE = Places(())
+
+
+def default() -> Places:
+    """The shipped tables, and the user's."""
+    own = user_folder()
+    return Places((SHIPPED, own) if own else (SHIPPED,))
+
+
+def places(word: str | None) -> Places:
+    """What an option says: nothing, `none`, `shipped`, or a file or folder. Raises UsageError."""
+    if word is None:
+        return default()
+    if word in (NONE, OURS):
+        return Places((SHIPPED,)) if word == OURS else NOWHERE
+    path = Path(word)
+    if not path.exists():
+        raise UsageError(f"there is no table {word}; use a file or a folder of gen tune, or {NONE}")
+    if path.is_file() and path.suffix != ".json":
+        raise UsageError(f"the table {word} does not end in .json; give it such a name")
+    if path.is_file():
+        load(path)  # what is wrong with it is said at once
+    return Places((path,), strict=True)
+
+
+def target(word: str | None) -> Path:
+    """Where times are to be kept: a file or a folder, by default the user's. Raises UsageError."""
+    path = Path(word) if word else user_folder()
+    if path is None:
+        raise UsageError("GEN_TUNED_DIR is empty: there is no place for times; use --into PATH")
+    return path
+
+
+def check_target(path: Path, parts: Iterable[tuple[str, str]]) -> None:
+    """Raises UsageError where what is to be added to cannot be read or replaced.
+
+    parts: GPUs and element types that will be added.
+    """
+    for file in (
+        [path] if path.suffix == ".json" else [path / gpu / f"{d}.json" for gpu, d in parts]
+    ):
+        with _locked(file):
+            if file.exists():
+                load(file)
+
+
+def keep(table: Table, path: Path) -> None:
+    """Adds entries to a file, or to the files of a folder. Raises UsageError.
+
+    Each file is read, added to and replaced under a lock, which ends with the process that has it.
+    """
+    if path.suffix == ".json":
+        _add(table, path)
+        return
+    for (gpu, dtype), part in table.parts().items():
+        _add(part, path / gpu / f"{dtype}.json")
+
+
+def _add(table: Table, path: Path) -> None:
+    with _locked(path):
+        for left in path.parent.glob(f".{path.name}.*.tmp"):  # of a writer that was killed
+            with suppress(OSError):
+                left.unlink()
+        known = load(path) if path.exists() else Table()
+        found = known.merged(table).to_json()
+        if found != known.to_json() or not path.exists():
+            write(found.encode(), path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Meanwhile no other process adds to a file. Raises UsageError."""
+    from filelock import FileLock, Timeout
+
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(lock, timeout=PATIENCE):
+            yield
+    except Timeout:
+        raise UsageError(
+            f"another program has held {lock} for {PATIENCE:.0f} s; wait for it, or use --into PATH"
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot keep times in {path}: {reason}; use --into PATH") from None

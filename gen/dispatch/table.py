@@ -1,0 +1,213 @@
+"""Measured times as they are kept: what `gen tune` writes, and what every choice reads.
+
+The JSON has a line for each entry, sorted, so that two tables can be compared line by line::
+
+    {"format": "gemmgen-tuned", "version": 1, "runs": {...}, "entries": [...]}
+
+with the fields of the two classes below; docs/tuning.md explains them. A reader ignores fields that
+it does not know; a change of meaning gets a new version.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gen.errors import UsageError
+from gen.spec.problem import GemmShape, parse_shape
+
+FORMAT = "gemmgen-tuned"
+VERSION = 1
+
+
+class Run(NamedTuple):
+    """Where and with what entries were measured; `date` is in UTC, clocks are MHz as seen."""
+
+    date: str
+    device: str
+    arch: str
+    multiprocessors: int
+    driver: str
+    gemmgen: str
+    clocks: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What entries call it; later ones sort behind."""
+        return f"{self.date} {self.device}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel on a problem, with operands that lie without gaps, in no cache.
+
+    gpu: `GpuModel.key`. us: microseconds, the median over `rounds`; noise: half the distance
+    between the quartiles as a share of it, None of one round. templates: the version of those that
+    the kernel was made from (`gen.source.versions`). run: a name of the table's runs. batch: how
+    many products of the shape.
+    """
+
+    gpu: str
+    shape: str
+    spec: Mapping[str, Any]
+    us: float
+    rounds: int
+    noise: float | None
+    templates: str
+    run: str
+    batch: int = 1
+
+    @cached_property
+    def size(self) -> GemmShape:
+        """M, N and K."""
+        return parse_shape(self.shape)
+
+    @cached_property
+    def problem(self) -> tuple[Any, ...]:
+        """The GPU, types, layout and sizes, in the order of tables."""
+        s = self.size
+        words = self.gpu, str(self.spec["dtype"]), str(self.spec["layout"])
+        return *words, s.m, s.n, s.k, self.batch
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What was measured, in the order of tables. A table has one entry for each key."""
+        return *self.problem, json.dumps(dict(self.spec))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Entries, and the runs that they name."""
+
+    entries: tuple[Entry, ...] = ()
+    runs: Mapping[str, Run] = field(default_factory=dict)
+
+    def merged(self, other: Table) -> Table:
+        """Both, sorted: of two entries for the same thing, that of the later run."""
+        runs = {**self.runs, **other.runs}
+        found: dict[tuple[Any, ...], Entry] = {}
+        for entry in (*self.entries, *other.entries):
+            known = found.get(entry.key)
+            if known is None or known.run <= entry.run:
+                found[entry.key] = entry
+        kept = tuple(found[key] for key in sorted(found))
+        named = {entry.run for entry in kept}
+        return Table(kept, {name: runs[name] for name in sorted(runs) if name in named})
+
+    def of(self, gpu: str, dtype: str) -> Table:
+        """What it has of a GPU and element types."""
+        own = (e for e in self.entries if e.gpu == gpu and e.spec["dtype"] == dtype)
+        return Table(tuple(own), self.runs)
+
+    def parts(self) -> dict[tuple[str, str], Table]:
+        """A table for each GPU and element types."""
+        keys = dict.fromkeys((entry.gpu, str(entry.spec["dtype"])) for entry in self.entries)
+        return {key: self.of(*key).merged(Table()) for key in keys}
+
+    def to_json(self) -> str:
+        """The file's text; the same entries give the same bytes."""
+        runs = [f"{json.dumps(name)}: {_line(run._asdict())}" for name, run in self.runs.items()]
+        entries = [_line({**_said(entry), "spec": entry.spec}) for entry in self.entries]
+        head = f'"format": "{FORMAT}",\n"version": {VERSION}'
+        return f'{{\n{head},\n"runs": {{\n{_lines(runs)}}},\n"entries": [\n{_lines(entries)}]\n}}\n'
+
+
+def _said(entry: Entry) -> dict[str, Any]:
+    fields = {name: value for name, value in asdict(entry).items() if name != "spec"}
+    if entry.batch == 1:
+        del fields["batch"]
+    return fields
+
+
+def _line(content: Mapping[str, Any]) -> str:
+    return json.dumps(dict(content), allow_nan=False)
+
+
+def _lines(found: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in ",\n".join(found).splitlines())
+
+
+def parse(text: str, where: str) -> Table:
+    """The table that `to_json` wrote. Raises UsageError with what is wrong."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}; {_WAY_OUT}") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UsageError(f'{where} has no measured times: "format" is not "{FORMAT}"; {_WAY_OUT}')
+    if content.get("version") != VERSION:
+        raise UsageError(
+            f"{where} has version {content.get('version')} of the format, and this gen reads "
+            f"version {VERSION}; upgrade gemmgen, or move the table away"
+        )
+    try:
+        runs = {name: _run(name, run) for name, run in content["runs"].items()}
+        entries = tuple(_entry(entry, runs) for entry in content["entries"])
+    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else error
+        raise UsageError(f"{where} is not a complete table: {reason}; {_WAY_OUT}") from None
+    return Table(entries, runs)
+
+
+_WAY_OUT = "move it away, or merge it from a copy"
+
+
+def _run(name: str, content: Mapping[str, Any]) -> Run:
+    run = Run(**{field: content[field] for field in Run._fields})
+    texts = run.date, run.device, run.arch, run.driver, run.gemmgen
+    if not all(isinstance(text, str) for text in texts) or not _is_count(run.multiprocessors):
+        raise TypeError(f"the run {name!r} has a field of another type")
+    if run.name != name:
+        raise ValueError(f"the run {name!r} is of {run.name!r}")
+    return run._replace(clocks=dict(run.clocks))
+
+
+def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
+    needed = ("gpu", "shape", "spec", "us", "rounds", "noise", "templates", "run")
+    entry = Entry(**{name: content[name] for name in needed}, batch=content.get("batch", 1))
+    spec = entry.spec
+    texts = [entry.gpu, entry.shape, entry.templates, entry.run]
+    texts += [spec[name] for name in ("variant", "dtype", "layout", "arch")]
+    numbers = [entry.us] if entry.noise is None else [entry.us, entry.noise]
+    if not (
+        all(isinstance(text, str) for text in texts)
+        and all(_is_number(number) for number in numbers)
+        and _is_count(entry.rounds)
+        and _is_count(entry.batch)
+    ):
+        raise TypeError(f"a field has another type in {json.dumps(content)}")
+    if not entry.us > 0:
+        raise ValueError(f"{entry.us} us is no time")
+    if entry.run not in runs:
+        raise ValueError(f"the run {entry.run!r} is not among its runs")
+    if 0 in (entry.size.m, entry.size.n):
+        raise ValueError(f"shape {entry.shape} has nothing to measure")
+    return entry
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def load(path: Path) -> Table:
+    """The table of a file, or of all files of a folder. Raises UsageError."""
+    try:
+        if path.is_dir():
+            found = Table()
+            for file in sorted(path.rglob("*.json")):
+                found = found.merged(load(file))
+            return found
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {reason}; use a table of gen tune") from None
+    return parse(text, str(path))

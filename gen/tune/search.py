@@ -1,0 +1,254 @@
+"""`gen tune` as a function: for each problem, the model's first kernels are checked, then timed.
+
+What is known is not measured again, and what cannot win is not measured at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from os import cpu_count
+
+from gen._version import __version__
+from gen.bench import timing
+from gen.bench.admission import admit, compile_ahead
+from gen.bench.check import all_expected
+from gen.bench.contenders import Ours, Prepared, launcher
+from gen.bench.device import ClockWatch, GpuLost, MeasuredGpu
+from gen.bench.problem import Problem
+from gen.bench.results import FAILED, NO_MEMORY, Row
+from gen.bench.sizes import Batched
+from gen.bench.work import Work
+from gen.device.driver import OutOfMemory
+from gen.dispatch import choice
+from gen.dispatch.ranking import Product, Ranked, model_of
+from gen.dispatch.table import Entry, Run, Table
+from gen.source.versions import template_version
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape
+
+# Of the least time that the ratios of this problem allow: errors of the model are smaller.
+_CAN_WIN = 0.75
+
+_FEWEST = 3  # rounds that are a measurement, where it was interrupted
+
+
+@dataclass(frozen=True)
+class Options:
+    """How many kernels are measured of a problem, in how many rounds, and for how long each.
+
+    again: whether also those whose times are known.
+    """
+
+    candidates: int = 16
+    rounds: int = 11
+    limit_s: float = 3.0
+    again: bool = False
+
+
+@dataclass
+class Outcome:
+    """What is known of a problem's candidates: their times.
+
+    `measured` are those whose times are new; `failed` are rows of `gen bench` that have no time;
+    `left_out` could not have won.
+    """
+
+    product: Product
+    ranking: Sequence[Ranked]
+    entries: dict[KernelSpec, Entry] = field(default_factory=dict)
+    measured: list[KernelSpec] = field(default_factory=list)
+    failed: list[Row] = field(default_factory=list)
+    left_out: int = 0
+
+    @property
+    def first(self) -> Entry | None:
+        """That of the model's first kernel."""
+        return self.entries.get(self.ranking[0].spec)
+
+    @property
+    def best(self) -> tuple[KernelSpec, Entry] | None:
+        """The fastest kernel."""
+        return min(self.entries.items(), key=lambda one: one[1].us, default=None)
+
+    @property
+    def gain(self) -> float | None:
+        """The time of the model's first kernel over that of the fastest."""
+        return self.first.us / self.best[1].us if self.first and self.best else None
+
+
+class Tuner:
+    """Measures on a GPU; `say` is told what happens."""
+
+    def __init__(
+        self,
+        gpu: MeasuredGpu,
+        options: Options,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.gpu, self.options, self._say = gpu, options, say
+        self.model = model_of(gpu.arch, gpu.multiprocessors, gpu.name)
+        self._watch = ClockWatch()
+        self._date = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        self._driver = gpu.driver_version()
+
+    @property
+    def run(self) -> Run:
+        """Where and with what, and the clocks so far."""
+        gpu, clocks = self.gpu, self._watch.summary()
+        return Run(
+            self._date, gpu.name, gpu.arch, gpu.multiprocessors, self._driver, __version__, clocks
+        )
+
+    def outcome(self, product: Product, known: Table) -> Outcome:
+        """A problem's candidates, with the times that need not be measured again."""
+        given = {"batched": True} if product.batch > 1 else {}
+        ranking = choice.rank(product, self.model, self.gpu.arch, given)[: self.options.candidates]
+        found = Outcome(product, ranking)
+        times = {} if self.options.again else {entry.key: entry for entry in known.entries}
+        for each in ranking:
+            entry = times.get(self._entry(each.spec, product, _NOTHING).key)
+            if entry and entry.templates == _version(each.spec):
+                found.entries[each.spec] = entry
+        return found
+
+    def measure(self, found: Outcome) -> None:
+        """Adds what is not known yet.
+
+        Raises GpuLost after a kernel that failed while it ran. Where it raises, and where it is
+        interrupted, the outcome has what was measured before.
+        """
+        if left := [each for each in found.ranking if each.spec not in found.entries]:
+            self._measure(found, left)
+
+    def fresh(self, found: Outcome) -> Table:
+        """What this run has measured of a problem."""
+        run = self.run
+        own = tuple(found.entries[spec] for spec in found.measured)
+        return Table(own, {run.name: run}).merged(Table())
+
+    def _measure(self, found: Outcome, left: Sequence[Ranked]) -> None:
+        product = found.product
+        problem = Problem(product.dtypes, product.layouts, _shape(product), ())
+        self._say(f"{problem}: operands")
+        try:
+            work = Work(self.gpu, problem.dtypes, problem.layouts, problem.shape)
+        except OutOfMemory as error:
+            failed = problem.row(Ours(left[0].spec))
+            found.failed.append(replace(failed, check=NO_MEMORY, note=str(error)))
+            return
+        ready: dict[KernelSpec, tuple[Row, Prepared]] = {}
+        try:
+            with work.provable():
+                self._admit(found, left, problem, work, ready)
+            self._say(f"{problem}: measuring {len(ready)} kernels in turns")
+            self._time(found, work, ready)
+        finally:
+            for _, prepared in ready.values():
+                prepared.close()
+            work.close()
+
+    def _admit(
+        self,
+        found: Outcome,
+        left: Sequence[Ranked],
+        problem: Problem,
+        work: Work,
+        ready: dict[KernelSpec, tuple[Row, Prepared]],
+    ) -> None:
+        """Fills `ready` with the kernels that are right and may win, in the order of the ranking.
+
+        They are compiled as many at once as there are cores.
+        """
+        self._say(f"{problem}: what is right")
+        wanted = all_expected(work)
+        tried = {spec: entry.us for spec, entry in found.entries.items()}
+        predicted = {each.spec: each.time / 1e6 for each in found.ranking}
+        at_once = cpu_count() or 1
+        for start in range(0, len(left), at_once):
+            block = [
+                each for each in left[start : start + at_once] if _may_win(each, tried, predicted)
+            ]
+            found.left_out += len(left[start : start + at_once]) - len(block)
+            contenders = [Ours(each.spec) for each in block]
+            compile_ahead(self.gpu.arch, [replace(problem, contenders=contenders)], self._say)
+            for each, contender in zip(block, contenders, strict=True):
+                self._say(f"{problem}: checking {contender.name}")
+                try:
+                    row, prepared = admit(contender, problem, work, wanted, self.options.limit_s)
+                except GpuLost as error:
+                    row = replace(problem.row(contender), check=FAILED, note=str(error))
+                    found.failed.append(row)
+                    raise GpuLost(
+                        f"{contender.name} on {problem}: {error}; no more can be measured in this "
+                        "process, the same command goes on with what is left"
+                    ) from None
+                if prepared is None:
+                    found.failed.append(row)
+                    continue
+                ready[each.spec] = row, prepared
+                tried[each.spec] = timing.estimate(self.gpu, launcher(work, prepared.queue)) * 1e3
+
+    def _time(
+        self, found: Outcome, work: Work, ready: Mapping[KernelSpec, tuple[Row, Prepared]]
+    ) -> None:
+        """Times all in turns; what has been sampled counts where that is interrupted, too."""
+        gpu, options = self.gpu, self.options
+        samplers = {}
+        names = {spec: str(i) for i, spec in enumerate(ready)}
+        for spec, (_, prepared) in ready.items():
+            launch = launcher(work, prepared.queue)
+            ms = timing.estimate(gpu, launch)
+            chosen = timing.plan(ms, work.sets, options.rounds, options.limit_s)
+            samplers[names[spec]] = timing.launch_sampler(gpu, launch, chosen)
+        samples: dict[str, list[float]] = {}
+        try:
+            timing.interleave(samplers, lambda: self._watch.saw(gpu.clocks()), found=samples)
+        finally:
+            for spec, (row, _) in ready.items():
+                own = samples.get(names[spec], [])
+                if own and len(own) >= min(_FEWEST, samplers[names[spec]].rounds):
+                    got = timing.summarize(own)
+                    row = replace(row, ms_median=got.median, noise=got.noise, rounds=len(own))
+                    found.entries[spec] = self._entry(spec, found.product, row)
+                    found.measured.append(spec)
+
+    def _entry(self, spec: KernelSpec, product: Product, row: Row) -> Entry:
+        return Entry(
+            self.model.key,
+            str(product.shape),
+            json.loads(spec.to_json()),
+            (row.ms_median or 0.0) * 1e3,
+            row.rounds,
+            row.noise,
+            _version(spec),
+            self.run.name,
+            product.batch,
+        )
+
+
+_NOTHING = Row("", "", "", "", "")
+
+
+def _version(spec: KernelSpec) -> str:
+    return template_version(spec.row.template)
+
+
+def _shape(product: Product) -> GemmShape:
+    s = product.shape
+    return Batched(s.m, s.n, s.k, product.batch) if product.batch > 1 else s
+
+
+def _may_win(
+    each: Ranked, tried: Mapping[KernelSpec, float], predicted: Mapping[KernelSpec, float]
+) -> bool:
+    """Whether a kernel could be the fastest, were its time as much below the model's as any here.
+
+    tried: microseconds of other kernels, of which predicted are the model's.
+    """
+    if not tried:
+        return True
+    least = min(us / predicted[spec] for spec, us in tried.items())
+    return each.time / 1e6 * least * _CAN_WIN < min(tried.values())
