@@ -203,7 +203,8 @@ def report(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RESULT.json...", help="Results of gen bench, gen sweep and gen profile --json."
+            metavar="RESULT.json...",
+            help="Results of gen bench, gen sweep, gen tune and gen profile --json.",
         ),
     ],
     output_: Annotated[

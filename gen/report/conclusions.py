@@ -10,7 +10,7 @@ from gen.bench.results import Row
 from gen.kernels.tunables import Value
 from gen.profile.compare import EQUAL, TIME
 from gen.report.model import File, Pair, Report, SweepPair, by_problem, family, standings
-from gen.tables import number
+from gen.tables import geometric_mean, number
 from gen.tune import tables
 from gen.tune.results import Entry
 from gen.tune.tables import Group, Metric, at, groups, least, metrics
@@ -33,6 +33,7 @@ def conclusions(report: Report) -> list[str]:
     return [
         *_bad([row for row in bad if row.check not in _LEFT_OUT]),
         *_benchmarks(report.rows),
+        *_gains(report),
         *_pairs(report.pairs),
         *(text for pair in report.sweep_pairs for text in _sweep_pair(pair)),
         *(text for file in report.sweeps for text in _best_of_sweep(file)),
@@ -94,6 +95,15 @@ def _winners(solved: Mapping[str, Sequence[Row]], where: str) -> str:
     (best, most), *others = Counter(map(family, first)).most_common()
     rest = "".join(f", {name} on {wins}" for name, wins in others)
     return f"of {len(first)} problems in {where}, {best} is fastest on {most}{rest}"
+
+
+def _gains(report: Report) -> Iterator[str]:
+    for (dtype, layout), gains in report.gains.items():
+        mean = geometric_mean(gain.ratio for gain in gains) or 1
+        best = max(gains, key=lambda gain: gain.ratio)
+        of = f"{len(gains)} problem{'s' if len(gains) > 1 else ''} in {dtype} {layout}"
+        most = f", {number(best.ratio).text} times {at(best.best.shape)}" if len(gains) > 1 else ""
+        yield f"tuning makes {of} {number(mean).text} times as fast as the model's first{most}"
 
 
 def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:

@@ -119,6 +119,8 @@ def _sections(report: Report) -> Iterator[Section]:
     shown = [f for f in pictured if f.name.startswith("squares")][:2] or pictured[:1]
     rest = [f for f in pictured if f not in shown]
     yield Section("best", "Best kernels and peers", best, shown, rest)
+    yield Section("tuned", "Tuning", _given(sections.tuned(report)),
+                  _figures("t", pictures.of_gains(report)))  # fmt: skip
     yield Section("compared", "Compared", _given(sections.comparison(report.pairs)))
     for i, pair in enumerate(report.sweep_pairs):
         gpus = [_device(file.header.gpu) for file in (pair.before, pair.after)]

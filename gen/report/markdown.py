@@ -21,7 +21,12 @@ def _parts(report: Report) -> Iterator[str]:
     found = conclusions(report)
     if found:
         yield "\n".join(f"- {_cell(text)}" for text in found) + "\n"
-    for each in (sections.peers(report), sections.classes(report), sections.winners(report)):
+    for each in (
+        sections.peers(report),
+        sections.classes(report),
+        sections.tuned(report),
+        sections.winners(report),
+    ):
         if each:
             yield table(each)
     for pair in report.sweep_pairs:

@@ -15,7 +15,8 @@ from gen.bench.results import Header, Row
 from gen.bench.sizes import flops, operand_bytes, parse_size
 from gen.errors import GenError, UsageError
 from gen.kernels.registry import spec_from_json
-from gen.report import profiles
+from gen.report import gains, profiles
+from gen.report.gains import Gain
 from gen.report.profiles import KernelProfile
 from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import KernelSpec
@@ -53,11 +54,12 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class File:
-    """One result file; `sweep` where it is one."""
+    """One result file; `sweep` where it is one, `gains` of a table of gen tune."""
 
     name: str
     results: bench.Results
     sweep: Sweep | None
+    gains: Sequence[Gain] = ()
 
     @property
     def header(self) -> Header:
@@ -91,6 +93,15 @@ class Report:
         return _main(self.files).header
 
     @property
+    def gains(self) -> dict[tuple[str, str], list[Gain]]:
+        """What tuning gained on the report's GPU, by types and layout, small problems first."""
+        own = [g for f in self.files if f.header.gpu == self.header.gpu for g in f.gains]
+        found: dict[tuple[str, str], list[Gain]] = {}
+        for gain in sorted(own, key=lambda gain: _order(gain.best.problem)):
+            found.setdefault(gain.best.problem[:2], []).append(gain)
+        return found
+
+    @property
     def ceilings(self) -> Mapping[str, float]:
         """The last ones known of the report's GPU."""
         known = [f.header.ceilings for f in self.files if f.header.gpu == self.header.gpu]
@@ -120,10 +131,12 @@ def load(paths: Sequence[Path]) -> Report:
     found: list[KernelProfile] = []
     compared: list[str] = []
     for path in paths:
-        own = profiles.read(path)
+        own = profiles.read(path) if path.is_file() else profiles.Profiles()
         found += own.kernels
         compared += own.comparison
-        if not own.kernels:
+        if gains.is_table(path):
+            files += [File(path.name, results, None, found) for results, found in gains.read(path)]
+        elif not own.kernels:
             files.append(_read(path))
     if not files:
         raise UsageError(f"{paths[0]} has counters only; add a file of gen bench or gen sweep")

@@ -47,7 +47,7 @@ def _name(*words: str) -> str:
 
 def files(report: Report, format: str) -> Iterator[tuple[str, bytes]]:
     """(file name, contents) of every picture of a report."""
-    for picture in of_benchmarks(report):
+    for picture in (*of_gains(report), *of_benchmarks(report)):
         yield f"{picture.name}.{format}", theme.save(picture.figure, format)
     for i, file in enumerate(report.sweeps):
         assert file.sweep
@@ -180,6 +180,29 @@ def _ratios(group: Group, metric: Metric, axis: str) -> Iterator[Picture]:
 def _column(matrix: Matrix, index: int) -> list[tuple[float, float]]:
     pairs = zip(matrix.rows, matrix.values, strict=True)
     return [(float(row), y) for row, line in pairs if row.isdecimal() and (y := line[index])]
+
+
+# --- tuning
+
+_MOST_GAINS = 40  # lines of a picture
+
+
+def of_gains(report: Report) -> list[Picture]:
+    """For each types and layout, how many times as fast tuning has made each shape."""
+    found = []
+    for (dtype, layout), gains in report.gains.items():
+        most = sorted(gains, key=lambda gain: -gain.ratio)[:_MOST_GAINS]
+        shown = [gain for gain in gains if gain in most]
+        where = f"{dtype} {layout}"
+        caption = (
+            f"The fastest of the kernels that were measured beside the model's first, {where}."
+        )
+        if len(shown) < len(gains):
+            caption += f" These {len(shown)} of {len(gains)} shapes have gained the most."
+        lines = [(gain.best.shape, gain.ratio, family(gain.best)) for gain in shown]
+        figure = plots.gains(f"What tuning gained, {where}", lines)
+        found.append(Picture(_name("tuned", where), caption, figure))
+    return found
 
 
 # --- benchmarks

@@ -421,3 +421,27 @@ def dots(title: str, labels: Sequence[str], curves: Sequence[Curve]) -> Figure:
         axes.set_xlim(left=0)
         _legend(figure, [axes])
     return figure
+
+
+def gains(title: str, lines: Sequence[tuple[str, float, str]]) -> Figure:
+    """A line for each shape, from 1 to how many times as fast it has become, by whom."""
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
+        figure, axes = _new(HALF, 1.3 + 0.26 * len(lines))
+        names = list(dict.fromkeys(name for _, _, name in lines))
+        for i, name in enumerate(names):
+            own = [(ratio, at) for at, (_, ratio, of) in enumerate(lines) if of == name]
+            ratios, places = zip(*own, strict=True)
+            axes.hlines(places, 1, ratios, color=colour(i), linewidth=1.8)
+            marker = MARKERS[i % len(MARKERS)]
+            axes.plot(ratios, places, color=colour(i), marker=marker, linestyle="none", label=name)
+        axes.axvline(1, color=MUTED, linewidth=1)
+        _title(figure, title)
+        axes.set(xlabel="times as fast as the model's first", ylim=(len(lines) - 0.5, -0.5))
+        axes.set_yticks(range(len(lines)), [shape for shape, _, _ in lines])
+        most = max(ratio for _, ratio, _ in lines)
+        axes.set_xlim(right=1 + 1.05 * max(most - 1, 0.1))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}x")
+        _legend(figure, [axes])
+    return figure

@@ -105,6 +105,35 @@ def winners(report: Report) -> Table | None:
     return Table("The best for each problem", columns, rows) if rows else None
 
 
+def tuned(report: Report) -> Table | None:
+    """What tuning gained: the model's first kernel for each problem, and the fastest."""
+    gains = [gain for group in report.gains.values() for gain in group]
+    rows = [
+        [
+            *_text(g.best.dtype, g.best.layout),
+            _shape(g.best.shape),
+            Cell(g.first.contender),
+            number((g.first.ms_median or 0) * 1e3),
+            Cell(g.best.contender if g.best != g.first else "the same"),
+            number((g.best.ms_median or 0) * 1e3),
+            ratio(g.ratio),
+            Cell(str(g.kernels), g.kernels),
+        ]
+        for g in gains
+    ]
+    columns = [
+        "type", "layout", "shape", "the model's first", "us", "fastest", "us of it", "gained",
+        "measured",
+    ]  # fmt: skip
+    mean = ratio(geometric_mean(g.ratio for g in gains)).text
+    same = sum(g.best == g.first for g in gains)
+    note = (
+        f"Geometric mean {mean}; on {same} of {len(gains)} problems, the model's first is the "
+        "fastest of those that were measured."
+    )
+    return Table("What tuning gained", columns, rows, note) if rows else None
+
+
 def measurements(rows: Sequence[Row]) -> Table | None:
     """Every row that has a time."""
     timed = [row for solved in by_problem(rows).values() for row in solved]

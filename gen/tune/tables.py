@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gen.bench.sizes import parse_size, products
 from gen.kernels.tunables import Value
 from gen.profile import compare
 from gen.profile.compare import Measure
@@ -97,14 +98,15 @@ def _flops(shape: GemmShape) -> int:
 
 
 def short(shape: str) -> str:
-    """A cube by its side alone."""
-    s = parse_shape(shape)
-    return str(s.m) if s.m == s.n == s.k else shape
+    """A cube by its side alone; batches as they are."""
+    s = parse_size(shape)
+    return str(s.m) if s.m == s.n == s.k and products(s) == 1 else shape
 
 
 def at(shape: str) -> str:
     """The same after a preposition: "at 64 a side"."""
-    return compare.at(parse_shape(shape))
+    s = parse_size(shape)
+    return f"at {s}" if products(s) > 1 else compare.at(s)
 
 
 def groups(sweep: Sweep) -> list[Group]:

@@ -14,16 +14,23 @@ from unittest import mock
 import pytest
 
 from gen.bench.results import OURS, PEER, WRONG, Header, Results, Row
+from gen.bench.sizes import parse_size
 from gen.cli import main
+from gen.device.gpus import GPUS
+from gen.dispatch import folders
+from gen.dispatch.ranking import Product, choose
+from gen.dispatch.table import Table
+from gen.dispatch.table import load as load_table
 from gen.errors import UsageError
 from gen.kernels.registry import make_spec
 from gen.report import markdown, model, pictures, plots, sections, sources
 from gen.report.conclusions import conclusions
-from gen.spec.problem import parse_shape
+from gen.spec.dtypes import parse_dtype
+from gen.spec.problem import GemmShape, parse_layout, parse_shape
 from gen.tables import count, geometric_mean, number
 from tests import ROOT
 from tests.conftest import Gen
-from tests.support import browser
+from tests.support import browser, tuned
 from tests.support.slow import slow
 
 SEEDS = ROOT / "docs" / "lab" / "seeds"
@@ -629,3 +636,63 @@ def test_the_browser_test_can_fail(tmp_path: Path) -> None:
         tab.open(bad)
         assert len(tab.requests) == 2
         assert tab.errors
+
+
+# --- tuning
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Of three problems, on the first of which the model's first kernel has no time."""
+    sides = (GemmShape(n, n, n) for n in (64, 256, 1024))
+    problems = [Product.packed(s, parse_dtype("f16"), parse_layout("rcr")) for s in sides]
+    problems[1] = replace(problems[1], batch=8)
+    found = tuned.table(problems, "h200", 5, seed=3)
+    gone = str(problems[0].shape), json.loads(choose(problems[0], GPUS["h200"], "sm_90a").to_json())
+    kept = tuple(e for e in found.entries if (e.shape, e.spec) != gone)
+    run = tuned.RUN._replace(device="NVIDIA H200")
+    known = Table(tuple(replace(e, run=run.name) for e in kept), {run.name: run})
+    path = tmp_path / "table.json"
+    folders.keep(known, path)
+    return path
+
+
+def test_what_tuning_gained(table: Path) -> None:
+    report = model.load([table])
+    entries = load_table(table).entries
+    ((key, gains),) = report.gains.items()
+    assert key == ("f16", "rcr")
+    assert [gain.best.shape for gain in gains] == ["8x256x256x256", "1024x1024x1024"]
+    for gain, batch in zip(gains, (8, 1), strict=True):
+        own = [e for e in entries if e.size.m == parse_size(gain.best.shape).m]
+        assert {e.batch for e in own} == {batch}
+        assert gain.best.ms_median == pytest.approx(min(e.us for e in own) / 1e3)
+        assert gain.ratio >= 1
+        assert gain.kernels == 5
+    (of_64,) = (row for row in report.rows if row.shape == "64x64x64")
+    assert of_64.ms_median == min(e.us for e in entries if e.shape == "64x64x64") / 1e3
+    shown = sections.tuned(report)
+    assert shown
+    assert [line[-1].value for line in shown.rows] == [5, 5]
+    text = markdown.page(report)
+    assert "- tuning makes 2 problems in f16 rcr " in text
+    assert "**What tuning gained**" in text
+    (picture,) = pictures.of_gains(report)
+    assert picture.name == "tuned-f16-rcr"
+    assert picture.caption.endswith("beside the model's first, f16 rcr.")
+
+
+def test_a_folder_of_tables_is_shown_beside_benchmarks(
+    table: Path, tmp_path: Path, gen: Gen
+) -> None:
+    folder = tmp_path / "tuned"
+    folders.keep(load_table(table), folder)
+    written("b.json", *ROWS, header=replace(HEADER, gpu="NVIDIA H200"))
+    out = gen("report", "b.json", str(folder), "--format", "md", "-o", "-")
+    assert out.code == 0, out.err
+    assert "**What tuning gained**" in out.out
+    assert "`tuned`: GPU: NVIDIA H200" in out.out
+    table.write_text(table.read_text().replace('"version": 1', '"version": 2'))
+    out = gen("report", str(table), "--format", "md")
+    assert out.code == 2
+    assert "has version 2 of the format, and this gen reads version 1" in out.err
