@@ -62,7 +62,7 @@ class Call:
     own: tuple[str, ...] = ()
     epilogue: str | None = None
     batch_shape: tuple[int, ...] = ()
-    offsets: tuple[tuple[int, ...], ...] = ((),)
+    offsets: tuple[tuple[int, ...], ...] = ()
 
     @property
     def empty(self) -> bool:

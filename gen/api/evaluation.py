@@ -57,17 +57,20 @@ def check_operands(
     if reason := epilogue.conflict(dtypes):
         raise SpecError(f"{reason}; convert it")
     for each in epilogue.operands:
-        if not each.index:
-            continue
-        given, own = tuple(operands[each.name].shape), each.shape(*shape[-2:])
-        lead = given[: max(len(given) - len(own), 0)]
-        pairs = zip(lead[::-1], shape[-3::-1], strict=False)
-        fits = len(lead) <= len(shape) - 2 and all(n in (1, m) for n, m in pairs)
-        if given[len(lead) :] != own or not fits:
-            raise SpecError(
-                f"{each.name}[{each.index}] has shape {given}, which does not broadcast to "
-                f"{(*shape[:-2], *own)}"
-            )
+        if each.index:
+            check_shape(each.name, operands[each.name], each.shape(*shape[-2:]), shape)
+
+
+def check_shape(name: str, array: Any, ends: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raises SpecError where an array (..., *ends) does not broadcast to a result's batch."""
+    given = tuple(array.shape)
+    lead = given[: max(len(given) - len(ends), 0)]
+    pairs = zip(lead[::-1], shape[-3::-1], strict=False)
+    fits = len(lead) <= len(shape) - 2 and all(n in (1, m) for n, m in pairs)
+    if given[len(lead) :] != ends or not fits:
+        raise SpecError(
+            f"{name} has shape {given}, which does not broadcast to {(*shape[:-2], *ends)}"
+        )
 
 
 def evaluate(

@@ -28,7 +28,7 @@ from gen.source.render import Source, read_source, render
 from gen.spec.arch import UNIT
 from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import ALIGNED, ONE, Alignment, GemmProblem, parse_layout
+from gen.spec.problem import ALIGNED, ONE, Alignment, parse_layout
 
 # Prepared calls that a kernel keeps: a few kilobytes each, of which programs with changing shapes
 # would collect any number.
@@ -259,19 +259,15 @@ class Kernel:
                 )  # fmt: skip
         return out
 
-    def choose(
-        self, views: Arguments, alpha: Any, beta: Any, target: Target, alignment: Alignment
-    ) -> tuple[GemmProblem, KernelSpec, str]:
-        """What a call with such arrays comes to: problem, kernel, architecture to compile for.
+    def fitted(self, views: Arguments, alpha: Any, beta: Any, own: Own = NOTHING) -> Call:
+        """What a call with such arrays comes to. Raises UsageError and SpecError as a call."""
+        return fit(views, self._wanted, alpha, beta, own)
 
-        alignment: of the arrays, whose addresses do not count. Raises UsageError and SpecError as a
-        call.
+    def choose(self, call: Call, target: Target, alignment: Alignment) -> tuple[KernelSpec, str]:
+        """The kernel for a call, and the architecture to compile it for.
+
+        alignment: of the arrays; those in the call have no addresses. Raises SpecError.
         """
-        call = fit(views, self._wanted, alpha, beta)
-        return call.problem, *self._spec_for(call, target, alignment)
-
-    def _spec_for(self, call: Call, target: Target, alignment: Alignment) -> tuple[KernelSpec, str]:
-        """The kernel for a call, and the architecture to compile it for."""
         if self._spec:
             arch = target.target(self._spec.arch)
             retarget(self._spec, arch)  # whether that has what the kernel needs
@@ -304,7 +300,7 @@ class Kernel:
         self, call: Call, target: Target, alignment: Alignment = ALIGNED
     ) -> tuple[KernelSpec, nvrtc.Module]:
         """The kernel for a call, compiled unless it was before. Raises CompileError."""
-        spec, arch = self._spec_for(call, target, alignment)
+        spec, arch = self.choose(call, target, alignment)
         key = (spec, arch, target.format)
         with self._lock:
             if key not in self._modules:

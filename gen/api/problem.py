@@ -162,7 +162,7 @@ def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own = NOTH
     if epilogue is not None:
         call = _with_own(call, epilogue, own)
     if found is None:
-        return call
+        return replace(call, offsets=((0,) * len(call.names),))
     size, wide = dtypes.input.size, dtypes.output.size
     sizes = [size, size, wide, wide, wide]
     if epilogue is not None:

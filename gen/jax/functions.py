@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from gen.api.evaluation import check_operands, check_shape
+from gen.api.operands import Own, checked
 from gen.api.problem import dtypes_of, scalar
+from gen.dispatch.invariant import INVARIANT
 from gen.errors import SpecError, UsageError, unknown
 from gen.jax import lowering  # noqa: F401  (what the primitive is lowered to)
 from gen.jax.primitive import Product, bind
 from gen.spec.dtypes import DTypes
+from gen.spec.epilogue import matrices
 from gen.spec.kernel import EPILOGUES
 
 # What jax.default_matmul_precision calls tf32.
@@ -28,17 +34,24 @@ def matmul(
     beta: float = 0,
     bias: Any = None,
     epilogue: str = "linear",
+    operands: Mapping[str, Any] | None = None,
+    invariant: str | None = None,
     dtype: str | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Array:
     """epilogue(alpha * a @ b + beta * c), with the shapes of jax.numpy.matmul, and derivatives.
 
-    a (..., M, K), b (..., K, N): vectors are a row and a column; batches broadcast. c has the shape
-    of the result and is read unless beta is 0; bias: N elements, added to each row. transpose_a,
-    transpose_b: the operand is (..., K, M) or (..., N, K), and read as it lies: other than of a.mT,
-    no transposed copy is made. epilogue: see `gen.spec.EPILOGUES`; a bias alone means
-    `linear_bias`. alpha and beta are numbers, and a part of what is traced.
+    a (..., M, K), b (..., K, N): vectors are a row and a column; batches broadcast. c (..., M, N)
+    is read unless beta is 0, bias (..., N) is added to each row; their batches broadcast to the
+    result's. transpose_a, transpose_b: the operand is (..., K, M) or (..., N, K), and read as it
+    lies: other than of a.mT, no transposed copy is made. alpha and beta are numbers, and a part of
+    what is traced.
+
+    epilogue: see `gen.spec.EPILOGUES`; a bias alone means `linear_bias`. It may also be an
+    expression of x, such as "silu(x) * up[row, col]" (see `gen.spec.epilogue`), with operands:
+    arrays and numbers by name; an array is (..., M, N), (..., M) or (..., N), as it is indexed.
+    invariant: "rows" for rows of the result whose bits do not depend on other rows.
 
     dtype: a row of `gen.spec.DTYPES`, where the arrays leave a choice: `f16_f32` for a result in
     f32, `tf32` for f32. If left out, the result has the type of c or the bias where there is one,
@@ -49,12 +62,18 @@ def matmul(
     """
     a, b = jnp.asarray(a), jnp.asarray(b)
     c, bias = (None if x is None else jnp.asarray(x) for x in (c, bias))
-    if epilogue not in EPILOGUES:
-        raise unknown("epilogue", str(epilogue), EPILOGUES)
+    checked(epilogue)
     if bias is not None and epilogue == "linear":
         epilogue = "linear_bias"
-    if (bias is not None) != ("bias" in epilogue):
+    if epilogue in EPILOGUES and (bias is not None) != ("bias" in epilogue):
         raise UsageError(f"epilogue={epilogue} adds a bias; pass bias, N elements")
+    if epilogue not in EPILOGUES and bias is not None:
+        raise UsageError(
+            f"a bias is given, but epilogue={epilogue} has none; write it as an operand, such as "
+            "x + bias[col]"
+        )
+    if invariant is not None and invariant not in INVARIANT:
+        raise unknown("invariant", str(invariant), INVARIANT)
     if not (a.ndim and b.ndim):
         raise SpecError("A and B are vectors or matrices, not numbers; multiply with *")
     row, column = a.ndim == 1, b.ndim == 1
@@ -66,22 +85,41 @@ def matmul(
         lacks = -2 if row else -1
         a, b = (a[None], b) if row else (a, b[:, None])
         c = None if c is None else jnp.expand_dims(c, lacks)
+        like_result = matrices(epilogue)
+        operands = {
+            name: jnp.expand_dims(x, lacks) if name in like_result else x
+            for name, x in (operands or {}).items()
+        }
         wide = matmul(
-            a, b, c, alpha=alpha, beta=beta, bias=bias, epilogue=epilogue, dtype=dtype,
-            transpose_a=transpose_a, transpose_b=transpose_b,
+            a, b, c, alpha=alpha, beta=beta, bias=bias, epilogue=epilogue, operands=operands,
+            invariant=invariant, dtype=dtype, transpose_a=transpose_a, transpose_b=transpose_b,
         )  # fmt: skip
         return wide.squeeze(lacks)
     types = dtypes_of(_precise(a, dtype), a=a, b=b, c=c, bias=bias)
     alpha, beta = (_number(x, name, types) for x, name in ((alpha, "alpha"), (beta, "beta")))
     if c is None and beta != 0:
         raise UsageError(f"beta={beta:g} needs c; pass c")
-    product = Product(types.name, epilogue, alpha, beta, transpose_a, transpose_b)
+    arrays = {name: jnp.asarray(x) for name, x in (operands or {}).items() if not _is_number(x)}
+    numbers = {n: _number(x, n, types) for n, x in (operands or {}).items() if n not in arrays}
+    own = Own(arrays, numbers).epilogue(epilogue)  # of arrays, only the types count
+    text = epilogue if own is None else str(own)
+    # In the order of the kernel's parameters.
+    values = [(o.name, numbers[o.name]) for o in (own.operands if own else ()) if not o.index]
+    product = Product(
+        types.name, text, alpha, beta, transpose_a, transpose_b, tuple(values), invariant
+    )
     shape = product.shape(a.shape, b.shape)
-    if c is not None and c.shape != shape:
-        raise SpecError(f"C has shape {c.shape}, not the result's {shape}")
-    if bias is not None and bias.shape != shape[-1:]:
-        raise SpecError(f"bias has shape {bias.shape}; use {shape[-1]} elements, one a column of D")
-    return bind(product, a, b, c if beta != 0 else None, bias)
+    if own is not None:
+        check_operands(own, arrays, types, shape)
+    for name, x, ends in (("C", c, shape[-2:]), ("bias", bias, shape[-1:])):
+        if x is not None:
+            check_shape(name, x, ends, shape)
+    further = [bias] if bias is not None else [arrays[name] for name in product.further]
+    return bind(product, a, b, *([] if c is None or beta == 0 else [c]), *further)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, Real) or (isinstance(x, jax.core.Tracer) and x.ndim == 0)
 
 
 def _precise(a: Array, dtype: str | None) -> str | None:

@@ -7,12 +7,14 @@ the function that the handler calls. Its path is an attribute of the custom call
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from functools import cache
 
 import jax
 import jaxlib.version
 
 from gen.compile import host
+from gen.kernels.signature import fill, launch, of_epilogue, with_types
 from gen.source.cpp.embed import aliases, embedded_specs, render_embedded
 from gen.source.render import render_template, template_dir
 from gen.spec.kernel import KernelSpec
@@ -39,16 +41,8 @@ def kernel(spec: KernelSpec, arch: str) -> str:
     """The path of a kernel's library. Raises MissingError, CompileError, as compile_cuda."""
     (spec,) = embedded_specs(spec, [arch])
     source, header = render_embedded([spec])
-    types = aliases(spec)
-    adapter = render_template(
-        "jax/kernel.cpp.j2",
-        name=spec.name,
-        scalar=types["scalar_t"],
-        input=types["input_t"],
-        output=types["output_t"],
-        has_bias=spec.has_bias,
-        planned=spec.row.takes_workspace,
-    )
+    arguments = fill(_arguments(spec), 6)
+    adapter = render_template("jax/kernel.cpp.j2", name=spec.name, arguments=arguments)
     files = {
         f"{spec.name}.cpp": source,
         f"{spec.name}.h": header,
@@ -56,3 +50,21 @@ def kernel(spec: KernelSpec, arch: str) -> str:
         _INTERFACE: _template(_INTERFACE),
     }
     return str(host.library(files))
+
+
+def _arguments(spec: KernelSpec) -> Iterator[str]:
+    """Those of the launcher, of the handler's `Product`."""
+    own = [p.name for p in of_epilogue(spec)]
+    lds = {operand.ld: i for i, operand in enumerate(o for o in spec.operands if o.index)}
+    given = {"D": "p.d", "A": "p.a", "B": "p.b", "C": "p.c"}
+    arrays = numbers = 0
+    for p in with_types(launch(spec), aliases(spec)):
+        name = given.get(p.name, f"p.{p.name.lower()}")
+        if p.name in lds:
+            name = f"p.further_ld[{lds[p.name]}]"
+        elif p.name in own and "*" in p.type:
+            name, arrays = f"p.further[{arrays}]", arrays + 1
+        elif p.name in own:
+            name, numbers = f"p.numbers[{numbers}]", numbers + 1
+        is_index = p.type == "index_t" or p.name in ("workspace", "workspace_bytes", "stream")
+        yield name if is_index else f"static_cast<{p.type}>({name})"

@@ -13,31 +13,21 @@ from jax import Array
 from jax.interpreters import mlir
 
 from gen import api
-from gen.api.call import Arguments
+from gen.api.call import BIAS, RESULT, A, Arguments, B, Call
 from gen.api.host import check_emulated
+from gen.api.operands import Own
 from gen.api.views import View
 from gen.device import driver
 from gen.errors import MissingError, UsageError
 from gen.jax import libraries
 from gen.jax.primitive import Product, matmul_p
-from gen.spec.problem import ALIGNED, Alignment
+from gen.spec.arch import UNIT
+from gen.spec.epilogue import MATRIX
+from gen.spec.kernel import EPILOGUES
+from gen.spec.problem import ALIGNED, Alignment, GemmShape
 
 # Launchers want a workspace at a multiple of so many bytes; XLA gives memory at one of fewer.
 WORKSPACE_ALIGNED = 256
-_OPERANDS_ALIGNED = 16
-
-
-def folded(product: Product, operands: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The operands, where possible as one product: of one matrix B, and the lines of A's batch."""
-    a, b, c, bias = product.named(operands)
-    batch = product.result(operands).shape[:-2]
-    alone = [x for x, axes in ((b, 2), (bias, 1)) if x is not None and prod(x.shape[:-axes]) != 1]
-    shared = [x for x in (a, c) if x is not None and x.shape[:-2] != batch]
-    if product.transpose_a or alone or shared:
-        return operands
-    flat = [(a, prod(a.shape[:-1])), (b, b.shape[-2]), (c, prod(a.shape[:-1]))]
-    found = [x.reshape(rows, x.shape[-1]) for x, rows in flat if x is not None]
-    return (*found, bias.reshape(-1)) if bias is not None else tuple(found)
 
 
 # --- GPUs
@@ -64,52 +54,70 @@ def on_gpu(*operands: Array, product: Product) -> Array:
 def call(*operands: Array, product: Product, gpu: Any) -> Array:
     """The custom call for a GPU (see `gen.api.kernel.Target`); its target is registered."""
     result = product.result(operands)
-    operands = folded(product, operands)
-    out = product.result(operands)
-    a, b, c, bias = product.named(operands)
-    m, n, k = product.sizes(a.shape, b.shape)
-    views = Arguments(
-        _view(a, (m, k), product.transpose_a), _view(b, (k, n), product.transpose_b),
-        None if c is None else _view(c, (m, n)), None, None if bias is None else _view(bias, (n,)),
-    )  # fmt: skip
-    kernel = api.Kernel(dtype=product.row, epilogue=product.epilogue)
-    batch = out.shape[:-2]
-    strides = [_strides(x, len(batch)) for x in (a, b, c, bias, out)]
-    # The first product's operands are aligned, the others' perhaps not.
-    least = Alignment(*(all(s % _OPERANDS_ALIGNED == 0 for s in strides[i]) for i in (0, 1, 4)))
-    problem, spec, arch = kernel.choose(views, product.alpha, product.beta, gpu, least)
+    called = fitted(product, operands)
+    wanted = _kernel(product)
+    # The first launch's operands are aligned, the others' perhaps not.
+    whole = [all(begins[i] % UNIT == 0 for begins in called.offsets) for i in (A, B, RESULT)]
+    least = Alignment(*whole)
+    spec, arch = wanted.choose(called, gpu, least)
+    problem, batch = called.problem, called.problem.batch
     plans = (spec.plan(problem, which, gpu.multiprocessors) for which in (ALIGNED, least))
     space = max(plan.workspace_bytes for plan in plans)
-    results = [jax.ShapeDtypeStruct(out.shape, out.dtype)]
+    results = [result]
     if spec.row.takes_workspace:
         results.append(jax.ShapeDtypeStruct((space + WORKSPACE_ALIGNED,), jnp.uint8))
+    places = [*range(BIAS), *([BIAS] if spec.has_bias else range(BIAS + 1, len(called.names)))]
     found, *_ = jax.ffi.ffi_call(libraries.TARGET, results)(
         *operands,
         library=libraries.kernel(spec, arch),
         has_c=product.has_c,
-        has_bias=product.has_bias,
         alpha=np.float64(product.alpha),
         beta=np.float64(product.beta),
-        sizes=np.array([m, n, k], np.int64),
-        leading=np.array([problem.lda, problem.ldb, problem.ldc, problem.ldd], np.int64),
-        batch=np.array(batch, np.int64),
-        strides=np.array(strides, np.int64).reshape(-1),
+        sizes=_int64(*_sizes(problem.shape), batch.products),
+        leading=_int64(problem.lda, problem.ldb, problem.ldc, problem.ldd),
+        strides=_int64(*batch[1:]),
+        further_ld=_int64(*(problem.value(f"ld_{name}", 0) for name in called.own)),
+        numbers=np.array([problem.value(name, 0) for name, _ in product.numbers], np.float64),
+        offsets=_int64(*(begins[i] for begins in called.offsets for i in places)),
     )
-    return found.reshape(result.shape)
+    return found
 
 
-def _view(x: Array, shape: tuple[int, ...], transposed: bool = False) -> View:
-    """One of an operand's matrices, in memory of XLA: row-major unless it is transposed."""
-    strides = (1,) if len(shape) == 1 else (1, shape[0]) if transposed else (shape[1], 1)
-    return View(0, shape, strides, x.dtype, 0)
+def fitted(product: Product, operands: tuple[Any, ...]) -> Call:
+    """What the operands, in memory of XLA, come to. Raises SpecError."""
+    batch = product.result(operands).shape[:-2]
+    a, b, c, further = product.named(operands)
+    views = {
+        name: _view(x, 2 if index == MATRIX else 1, batch)
+        for (name, index), x in zip(product.further.items(), further.values(), strict=True)
+    }
+    bias = views.pop("bias", None) if product.epilogue in EPILOGUES else None
+    arguments = Arguments(
+        _view(a, 2, batch, product.transpose_a), _view(b, 2, batch, product.transpose_b),
+        None if c is None else _view(c, 2, batch), None, bias,
+    )  # fmt: skip
+    own = Own(views, dict(product.numbers))
+    return _kernel(product).fitted(arguments, product.alpha, product.beta, own)
 
 
-def _strides(x: Any, batch: int) -> list[int]:
-    """The bytes from one product's operand to the next one's, along each axis of the batch."""
-    if x is None:
-        return [0] * batch
-    steps = [prod(x.shape[axis + 1 :]) * x.dtype.itemsize for axis in range(batch)]
-    return [step if size > 1 else 0 for step, size in zip(steps, x.shape, strict=False)]
+def _kernel(product: Product) -> api.Kernel:
+    return api.Kernel(dtype=product.row, epilogue=product.epilogue, invariant=product.invariant)
+
+
+def _view(x: Any, axes: int, batch: tuple[int, ...], transposed: bool = False) -> View:
+    """An operand in memory of XLA, row by row; with transposed, as its transposed matrices."""
+    shape, lead = tuple(x.shape), x.ndim - axes
+    strides = [prod(shape[i + 1 :]) for i in range(x.ndim)]
+    steps = [0 if shape[i] == 1 else strides[i] for i in range(lead)]
+    steps = [0] * (len(batch) - lead) + steps
+    ends, own = shape[lead:], strides[lead:]
+    if transposed:
+        ends, own = ends[::-1], own[::-1]
+    return View(0, (*batch, *ends), (*steps, *own), x.dtype, 0)
+
+
+def _int64(*values: Any) -> np.ndarray:
+    return np.array(values, np.int64)
 
 
 # --- the CPU
@@ -118,30 +126,28 @@ def _strides(x: Any, batch: int) -> list[int]:
 def on_cpu(*operands: Array, product: Product) -> Array:
     """The product on the emulator. Raises UsageError where it would take too long."""
     result = product.result(operands)
-    operands = folded(product, operands)
-    out = product.result(operands)
-    sizes = product.sizes(operands[0].shape, operands[1].shape)
-    check_emulated(sizes, "jax.numpy.matmul", prod(out.shape[:-2]))
-    emulate = partial(_emulate, product, out)
-    found: Array = jax.pure_callback(emulate, out, *operands)
-    return found.reshape(result.shape)
+    called = fitted(product, operands)
+    check_emulated(_sizes(called.problem.shape), "jax.numpy.matmul", prod(called.batch_shape))
+    found: Array = jax.pure_callback(partial(_emulate, product, result), result, *operands)
+    return found
 
 
-def _emulate(product: Product, out: jax.ShapeDtypeStruct, *operands: Any) -> np.ndarray:
-    a, b, c, bias = product.named(tuple(map(np.asarray, operands)))
+def _emulate(product: Product, result: jax.ShapeDtypeStruct, *operands: Any) -> np.ndarray:
+    a, b, c, further = product.named(tuple(map(np.asarray, operands)))
     a = np.swapaxes(a, -1, -2) if product.transpose_a else a
     b = np.swapaxes(b, -1, -2) if product.transpose_b else b
-    batch = out.shape[:-2]
-    pairs = ((a, 2), (b, 2), (c, 2), (bias, 1))
-    wide = [x if x is None else np.broadcast_to(x, (*batch, *x.shape[-n:])) for x, n in pairs]
-    found = np.empty(out.shape, out.dtype)
-    for i in np.ndindex(*batch):
-        left, right, plus, shift = (x if x is None else x[i] for x in wide)
-        api.matmul(
-            left, right, plus, alpha=product.alpha, beta=product.beta, bias=shift, out=found[i],
-            epilogue=product.epilogue, dtype=product.row, device="cpu",
-        )  # fmt: skip
+    found = np.empty(result.shape, result.dtype)
+    bias = further.pop("bias", None) if product.epilogue in EPILOGUES else None
+    api.matmul(
+        np.broadcast_to(a, (*result.shape[:-2], *a.shape[-2:])), b, c, alpha=product.alpha,
+        beta=product.beta, bias=bias, out=found, epilogue=product.epilogue, dtype=product.row,
+        operands={**further, **dict(product.numbers)}, invariant=product.invariant, device="cpu",
+    )  # fmt: skip
     return found
+
+
+def _sizes(shape: GemmShape) -> tuple[int, int, int]:
+    return shape.m, shape.n, shape.k
 
 
 # --- elsewhere

@@ -1,8 +1,8 @@
 """The primitive `gemmgen_matmul`: its shapes, derivatives, batches, and what it is lowered to.
 
-Its operands are A, B, then C and the bias where the product has them, all with as many axes of a
-batch, each of size 1 or the batch's. Derivatives are products of the same primitive: a transposed
-operand is a flag, so that nothing is copied.
+Its operands are A, B, then C where the product has it and what the epilogue takes, all with as many
+axes of a batch, each of size 1 or the batch's. Derivatives are products of the same primitive: a
+transposed operand is a flag, so that nothing is copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from jax.interpreters import ad, batching
 
 from gen.api.views import framework_dtype
 from gen.errors import SpecError, UsageError
+from gen.jax.elementwise import applied
 from gen.spec.dtypes import DTYPES, DTypes
+from gen.spec.epilogue import COLUMNS, MATRIX, parse_epilogue
+from gen.spec.kernel import EPILOGUES
 
 Shape = tuple[int, ...]
 
@@ -30,7 +33,9 @@ Shape = tuple[int, ...]
 class Product:
     """What is computed: epilogue(alpha * A @ B + beta * C), in the types of a row of `DTYPES`.
 
-    A is (..., M, K), or with transpose_a (..., K, M); B likewise. C exists unless beta is 0.
+    A is (..., M, K), or with transpose_a (..., K, M); B likewise. C exists unless beta is 0. An
+    expression as epilogue has the types of its operands; numbers are those that it takes by name.
+    invariant: see `gen.matmul`.
     """
 
     row: str
@@ -39,6 +44,8 @@ class Product:
     beta: float
     transpose_a: bool
     transpose_b: bool
+    numbers: tuple[tuple[str, float], ...] = ()
+    invariant: str | None = None
 
     @property
     def dtypes(self) -> DTypes:
@@ -51,9 +58,23 @@ class Product:
         return self.beta != 0
 
     @property
-    def has_bias(self) -> bool:
-        """Whether each row of D gets a bias."""
-        return "bias" in self.epilogue
+    def further(self) -> dict[str, str]:
+        """The arrays that the epilogue takes: what each has elements for, by name."""
+        if self.epilogue in EPILOGUES:
+            return {"bias": COLUMNS} if "bias" in self.epilogue else {}
+        operands = parse_epilogue(self.epilogue).operands
+        return {operand.name: operand.index for operand in operands if operand.index}
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """How many axes each operand has besides the batch's."""
+        ends = (2 if index == MATRIX else 1 for index in self.further.values())
+        return (2, 2, *([2] if self.has_c else []), *ends)
+
+    @property
+    def plain(self) -> Product:
+        """The product of A and B alone."""
+        return replace(self, epilogue="linear", beta=0.0, numbers=())
 
     @property
     def result_dtype(self) -> Any:
@@ -82,30 +103,27 @@ class Product:
             ) from None
         return (*batch, m, n)
 
-    def named(self, operands: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
-        """A, B, C and the bias of the primitive's operands; None where there is none."""
-        rest = list(operands[2:])
+    def named(self, operands: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """A, B, C, None where there is none, and what the epilogue takes by name."""
+        a, b, *rest = operands
         c = rest.pop(0) if self.has_c else None
-        return *operands[:2], c, rest.pop(0) if self.has_bias else None
+        return a, b, c, dict(zip(self.further, rest, strict=True))
 
     def result(self, operands: tuple[Any, ...]) -> jax.ShapeDtypeStruct:
         """The result's shape and type."""
-        a, b, c, bias = self.named(operands)
-        others = [x.shape[:-axes] for x, axes in ((c, 2), (bias, 1)) if x is not None]
-        return jax.ShapeDtypeStruct(self.shape(a.shape, b.shape, *others), self.result_dtype)
+        batches = [x.shape[: x.ndim - n] for x, n in zip(operands, self.axes, strict=True)]
+        shape = self.shape(operands[0].shape, operands[1].shape, *batches[2:])
+        return jax.ShapeDtypeStruct(shape, self.result_dtype)
 
 
 matmul_p = Primitive("gemmgen_matmul")
 
 
-def bind(
-    product: Product, a: Array, b: Array, c: Array | None = None, bias: Array | None = None
-) -> Array:
-    """The product of operands whose batches broadcast."""
-    pairs = [(a, 2), (b, 2), (c, 2), (bias, 1)]
-    most = max(x.ndim - axes for x, axes in pairs if x is not None)
-    operands = [_widened(x, most + axes) for x, axes in pairs if x is not None]
-    found: Array = matmul_p.bind(*operands, product=product)
+def bind(product: Product, *operands: Array) -> Array:
+    """The product of operands whose batches broadcast, in the primitive's order."""
+    pairs = [*zip(operands, product.axes, strict=True)]
+    most = max(x.ndim - axes for x, axes in pairs)
+    found: Array = matmul_p.bind(*(_widened(x, most + axes) for x, axes in pairs), product=product)
     return found
 
 
@@ -152,44 +170,42 @@ batching.primitive_batchers[matmul_p] = _batched
 # --- derivatives
 
 
-ACTIVATIONS = {
-    "linear_bias_relu": jax.nn.relu,
-    "linear_bias_gelu": partial(jax.nn.gelu, approximate=False),
-}
-
-
-def _activate(epilogue: str, x: Array) -> Array:
-    """What an epilogue does with its linear part, computed in at least f32 as kernels do."""
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    return ACTIVATIONS[epilogue](wide).astype(x.dtype)
-
-
 def _jvp(primals: Any, tangents: Any, *, product: Product) -> tuple[Any, Any]:
-    """The product and its derivative; of an activation, from the linear part, which is kept."""
-    if product.epilogue in ACTIVATIONS:
-        linear = replace(product, epilogue="linear_bias")
-        x, dx = _jvp(primals, tangents, product=linear)
-        found: tuple[Any, Any] = jax.jvp(partial(_activate, product.epilogue), (x,), (dx,))
-        return found
+    """The product and its derivative; of an epilogue, from the linear part, which is kept."""
+    if product.epilogue not in ("linear", "linear_bias"):
+        return _jvp_of_epilogue(primals, tangents, product)
     if product.dtypes.input.size == 1:
         raise UsageError(
             f"gen computes no derivatives with operands of {product.dtypes.input.name}; convert "
             "them, or use jax.lax.stop_gradient"
         )
     out = matmul_p.bind(*primals, product=product)
-    (a, b, *_), (da, db, dc, dbias) = primals, product.named(tangents)
-    plain = replace(product, epilogue="linear", beta=0.0)
+    (a, b, *_), (da, db, dc, further) = primals, product.named(tangents)
     terms = []
     if type(da) is not ad.Zero:
-        terms.append(matmul_p.bind(da, b, product=plain))
+        terms.append(matmul_p.bind(da, b, product=product.plain))
     if type(db) is not ad.Zero:
-        terms.append(matmul_p.bind(a, db, product=plain))
+        terms.append(matmul_p.bind(a, db, product=product.plain))
     if dc is not None and type(dc) is not ad.Zero:
         terms.append(dc * jnp.asarray(product.beta, dc.dtype))
-    if dbias is not None and type(dbias) is not ad.Zero:
-        terms.append(dbias[..., None, :])
+    if "bias" in further and type(further["bias"]) is not ad.Zero:
+        terms.append(further["bias"][..., None, :])
+    if not terms:
+        return out, jnp.zeros_like(out)
     # Where a batch is not that of all operands, a term may be smaller than the result.
     return out, sum(terms[1:], start=jnp.broadcast_to(terms[0], out.shape))
+
+
+def _jvp_of_epilogue(primals: Any, tangents: Any, product: Product) -> tuple[Any, Any]:
+    own = product.epilogue not in EPILOGUES
+    count = 2 + product.has_c if own else len(primals)  # a bias is added by the kernel
+    linear = replace(product, epilogue="linear" if own else "linear_bias", numbers=())
+    x, dx = _jvp(primals[:count], tangents[:count], product=linear)
+    further = [ad.instantiate_zeros(tangent) for tangent in tangents[count:]]
+    names = tuple(product.further) if own else ()
+    function = partial(applied, product.epilogue, product.numbers, names)
+    found: tuple[Any, Any] = jax.jvp(function, (x, *primals[count:]), (dx, *further))
+    return found
 
 
 def _transpose(g: Any, *operands: Any, product: Product) -> list[Any]:
@@ -199,21 +215,25 @@ def _transpose(g: Any, *operands: Any, product: Product) -> list[Any]:
     a, b = operands
     to_a = ad.is_undefined_primal(a)
     linear = (a if to_a else b).aval
-    own = replace(product, row=_row_of_operands(product))
+    own = replace(product, row=_row_of_operands(product), invariant=None)
+    rows = replace(own, invariant=product.invariant)  # of the gradient of A are those of A
     g = g.astype(linear.dtype)
     at, bt = product.transpose_a, product.transpose_b
 
-    def dot(left: Array, left_transposed: bool, right: Array, right_transposed: bool) -> Array:
-        one = replace(own, transpose_a=left_transposed, transpose_b=right_transposed)
+    def dot(
+        left: Array, left_transposed: bool, right: Array, right_transposed: bool,
+        like: Product = own,
+    ) -> Array:  # fmt: skip
+        one = replace(like, transpose_a=left_transposed, transpose_b=right_transposed)
         return matmul_p.bind(left, right, product=one)
 
     if to_a:
-        found = dot(b, bt, g, True) if at else dot(g, False, b, not bt)
+        found = dot(b, bt, g, True) if at else dot(g, False, b, not bt, rows)
     else:
         if not at and prod(linear.shape[:-2]) == 1 and a.shape[:-2] == g.shape[:-2]:
             # One matrix B: the rows of A's batch are those of one product.
-            rows = (*linear.shape[:-2], prod(a.shape[:-1]))
-            a, g = (x.reshape(*rows, x.shape[-1]) for x in (a, g))
+            lines = (*linear.shape[:-2], prod(a.shape[:-1]))
+            a, g = (x.reshape(*lines, x.shape[-1]) for x in (a, g))
         found = dot(g, True, a, at) if bt else dot(a, not at, g, False)
     shared = [i for i, size in enumerate(linear.shape[:-2]) if size != found.shape[i]]
     found = found.sum(shared, keepdims=True) if shared else found

@@ -1,4 +1,4 @@
-// The XLA FFI handler of gen.jax: a product, or a batch of them one after another, in XLA's stream.
+// The XLA FFI handler of gen.jax: launches of a product, or of a batch, in XLA's stream.
 //
 // The kernel is in a shared library, which an attribute names.
 #include <dlfcn.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "product.h"
 #include "xla/ffi/api/ffi.h"
@@ -89,34 +90,39 @@ ffi::ErrorOr<Launch> find_launch(std::string_view path) {
 
 // ---------------------------------------------------------------------------- the handler
 
-// Moves a pointer that may be null.
+// A pointer, which may be null, so many bytes further.
 template <class Pointer>
-void move(Pointer& pointer, std::int64_t bytes) {
+Pointer moved(Pointer pointer, std::int64_t bytes) {
   using Byte =
       std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char, char>;
-  if (pointer != nullptr) pointer = static_cast<Byte*>(pointer) + bytes;
+  return pointer != nullptr ? static_cast<Byte*>(pointer) + bytes : nullptr;
 }
 
-// operands: A, B, then C and the bias where there are any. results: D, then a workspace where there is one.
-// sizes: M, N, K. leading: lda, ldb, ldc, ldd. batch: how many products along each axis. strides: bytes from
-// one product's operand to the next one's along these axes, for A, B, C, the bias and D in turn.
+// operands: A, B, C where there is one, then what the epilogue takes. results: D, then a workspace where
+// there is one. sizes: M, N, K, and the products of a launch. leading, strides: of A, B, C and D in elements.
+// further_ld, numbers: see Product. offsets: of each launch the bytes at which A, B, C, D and what the
+// epilogue takes begin.
 ffi::Error multiply(
     CUstream_st* stream, ffi::RemainingArgs operands, ffi::RemainingRets results,
-    std::string_view library, bool has_c, bool has_bias, double alpha, double beta, Numbers sizes,
-    Numbers leading, Numbers batch, Numbers strides) {
+    std::string_view library, bool has_c, double alpha, double beta, Numbers sizes, Numbers leading,
+    Numbers strides, Numbers further_ld, ffi::Span<const double> numbers, Numbers offsets) {
   const ffi::ErrorOr<Launch> launch = find_launch(library);
   if (launch.has_error()) return launch.error();
 
   std::size_t next = 0;
-  const auto operand = [&](bool exists) -> const void* {
-    return exists ? operands.get<ffi::AnyBuffer>(next++)->untyped_data() : nullptr;
-  };
+  const auto operand = [&] { return operands.get<ffi::AnyBuffer>(next++)->untyped_data(); };
   Product first = {};
-  first.m = sizes[0], first.n = sizes[1], first.k = sizes[2];
+  first.m = sizes[0], first.n = sizes[1], first.k = sizes[2], first.batch = sizes[3];
   first.lda = leading[0], first.ldb = leading[1], first.ldc = leading[2], first.ldd = leading[3];
+  first.stride_a = strides[0], first.stride_b = strides[1];
+  first.stride_c = strides[2], first.stride_d = strides[3];
   first.alpha = alpha, first.beta = beta;
-  first.a = operand(true), first.b = operand(true);
-  first.c = operand(has_c), first.bias = operand(has_bias);
+  first.a = operand(), first.b = operand();
+  first.c = has_c ? operand() : nullptr;
+  std::vector<const void*> further;
+  while (next < operands.size()) further.push_back(operand());
+  const std::vector<long long> lds(further_ld.begin(), further_ld.end());
+  first.further_ld = lds.data(), first.numbers = numbers.begin();
   first.d = (*results.get<ffi::AnyBuffer>(0))->untyped_data();
   first.stream = stream;
   if (results.size() > 1) {
@@ -130,20 +136,14 @@ ffi::Error multiply(
 
   static const Driver driver;
   const Current current(driver, stream);
-  std::int64_t products = 1;
-  for (const std::int64_t count : batch) products *= count;
-  for (std::int64_t i = 0; i < products; ++i) {
+  const std::size_t each = 4 + further.size();
+  for (std::size_t at = 0; at < offsets.size(); at += each) {
     Product p = first;
-    std::int64_t rest = i;
-    for (std::size_t axis = batch.size(); axis-- > 0; rest /= batch[axis]) {
-      const std::int64_t along = rest % batch[axis];
-      const auto bytes = [&](int which) { return along * strides[which * batch.size() + axis]; };
-      move(p.a, bytes(0));
-      move(p.b, bytes(1));
-      move(p.c, bytes(2));
-      move(p.bias, bytes(3));
-      move(p.d, bytes(4));
-    }
+    p.a = moved(p.a, offsets[at]), p.b = moved(p.b, offsets[at + 1]);
+    p.c = moved(p.c, offsets[at + 2]), p.d = moved(p.d, offsets[at + 3]);
+    std::vector<const void*> own = further;
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] = moved(own[i], offsets[at + 4 + i]);
+    p.further = own.data();
     const int error = (*launch)(p);
     if (error != 0) {
       return ffi::Error::Internal("gen.jax: a launch is refused with " + driver.describe(error));
@@ -162,10 +162,11 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
         .RemainingRets()
         .Attr<std::string_view>("library")
         .Attr<bool>("has_c")
-        .Attr<bool>("has_bias")
         .Attr<double>("alpha")
         .Attr<double>("beta")
         .Attr<xla::ffi::Span<const std::int64_t>>("sizes")
         .Attr<xla::ffi::Span<const std::int64_t>>("leading")
-        .Attr<xla::ffi::Span<const std::int64_t>>("batch")
-        .Attr<xla::ffi::Span<const std::int64_t>>("strides"));
+        .Attr<xla::ffi::Span<const std::int64_t>>("strides")
+        .Attr<xla::ffi::Span<const std::int64_t>>("further_ld")
+        .Attr<xla::ffi::Span<const double>>("numbers")
+        .Attr<xla::ffi::Span<const std::int64_t>>("offsets"));

@@ -7,17 +7,20 @@ struct CUstream_st;
 
 namespace gen_jax {
 
-// D = epilogue(alpha * A * B + beta * C), of matrices in device memory. C, the bias and the workspace are
-// null where the kernel has none.
+// D = epilogue(alpha * A * B + beta * C), of matrices in device memory, or a batch of that. C and the
+// workspace are null where the kernel has none.
 struct Product {
-  long long m, n, k;
+  long long m, n, k, batch;
   double alpha, beta;
   const void* a;
   const void* b;
   const void* c;
-  const void* bias;
   void* d;
   long long lda, ldb, ldc, ldd;
+  long long stride_a, stride_b, stride_c, stride_d;  // elements, from one product to the next
+  const void* const* further;   // arrays that the epilogue takes, such as the bias
+  const long long* further_ld;  // of each, where it is a matrix
+  const double* numbers;        // that the epilogue takes
   void* workspace;
   std::size_t workspace_bytes;
   CUstream_st* stream;

@@ -3,11 +3,12 @@
 
 static xla::ffi::Error multiply_here(
     xla::ffi::RemainingArgs operands, xla::ffi::RemainingRets results, std::string_view library,
-    bool has_c, bool has_bias, double alpha, double beta, gen_jax::Numbers sizes,
-    gen_jax::Numbers leading, gen_jax::Numbers batch, gen_jax::Numbers strides) {
+    bool has_c, double alpha, double beta, gen_jax::Numbers sizes, gen_jax::Numbers leading,
+    gen_jax::Numbers strides, gen_jax::Numbers further_ld, xla::ffi::Span<const double> numbers,
+    gen_jax::Numbers offsets) {
   return gen_jax::multiply(
-      nullptr, operands, results, library, has_c, has_bias, alpha, beta, sizes, leading, batch,
-      strides);
+      nullptr, operands, results, library, has_c, alpha, beta, sizes, leading, strides, further_ld,
+      numbers, offsets);
 }
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
@@ -17,10 +18,11 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
         .RemainingRets()
         .Attr<std::string_view>("library")
         .Attr<bool>("has_c")
-        .Attr<bool>("has_bias")
         .Attr<double>("alpha")
         .Attr<double>("beta")
         .Attr<xla::ffi::Span<const std::int64_t>>("sizes")
         .Attr<xla::ffi::Span<const std::int64_t>>("leading")
-        .Attr<xla::ffi::Span<const std::int64_t>>("batch")
-        .Attr<xla::ffi::Span<const std::int64_t>>("strides"));
+        .Attr<xla::ffi::Span<const std::int64_t>>("strides")
+        .Attr<xla::ffi::Span<const std::int64_t>>("further_ld")
+        .Attr<xla::ffi::Span<const double>>("numbers")
+        .Attr<xla::ffi::Span<const std::int64_t>>("offsets"));

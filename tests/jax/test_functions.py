@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import numpy as np  # noqa: E402
 
 import gen.jax as gj  # noqa: E402
 from gen.errors import SpecError, UsageError  # noqa: E402
-from gen.jax import primitive  # noqa: E402
+from gen.jax import elementwise  # noqa: E402
 from gen.spec.kernel import EPILOGUES  # noqa: E402
 from tests.support.slow import sift  # noqa: E402
 
@@ -97,10 +98,98 @@ def with_all_of_jax(a: Any, b: Any, c: Any, bias: Any) -> Any:
 def test_epilogues() -> None:
     args = ints(2, 3, 4), ints(4, 5), ints(2, 3, 5), ints(5)
     same(with_all(*args), with_all_of_jax(*args))
-    assert set(primitive.ACTIVATIONS) == {name for name in EPILOGUES if name.count("_") > 1}
+    assert set(elementwise.NAMED) == {name for name in EPILOGUES if name.count("_") > 1}
     gelu = gj.matmul(*args[:2], bias=args[3], epilogue="linear_bias_gelu")
     wanted = jax.nn.gelu(args[0] @ args[1] + args[3], approximate=False)
     np.testing.assert_allclose(gelu, wanted, rtol=1e-5, atol=1e-6)
+
+
+EPILOGUE = "x * up[row, col] + scale[row] * bias[col] - gain"
+
+
+def with_operands(a: Any, b: Any, up: Any, scale: Any, bias: Any) -> Any:
+    operands = {"up": up, "scale": scale, "bias": bias, "gain": 2}
+    return gj.matmul(a, b, epilogue=EPILOGUE, operands=operands)
+
+
+def with_operands_of_jax(a: Any, b: Any, up: Any, scale: Any, bias: Any) -> Any:
+    return (a @ b) * up + scale[..., :, None] * bias[..., None, :] - 2
+
+
+OPERANDS = ints(2, 3, 4), ints(4, 5), ints(2, 3, 5, seed=1), ints(2, 3, seed=2), ints(5)
+
+
+def test_epilogues_of_ones_own() -> None:
+    same(with_operands(*OPERANDS), with_operands_of_jax(*OPERANDS))
+    same(jax.jit(with_operands)(*OPERANDS), with_operands_of_jax(*OPERANDS))
+    a, b, up, scale, bias = OPERANDS
+    few = a, jnp.stack([b, -b]), up[0], scale[0], bias[None]
+    same(with_operands(*few), with_operands_of_jax(*few))
+    row = gj.matmul(a[0, 0], b, epilogue="x * up[row, col]", operands={"up": up[0, 0]})
+    same(row, (a[0, 0] @ b) * up[0, 0])
+    half = gj.matmul(a, b, epilogue="x * up[row, col]", operands={"up": up.astype("float16")})
+    same(half, (a @ b) * up)
+
+
+# All that an expression may have, and the same by JAX.
+EXPRESSIONS: list[tuple[str, Any]] = [
+    ("row < col && !(M == 2) ? exp(x / 9) : tanh(-x)",
+     lambda x, row, col: jnp.where(row < col, jnp.exp(x / 9), jnp.tanh(-x))),
+    ("x * (row - 2) / 2 + (row - 2) % 2 * x + (row - 2) / 2",
+     lambda x, row, col: x * (row - 2) / 2 + jnp.fmod(row - 2, 2) * x + jnp.trunc((row - 2) / 2)),
+    ("min(max(x, -2), N) + clamp(x, 0, 1.5) + abs(x)",
+     lambda x, row, col: x.clip(-2, 5) + x.clip(0, 1.5) + jnp.abs(x)),
+    ("sigmoid(x) + silu(x) + gelu(x) + relu(x) + erf(x)",
+     lambda x, row, col: jax.nn.sigmoid(x) + jax.nn.silu(x) + jax.nn.gelu(x, approximate=False)
+     + jax.nn.relu(x) + jax.scipy.special.erf(x)),
+    ("log(x * x + 1) + sqrt(x * x + 1 / 2)",
+     lambda x, row, col: jnp.log(x * x + 1) + jnp.sqrt(x * x + 0.5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("epilogue", "wanted"), EXPRESSIONS)
+def test_an_expression_is_the_kernels(epilogue: str, wanted: Any) -> None:
+    """What JAX computes where a derivative is taken, and the kernel elsewhere."""
+    a, b = ints(3, 4) + 0.3, ints(4, 5)
+    row, col = jnp.arange(3)[:, None], jnp.arange(5)
+
+    def ours(a: Any) -> Any:
+        return gj.matmul(a, b, epilogue=epilogue)
+
+    def theirs(a: Any) -> Any:
+        return wanted(a @ b, row, col)
+
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
+    close(ours(a), theirs(a))
+    for found, expected in zip(*(jax.jvp(f, (a,), (a,)) for f in (ours, theirs)), strict=True):
+        close(found, expected)
+
+
+def test_gradients_of_an_epilogue() -> None:
+    for order in (jax.jacfwd, jax.jacrev):
+        ours, theirs = (
+            order(f, (0, 1, 2, 3, 4))(*OPERANDS) for f in (with_operands, with_operands_of_jax)
+        )
+        for found, wanted in zip(ours, theirs, strict=True):
+            same(found, wanted)
+    grads = [
+        jax.grad(lambda *x, f=f: (f(*x) ** 2).sum(), (0, 1, 2, 3, 4))
+        for f in (with_operands, with_operands_of_jax)
+    ]
+    axes = (0, None, 0, 0, None)
+    for found, wanted in zip(*(jax.vmap(g, axes)(*OPERANDS) for g in grads), strict=True):
+        same(found, wanted)
+
+
+def test_rows_do_not_depend_on_others() -> None:
+    made = np.random.default_rng(0)
+    a, b = jnp.asarray(made.random((20, 64), "f4")), jnp.asarray(made.random((64, 10), "f4"))
+    every = gj.matmul(a, b, invariant="rows")
+    same(gj.matmul(a[3:5], b, invariant="rows"), every[3:5])
+    few, all_ = (
+        jax.grad(lambda a: gj.matmul(a, b, invariant="rows").sum())(x) for x in (a[3:5], a)
+    )
+    same(few, all_[3:5])
 
 
 # -- transformations ------------------------------------------------------------------------------
@@ -209,9 +298,19 @@ def test_what_is_refused() -> None:
         (lambda: gj.matmul(a, 2), SpecError, "multiply with"),
         (lambda: gj.matmul(a, a, beta=1), UsageError, "beta=1 needs c"),
         (lambda: gj.matmul(a, a, a[:3], beta=1), SpecError, r"C has shape \(3, 4\)"),
-        (lambda: gj.matmul(a, a, bias=a[0, :3]), SpecError, r"bias has shape \(3,\); use 4"),
+        (lambda: gj.matmul(a, a, bias=a[0, :3]), SpecError, r"bias has shape \(3,\), which"),
         (lambda: gj.matmul(a, a, epilogue="linear_bias_relu"), UsageError, "pass bias"),
-        (lambda: gj.matmul(a, a, epilogue="other"), UsageError, "linear_bias_relu"),
+        (lambda: gj.matmul(a, a, epilogue="other"), UsageError, "unknown epilogue"),
+        (lambda: gj.matmul(a, a, epilogue="x * up[col]"), UsageError, "needs up"),
+        (lambda: gj.matmul(a, a, epilogue="x * up[col]", operands={"up": a}), SpecError,
+         r"up has shape \(4, 4\), which does not broadcast to \(4,\)"),
+        (lambda: gj.matmul(a, a, epilogue="x * left[col]", operands={"left": a[0]}), SpecError,
+         "use another name"),
+        (lambda: jax.jit(lambda g: gj.matmul(a, a, epilogue="x * gain", operands={"gain": g}))(2.0),
+         UsageError, "gain is traced"),
+        (lambda: gj.matmul(a, a, epilogue="relu(x)", bias=a[0]), UsageError, "as an operand"),
+        (lambda: gj.matmul(a, a, operands={"up": a}), UsageError, "epilogue=linear takes none"),
+        (lambda: gj.matmul(a, a, invariant="columns"), UsageError, "unknown invariant"),
         (lambda: gj.matmul(a[0], a, transpose_a=True), UsageError, "no transpose"),
         (lambda: gj.matmul(a, a.astype("float16")), SpecError, "A is f32 and B is f16"),
         (lambda: gj.matmul(a[None] * jnp.ones((2, 1, 1)), jnp.ones((3, 4, 4))), SpecError,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +25,7 @@ from jax.interpreters import mlir  # noqa: E402
 
 import gen  # noqa: E402
 import gen.jax as gj  # noqa: E402
-from gen.api.call import Arguments  # noqa: E402
-from gen.api.views import View  # noqa: E402
+from gen.api.call import BIAS, RESULT, A, B  # noqa: E402
 from gen.compile import host  # noqa: E402
 from gen.errors import MissingError  # noqa: E402
 from gen.jax import libraries, lowering  # noqa: E402
@@ -37,7 +36,14 @@ from gen.source.render import template_dir  # noqa: E402
 from gen.spec.kernel import KernelSpec  # noqa: E402
 from gen.spec.problem import Alignment  # noqa: E402
 from tests import ROOT  # noqa: E402
-from tests.jax.test_functions import ints, same, with_all, with_all_of_jax  # noqa: E402
+from tests.jax.test_functions import (  # noqa: E402
+    ints,
+    same,
+    with_all,
+    with_all_of_jax,
+    with_operands,
+    with_operands_of_jax,
+)
 from tests.support.launchers import letter  # noqa: E402
 from tests.support.programs import need  # noqa: E402
 from tests.support.slow import sift, slow  # noqa: E402
@@ -69,6 +75,7 @@ def reference(spec: KernelSpec, arch: str) -> str:
     assert arch == "sm_90a"
     text = (HERE / "reference.cpp").read_text(encoding="utf-8")
     head = f'#define LAYOUTS "{spec.layouts}"\n#define WORKSPACE {int(spec.row.takes_workspace)}\n'
+    head += f'#define EPILOGUE "{"own" if spec.fused else "bias" if spec.has_bias else ""}"\n'
     product = (TEMPLATES / "product.h").read_text(encoding="utf-8")
     return str(host.library({"reference.cpp": head + text, "product.h": product}))
 
@@ -117,6 +124,42 @@ def test_the_call_adds_c_and_the_bias_of_each_product(called: None) -> None:
         strict=True,
     ):  # fmt: skip
         same(found, wanted)
+
+
+def test_the_call_has_an_epilogue_of_ones_own(called: None) -> None:
+    for a, b, up, scale, bias in [
+        ((3, 4), (4, 5), (3, 5), (3,), (5,)),
+        ((2, 3, 4), (4, 5), (2, 3, 5), (2, 3), (5,)),  # the rows of one product
+        ((2, 3, 4), (2, 4, 5), (2, 3, 5), (1, 3), (5,)),
+        ((3, 4), (2, 4, 5), (3, 5), (2, 3), (2, 5)),
+    ]:
+        args = [ints(*shape, seed=i) for i, shape in enumerate((a, b, up, scale, bias))]
+        same(with_operands(*args), with_operands_of_jax(*args))
+        found = jax.vmap(with_operands)(*(jnp.stack([x, -x]) for x in args))
+        each = [with_operands_of_jax(*(sign * x for x in args)) for sign in (1, -1)]
+        same(found, jnp.stack(each))
+
+
+def test_a_batch_is_one_launch(called: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[Any] = []
+    fitted = lowering.fitted
+    monkeypatch.setattr(
+        lowering, "fitted", lambda *args: chosen.append(fitted(*args)) or chosen[-1]
+    )
+    a, b = ints(4, 6, 5), ints(4, 5, 7)
+    for function, products, rows in [
+        (lambda: gj.matmul(a, b), 4, 6),
+        (lambda: gj.matmul(a, b[0]), 1, 24),
+        (lambda: gj.matmul(a[0], b), 4, 6),
+        (lambda: jax.vmap(gj.matmul)(a, b), 4, 6),
+        (lambda: jax.vmap(jax.vmap(gj.matmul, (None, 0)), (0, None))(a, b[:1]), 1, 24),
+    ]:
+        chosen.clear()
+        jax.clear_caches()
+        function().block_until_ready()
+        (call,) = chosen
+        assert (call.problem.batch.products, call.problem.shape.m) == (products, rows)
+        assert len(call.offsets) == 1
 
 
 def test_what_the_call_says(called: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,17 +213,19 @@ from tests.support.launchers import FAKE_CODE, NVRTC
 test_handler.register_on_host()
 test_handler.lower(partial(lowering.call, gpu=test_handler.GPU))
 with mock.patch(NVRTC, return_value=SimpleNamespace(code=FAKE_CODE)):
-    gj.matmul(ints({a}, dtype="{dtype}"), ints({b}, dtype="{dtype}")).block_until_ready()
+    a, b, up = (ints(*shape, dtype="{dtype}") for shape in {shapes})
+    more = dict(epilogue="x * up[row, col]", operands=dict(up=up)) if {own} else {{}}
+    gj.matmul(a, b, **more).block_until_ready()
 """
 
 
 def on_fake_driver(
-    folder: Path, dtype: str, a: str, b: str, **more: str
+    folder: Path, dtype: str, shapes: Any, own: bool = False, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """A product of JAX on the fake driver, which says what it is asked for."""
     library = ("-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", "-o", "libcuda.so.1")
     compile_cpp(folder, str(HERE / "driver.cpp"), *library)
-    script = _LAUNCHES.format(dtype=dtype, a=a, b=b)
+    script = _LAUNCHES.format(dtype=dtype, shapes=shapes, own=own)
     paths = {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     return subprocess.run(
         [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True,
@@ -188,53 +233,62 @@ def on_fake_driver(
     )  # fmt: skip
 
 
-PLANNED = [("float32", "3, 40, 24", "3, 24, 72"), ("float16", "2, 33, 65", "2, 65, 7")]
+# Types; shapes of A, B and an operand of the epilogue; whether it has one; calls of a launcher.
+PLANNED: list[tuple[str, Any, bool, int]] = [
+    ("float32", ((2, 3, 40, 24), (3, 24, 72), (72,)), False, 2),
+    ("float16", ((2, 33, 65), (2, 65, 7), (33, 7)), False, 1),
+    ("float32", ((3, 5, 24), (3, 24, 9), (3, 5, 9)), True, 3),
+    ("float16", ((3, 5, 24), (24, 9), (3, 5, 9)), True, 1),
+]
 
 
-@pytest.mark.parametrize(("dtype", "a", "b"), sift(PLANNED, PLANNED[:1]))
-def test_launches_are_the_plans(tmp_path: Path, dtype: str, a: str, b: str) -> None:
-    """In the stream's context alone, each product's kernels with its own operands."""
+@pytest.mark.parametrize(("dtype", "shapes", "own", "count"), sift(PLANNED, PLANNED[2:3]))
+def test_launches_are_the_plans(
+    tmp_path: Path, dtype: str, shapes: Any, own: bool, count: int
+) -> None:
+    """In the stream's context alone, each batch's kernels with its own operands."""
     need("g++")
-    products, m, k = map(int, a.split(","))
-    n = int(b.split(",")[-1])
     row = {"float32": "f32", "float16": "f16"}[dtype]
-    kernel = gen.Kernel(dtype=row)
-    views = Arguments(
-        View(0, (m, k), (k, 1), dtype, 0), View(0, (k, n), (n, 1), dtype, 0), None, None, None
-    )
-    sizes = [size * jnp.dtype(dtype).itemsize for size in (m * k, k * n, m * n)]
-    aligned = [Alignment(*(i * s % 16 == 0 for s in sizes)) for i in range(products)]
-    problem, spec, arch = kernel.choose(views, 1.0, 0.0, GPU, aligned[1])
+    epilogue = f"x * up[row, col] where up={row}[row, col]" if own else "linear"
+    product = Product(row, epilogue, 1.0, 0.0, False, False)
+    arrays = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
+    call = lowering.fitted(product, tuple(arrays[: 3 if own else 2]))
+    assert len(call.offsets) == count
+    aligned = [Alignment(*(begins[i] % 16 == 0 for i in (A, B, RESULT))) for begins in call.offsets]
+    least = Alignment(*map(all, zip(*aligned, strict=True)))
+    kernel = gen.Kernel(dtype=row, epilogue=epilogue)
+    spec, arch = kernel.choose(call, GPU, least)
     (spec,) = embedded_specs(spec, [arch])
-    plans = [spec.plan(problem, which, GPU.multiprocessors).launches for which in aligned]
+    plans = [spec.plan(call.problem, each, GPU.multiprocessors).launches for each in aligned]
     kinds = {
         launch.kernel: "".join(map(letter, launch.args.values()))
         for plan in plans
         for launch in plan
     }
     parameters = " ".join(f"{k}={v}" for k, v in kinds.items())
-    done = on_fake_driver(tmp_path, dtype, a, b, PARAMETERS=parameters)
+    done = on_fake_driver(tmp_path, dtype, shapes, own, PARAMETERS=parameters)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert (said[0], said[-2]) == ("push", "pop"), said
     found = [line.split()[1:] for line in said if line.startswith("launch ")]
     wanted = list(chain(*plans))
     assert [words[0] for words in found] == [launch.kernel for launch in wanted]
-    starts = []
+    starts: dict[str, list[int]] = {"D": [], "up": []}
     for words, launch in zip(found, wanted, strict=True):
         shape = (*launch.grid, *launch.block, launch.shared_bytes)
         assert tuple(map(int, words[1:8])) == shape
         for word, (name, value) in zip(words[9:], launch.args.items(), strict=True):
             if hasattr(value, "tobytes"):
                 assert int(word, 16) == int.from_bytes(value.tobytes(), "little"), name
-            if name == "D":
-                starts.append(int(word, 16))
-    steps = {later - earlier for earlier, later in pairwise(starts)}
-    assert steps == {sizes[2]}
+            if name in starts:
+                starts[name].append(int(word, 16))
+    for name, which in (("D", RESULT), *([("up", BIAS + 1)] if own else [])):
+        moves = [at - starts[name][0] for at in starts[name]]
+        assert moves == [begins[which] for begins in call.offsets], name
 
 
 @slow
 def test_what_the_driver_refuses_has_its_name(tmp_path: Path) -> None:
     need("g++")
-    done = on_fake_driver(tmp_path, "float32", "3, 4", "4, 5", LOAD="200")
+    done = on_fake_driver(tmp_path, "float32", ((3, 4), (4, 5), (5,)), LOAD="200")
     assert "a launch is refused with CUDA_ERROR_INVALID_IMAGE (200)" in done.stderr
