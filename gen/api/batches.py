@@ -272,7 +272,7 @@ def launches(
 
 def _fits(problem: GemmProblem, layouts: Layouts) -> bool:
     try:
-        check_batch(problem, layouts, True)
+        check_batch(problem, layouts, "batch")
     except SpecError:
         return False
     return True

@@ -15,6 +15,7 @@ from gen.device.runner import Runner
 from gen.errors import CheckError
 from gen.kernels.launches import (
     BIAS,
+    OFFSETS,
     WORKSPACE,
     Argument,
     Plan,
@@ -26,7 +27,7 @@ from gen.spec import numerics
 from gen.spec.arch import UNIT
 from gen.spec.epilogue import MATRIX, Operand
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import ONE, Alignment, GemmProblem, Layouts
+from gen.spec.problem import ONE, Alignment, GemmProblem, Layouts, group_rows
 
 if TYPE_CHECKING:
     from gen.emulator import Finding
@@ -40,7 +41,8 @@ class Operands(NamedTuple):
     `bias` has n elements of C's type, or is None where the kernel has none. Of a batched kernel,
     matrices have a dimension before these: of 1, where all products have the same. `own`: arrays
     of the operands of an epilogue of the user's own, by name, each m x n, m or n elements of its
-    type's storage; all products of a batch have the same.
+    type's storage; all products of a batch have the same. Of a grouped kernel, B alone has a
+    dimension more: a matrix for each group.
     """
 
     a: np.ndarray
@@ -70,6 +72,25 @@ def products(
         d = operands.d_storage[i * batch.stride_d :][: problem.extent("D", layouts)]
         a, b, c = (x[i if len(x) > 1 else 0] for x in operands[:3])
         yield one, Operands(a, b, c, d, operands.bias, operands.own)
+
+
+def groups(problem: GemmProblem, operands: Operands) -> Iterator[tuple[GemmProblem, Operands]]:
+    """Each group as a problem of its own, but those without rows; without `ends`, the problem.
+
+    Nothing of the epilogue's own operands.
+    """
+    if problem.ends is None:
+        yield problem, operands
+        return
+    shape = problem.shape
+    one = replace(problem, batch=ONE, ends=None)
+    for i, (begin, end) in enumerate(group_rows(problem.ends, shape.m)):
+        if begin < end:
+            rows = slice(begin, end)
+            b = operands.b[i if len(operands.b) > 1 else 0]
+            own = replace(one, shape=replace(shape, m=end - begin))
+            d = operands.d_storage[begin * problem.ldd : end * problem.ldd]
+            yield own, Operands(operands.a[rows], b, operands.c[rows], d, operands.bias)
 
 
 class FindingsError(CheckError):
@@ -179,9 +200,17 @@ def storages(spec: KernelSpec, problem: GemmProblem, operands: Operands) -> dict
         "B": numerics.pack(operands.b, layouts.b, p.ldb, input_, batch.stride_b),
         "C": numerics.pack(operands.c, layouts.c, p.ldc, output, batch.stride_c),
         "D": operands.d_storage,
+        **({OFFSETS: np.array(ends_of(problem), np.int32)} if spec.grouped else {}),
         **bias,
         **{o.name: _stored(spec, problem, o, operands.own) for o in spec.operands if o.index},
     }
+
+
+def ends_of(problem: GemmProblem) -> tuple[int, ...]:
+    """Where groups end; of a problem that says nothing of groups, all in the last one."""
+    if problem.ends is not None:
+        return problem.ends
+    return (0,) * (problem.batch.products - 1) + (problem.shape.m,)
 
 
 def _stored(

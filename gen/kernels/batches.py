@@ -36,14 +36,19 @@ def apart(layouts: Layouts) -> list[Fact]:
     ]
 
 
-def check_batch(problem: GemmProblem, layouts: Layouts, batched: bool) -> None:
-    """Raises SpecError for a batch that a kernel does not take, or whose results overlap."""
+def check_batch(problem: GemmProblem, layouts: Layouts, several: str) -> None:
+    """Raises SpecError for a batch that a kernel does not take, or whose results overlap.
+
+    several: "batch", "groups", or "" for a kernel of one product.
+    """
     batch, shape = problem.batch, problem.shape
     count = batch.products
-    if count != 1 and not batched:
+    if count != 1 and not several:
         raise SpecError(f"this kernel takes one product, not {count}; use one that is batched")
     if count < 0:
         raise SpecError(f"a batch of {count} products is none; use 0 or more")
+    if several == "groups":
+        return
     given = {
         "M": shape.m, "N": shape.n, "ldd": problem.ldd, "batch": count,
         "stride_d": batch.stride_d,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Dim3 = tuple[int, int, int]
 
-WORKSPACE, BIAS = "workspace", "bias"
+WORKSPACE, BIAS, OFFSETS = "workspace", "bias", "offsets"
 MAP_BYTES = 128  # of a tensor map as a kernel's parameter
 
 

@@ -38,7 +38,8 @@ RESULT = _parameters(
 )
 BIAS = _parameters("const output_t* bias")
 ALPHA = _parameters("scalar_t alpha")
-BATCH = _parameters("index_t batch")
+BATCH, GROUPS = _parameters("index_t batch"), _parameters("index_t groups")
+OFFSETS = _parameters("const int* offsets")
 FIRST = _parameters("index_t first")
 WORKSPACE = _parameters("void* workspace", "size_t workspace_bytes")
 PARTIALS = _parameters("index_t slices", "scalar_t* partials")
@@ -76,19 +77,36 @@ def whole(spec: KernelSpec) -> tuple[Parameter, ...]:
     return (*found, *(FIRST if spec.batched else ()))
 
 
-def with_strides(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
-    """The same with a stride behind each leading dimension."""
+def with_strides(parameters: Iterable[Parameter], matrices: str = "abcd") -> tuple[Parameter, ...]:
+    """The same with a stride behind each leading dimension of these matrices."""
     found: list[Parameter] = []
     for p in parameters:
         found.append(p)
-        if p.name.startswith("ld"):
+        if p.name.startswith("ld") and p.name[2:] in matrices:
             found.append(Parameter(f"stride_{p.name[2:]}", p.type))
     return tuple(found)
 
 
-def _of_batch(parameters: tuple[Parameter, ...], batched: bool) -> tuple[Parameter, ...]:
-    """Those of a function of the host, with the number of products behind the sizes."""
-    if not batched:
+def _with_groups(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
+    """The same with the number of groups behind the sizes, and where they end behind B."""
+    found: list[Parameter] = []
+    for p in with_strides(parameters, "b"):
+        found.append(p)
+        if p.name == "K":
+            found += GROUPS
+        elif p.name == "stride_b":
+            found += OFFSETS
+    return tuple(found)
+
+
+def _of_several(parameters: tuple[Parameter, ...], several: str) -> tuple[Parameter, ...]:
+    """Those of a function of the host, with the number of products behind the sizes.
+
+    several: see `KernelSpec.several`.
+    """
+    if several == "groups":
+        return _with_groups(parameters)
+    if not several:
         return parameters
     return (*SIZES, *BATCH, *with_strides(parameters[len(SIZES) :]))
 
@@ -115,13 +133,14 @@ def restricted(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
 def launch(spec: KernelSpec) -> tuple[Parameter, ...]:
     """Of the launcher `..._launch`."""
     space = WORKSPACE if spec.row.takes_workspace else ()
-    given = (*_of_batch(matrices(), spec.batched), *of_epilogue(spec))
+    given = (*_of_several(matrices(), spec.several), *of_epilogue(spec))
     return (*given, *space, *_parameters("cudaStream_t stream"))
 
 
-def workspace(batched: bool = False) -> tuple[Parameter, ...]:
-    """Of `..._workspace`, which tells how large the workspace of a launch is."""
-    return (*_of_batch((*SIZES, *OPERANDS), batched), *_parameters("size_t* bytes"))
+def workspace(several: str = "") -> tuple[Parameter, ...]:
+    """Of `..._workspace`, which tells how large the workspace of a launch is: offsets do not."""
+    given = _of_several((*SIZES, *OPERANDS), several)
+    return (*(p for p in given if p not in OFFSETS), *_parameters("size_t* bytes"))
 
 
 MAPS = _parameters(
@@ -134,11 +153,12 @@ EARLY = _parameters("bool early")
 COUNTS = _parameters("index_t a_count", "index_t b_count")
 
 
-def pack(batched: bool) -> tuple[Parameter, ...]:
+def pack(several: str) -> tuple[Parameter, ...]:
     """Of the kernel that packs operands: each is so many lines, of so many matrices of a batch."""
     found: list[Parameter] = []
+    batches = {"batch": "ab", "groups": "b"}.get(several, "")
     for count, a, (matrix, ld) in zip(COUNTS, "ab", (OPERANDS[:2], OPERANDS[2:]), strict=True):
-        given = (count, *with_strides((matrix, ld))) if batched else (matrix, ld)
+        given = (count, *with_strides((matrix, ld))) if a in batches else (matrix, ld)
         found += _parameters(f"index_t {a}_lines", f"index_t {a}_length")
         found += [*given, *_parameters(f"input_t* {a}_packed", f"index_t {a}_packed_ld")]
     return tuple(found)
@@ -155,10 +175,12 @@ def reduce(epilogue: Sequence[Parameter], batched: bool) -> tuple[Parameter, ...
 
 
 def mma(
-    writes_d: bool, epilogue: Sequence[Parameter], has_partials: bool, batched: bool
+    writes_d: bool, epilogue: Sequence[Parameter], has_partials: bool, several: str
 ) -> tuple[Parameter, ...]:
     """Of the kernel `mma`. One that leaves D to the reduction takes nothing of D."""
-    operands = (*SIZES, *OPERANDS)
+    if several == "groups":
+        return restricted(_with_groups(matrices(epilogue)))
+    operands, batched = (*SIZES, *OPERANDS), bool(several)
     of_ab = with_strides(operands) if batched else operands
     of_d = matrices(epilogue, batched) if writes_d else of_ab
     return (*restricted(of_d), *(PARTIALS if has_partials else ()))
@@ -168,15 +190,18 @@ def mma_tma(
     writes_d: bool,
     epilogue: Sequence[Parameter],
     has_slices: bool,
-    batched: bool,
+    several: str,
     has_stream: bool,
     may_be_early: bool,
 ) -> tuple[Parameter, ...]:
     """Of the kernels `mma_tma` and `wgmma`, whose operands are tensor maps."""
     partials = PARTIALS if has_slices else STREAM if has_stream else ()
     early = EARLY if may_be_early else ()
+    if several == "groups":
+        sizes = (*SIZES, *GROUPS, *COUNTS[1:])
+        return (*sizes, *ALPHA, *MAPS, *OFFSETS, *RESULT, *early, *epilogue)
     sizes, result = (
-        ((*SIZES, *BATCH, *COUNTS), with_strides(RESULT)) if batched else (SIZES, RESULT)
+        ((*SIZES, *BATCH, *COUNTS), with_strides(RESULT)) if several else (SIZES, RESULT)
     )
     if not writes_d:
         return (*sizes, *MAPS[:2], *early, *partials)

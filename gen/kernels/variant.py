@@ -199,7 +199,7 @@ class Variant:
         for name, size in zip("MNK", (shape.m, shape.n, shape.k), strict=True):
             if size > self.most:
                 raise SpecError(f"{name}={size} is more than {self.name} takes; use {self.most}")
-        check_batch(problem, spec.layouts, spec.batched)
+        check_batch(problem, spec.layouts, spec.several)
         if not (shape.m and shape.n and problem.batch.products):
             return Plan(())
         if self.planner:
@@ -232,6 +232,7 @@ _MAX_GRID = (MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ)
 
 
 BATCHED = Flag("batched", "take a batch: products of one shape, at strides in memory")
+GROUPED = Flag("grouped", "take groups of rows, with a matrix B each: the device reads how many")
 
 
 def multiple_rule(tunable: str, axis: str, value: int, step: int, of: str, *others: str) -> None:

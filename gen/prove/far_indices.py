@@ -19,7 +19,7 @@ from gen.compile.nvrtc import Module
 from gen.device.execute import Place, alignment, striding
 from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, SharedRaces
 from gen.errors import SpecError
-from gen.kernels.launches import BIAS, WORKSPACE, Plan, Pointer, TensorMap
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Plan, Pointer, TensorMap
 from gen.prove import oracle
 from gen.prove.oracle import After
 from gen.spec import numerics
@@ -136,6 +136,8 @@ def _run(
         bias = numerics.from_integers(rng.integers(-3, 4, width), output)
         places[BIAS] = Place(_Part(bias[None], True, column, shape.n).map(emulator, BIAS))
     problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA)
+    if spec.grouped:
+        places[OFFSETS] = Place(emulator.alloc(np.array([shape.m], np.int32), OFFSETS))
     steps = spec.plan(problem, alignment(places))
     steps = steps if column else striding(steps, spec.geometry.strides, 2)
     products = shape.m * width * shape.k

@@ -19,9 +19,9 @@ import numpy as np
 
 from gen.compile.nvrtc import Module
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import Place, alignment, arguments
+from gen.device.execute import Place, alignment, arguments, ends_of
 from gen.kernels.formulas import ceil_div
-from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove.far_indices import SECONDS, FarResult
 from gen.prove.inputs import draw_operands
@@ -29,7 +29,7 @@ from gen.prove.verify import against_oracle
 from gen.spec import numerics
 from gen.spec.arch import MAX_GRID_X
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmProblem, GemmShape
+from gen.spec.problem import Batch, GemmProblem, GemmShape
 
 if TYPE_CHECKING:
     from gen.emulator import Finding, Observer
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
 _SHORT = 24  # of the other ones: less than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
+_FAR = 2**32 + 2**12  # elements between matrices B
 _LAST = 40  # of these, what is computed
 _BUDGET = 10**9
 
@@ -77,15 +78,16 @@ class _Sparse(NamedTuple):
 
 def _matrix(
     runner: EmulatorRunner, name: str, rows: int, columns: int, row_major: bool, ld: int, skip: int,
-    dtype: str,
+    dtype: str, behind: int = 0,
 ) -> _Sparse:  # fmt: skip
+    """behind: the elements of other matrices that the operand has before this one."""
     count, length = (rows, columns) if row_major else (columns, rows)
     kind = numerics.storage_dtype(dtype)
-    nbytes = (skip + (count - 1) * ld + length) * kind.itemsize
+    nbytes = (skip + behind + (count - 1) * ld + length) * kind.itemsize
     buffer = runner.upload_zeros(nbytes, name)
     flat = buffer.buffer.view(kind)
     strides = (ld * kind.itemsize, kind.itemsize)
-    lines = np.lib.stride_tricks.as_strided(flat[skip:], (count, length), strides)
+    lines = np.lib.stride_tricks.as_strided(flat[skip + behind :], (count, length), strides)
     place = Place(buffer, skip * kind.itemsize)
     return _Sparse(place, lines if row_major else lines.T)
 
@@ -110,6 +112,8 @@ def _run(
     tiles = ceil_div(lines, size)
     first = (tiles - 2) * size if spec.row.takes_workspace else lines - _LAST
     problem = GemmProblem.packed(shape, layouts, 2, -1, 16, 16)
+    if spec.grouped:  # the last rows, or all, are a second group, whose B is far behind
+        problem = replace(problem, batch=Batch(2, stride_b=_FAR), ends=(first * down, shape.m))
     part = GemmShape(
         lines - first if down else shape.m, shape.n if down else lines - first, shape.k
     )
@@ -127,7 +131,11 @@ def _run(
         "D": (shape.m, shape.n, layouts.c, problem.ldd, skips[1], output),
         BIAS: (1, shape.n, True, shape.n, 0, output),
     }
-    matrices = {name: _matrix(runner, name, *size) for name, size in sizes.items()}
+    apart = {"B": problem.batch.stride_b}
+    matrices = {
+        name: _matrix(runner, name, *size, behind=apart.get(name, 0))
+        for name, size in sizes.items()
+    }
     rows, columns = (slice(first, None) if at else slice(None) for at in (down, not down))
     matrices["A"].elements[rows] = given.a
     matrices["B"].elements[:, columns] = given.b
@@ -136,6 +144,8 @@ def _run(
     if given.bias is not None:
         matrices[BIAS].elements[0, columns] = given.bias
     places = {name: matrix.place for name, matrix in matrices.items()}
+    if spec.grouped:
+        places[OFFSETS] = Place(runner.upload(np.array(ends_of(problem), np.int32), OFFSETS))
     steps = spec.plan(problem, alignment(places), runner.multiprocessors)
     if any(_long_lines(launch) for launch in steps.launches):
         return None

@@ -17,7 +17,7 @@ from gen.device.execute import Operands
 from gen.spec import numerics
 from gen.spec.dtypes import DTypes, ElementType
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmProblem
+from gen.spec.problem import GemmProblem, group_rows
 
 # A, B, C and the bias, as float64 or integers.
 _Drawn = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -266,6 +266,11 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
     seed = zlib.crc32(f"{problem} {kind}".encode())  # the same inputs in every run
     rng = np.random.default_rng(seed)
     batch = problem.batch
+    m, n = problem.shape.m, problem.shape.n
+    arrays = [operand for operand in spec.operands if operand.index]
+    own = {o.name: _own(rng, o.element(spec.dtypes), o.shape(m, n), kind) for o in arrays}
+    if problem.ends is not None:
+        return _draw_groups(spec, problem, kind, rng)._replace(own=own)
     drawn = [_draw_one(spec, problem, kind, rng) for _ in range(max(batch.products, 1))]
     of_all = zip(*(one[:4] for one in drawn), strict=True)
     a, b, c, before = (
@@ -275,10 +280,25 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
     if not spec.batched:
         a, b, c, before = a[0], b[0], c[0], before[0]
     d = numerics.pack(before, spec.layouts.c, problem.ldd, spec.dtypes.output.name, batch.stride_d)
-    m, n = problem.shape.m, problem.shape.n
-    arrays = [operand for operand in spec.operands if operand.index]
-    own = {o.name: _own(rng, o.element(spec.dtypes), o.shape(m, n), kind) for o in arrays}
     return Operands(a, b, c, d, drawn[0].bias, own)
+
+
+def _draw_groups(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -> Operands:
+    """The rows of each group with its matrix B; rows that no group has are full of poison."""
+    shape, batch, output = problem.shape, problem.batch, spec.dtypes.output.name
+    bounds = group_rows(problem.ends or (), shape.m)
+    rows = [end - begin for begin, end in bounds]
+    sizes = [*rows, shape.m - sum(rows)]
+    drawn = [_draw_one(spec, replace(problem, shape=replace(shape, m=m)), kind, rng) for m in sizes]
+    of_all = [
+        np.concatenate(parts) for parts in zip(*((x.a, x.c, x.d) for x in drawn), strict=True)
+    ]
+    a, c, before = of_all
+    for matrix, name in ((a, spec.dtypes.input.name), (c, output), (before, output)):
+        matrix[shape.m - sizes[-1] :] = numerics.poison(name)
+    b = np.stack([x.b for x in drawn])[: batch.matrices("B")]
+    d = numerics.pack(before, True, problem.ldd, output)
+    return Operands(a, b, c, d, drawn[0].bias)
 
 
 class _One(NamedTuple):

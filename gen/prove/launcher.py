@@ -71,8 +71,8 @@ def complaint(spec: KernelSpec, call: Call, reply: Reply | None, kind: str = PLA
         if reply.returned != call.launch_error:
             return f"a launch fails with {call.launch_error}, and it returns {reply.returned}"
         steps = steps[: call.refused_launch - 1]
-    elif call.refused_launch and reply.returned != SUCCESS:
-        return f"it returns {reply.returned}, not 0"
+    elif call.refused_launch and reply.returned != code:
+        return f"it returns {reply.returned}, not {code}"
     if len(steps) != len(reply.launches):
         return f"it launches {len(reply.launches)} kernels, the plan {len(steps)}"
     for launch, words in zip(steps, reply.launches, strict=True):

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gen.kernels.launches import BIAS, WORKSPACE, Plan
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Plan
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove.trials import SCALARS, c_is_d
 from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import ONE, Alignment, GemmProblem, GemmShape
+from gen.spec.problem import ONE, Alignment, Batch, GemmProblem, GemmShape
 
 ADDRESSES = {
     "A": 0x1000_0000, "B": 0x2000_0000, "C": 0x3000_0000, "D": 0x4000_0000, BIAS: 0x5000_0000,
-    WORKSPACE: 0x6000_0000,
+    WORKSPACE: 0x6000_0000, OFFSETS: 0x6800_0000,
 }  # fmt: skip
 _LINES = (0, -1, 69, 70, 99, 100, 2**38, 2**44, 2**63 - 1)
 _OWN_AT = 0x7000_0000  # arrays of the user's own epilogue
@@ -121,7 +121,7 @@ class Call:
         numbers += [*self.kind, int(self.null_stream), self.launch_error]
         numbers += [self.capability, self.shared_bytes]
         own = {**at, **{name: int(value) for name, value in p.operands}}
-        numbers += [len(self.fused), *(own[name] for name in self.fused)]
+        numbers += [at[OFFSETS], len(self.fused), *(own[name] for name in self.fused)]
         return " ".join(map(str, numbers))
 
     def __str__(self) -> str:
@@ -148,6 +148,8 @@ def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     found = [first, *some, *_placed(spec), *_sliced(spec), *_refusals(spec), *_largest(spec)]
     if spec.batched:
         found = [*found, *_batches(spec, found)]
+    if spec.grouped:
+        found = [*found, *_groups(spec, found)]
     return [*(with_own(spec, call) for call in found), *_own_refusals(spec)]
 
 
@@ -211,6 +213,27 @@ def _batches(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
             longer = replace(p, ldd=ldd)
             batch = longer.batched(spec.layouts, count).batch._replace(stride_d=stride)
             yield Call(replace(longer, batch=batch))
+
+
+def _groups(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
+    """Groups of other calls' rows; numbers of them, strides and offsets that are refused."""
+    draw = random.Random(0)
+    for call in others:
+        count = draw.choice((0, 1, 2, 7, 64, 40_000, draw.randint(1, 10**6), 2**31 - 4096))
+        gap, shared = draw.choice((0, 1, 8, 100)), draw.choice(("", "", "B"))
+        stride = call.problem.batched(spec.layouts, count, gap, shared).batch.stride_b
+        if not call.no_tma and stride < 2**62:  # the TMA is looked up but once
+            batch = Batch(count, stride_b=stride)
+            yield replace(call, problem=replace(call.problem, batch=batch))
+    p = GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1)
+    for count in (-1, -(2**63), 2**31 - 4096, 2**31 - 4095, 2**40, 2**62):
+        yield Call(replace(p, batch=Batch(count, stride_b=1)))
+    for count in (1, 2, 1024):
+        near = 2**44 // count
+        for stride in (-1, -(2**63), 0, 1, near, near + 1, 2**63 - 1):
+            yield Call(replace(p, batch=Batch(count, stride_b=stride)))
+    for sizes in (None, (0, 70, 600), (100, 70, 0)):
+        yield Call(p, without=OFFSETS, sizes=sizes)
 
 
 def _problems(spec: KernelSpec) -> Iterator[Call]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gen.errors import SpecError
-from gen.kernels.launches import BIAS, WORKSPACE, Launch, TensorMap
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, TensorMap
 from gen.prove.launcher_calls import Call
 from gen.prove.launcher_program import EMBEDDED, PLAIN
 from gen.spec.epilogue import MATRIX, VALUE
@@ -41,13 +41,15 @@ def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
     p, batch = call.problem, call.problem.batch
     m, n, k = call.shape
     null, layouts = call.without.split(), spec.layouts
-    if batch.products < 0 or (spec.row.takes_workspace and batch.products > _MOST_PRODUCTS):
+    most = spec.row.most if spec.grouped else _MOST_PRODUCTS
+    if batch.products < 0 or (spec.row.takes_workspace and batch.products > most):
         return INVALID_VALUE
     if min(m, n, k) < 0 or (spec.row.takes_workspace and max(m, n, k) > spec.row.most):
         return INVALID_VALUE
     if not call.has_elements:
         return SUCCESS
-    if spec.row.takes_workspace and m * n * batch.products > _MOST:
+    matrices = 1 if spec.grouped else batch.products  # of D
+    if spec.row.takes_workspace and m * n * matrices > _MOST:
         return INVALID_VALUE
 
     def wrong(name: str, lines: int, length: int, row_major: bool, ld: int) -> bool:
@@ -68,7 +70,10 @@ def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
             if operand.index == MATRIX:
                 ld = int(p.value(operand.ld, p.ldd))
                 bad |= wrong(operand.name, m, n, layouts.c, ld)
-        bad |= batch.products > 1 and _overlaps(spec, call)
+        if spec.grouped:
+            bad |= OFFSETS in null
+        else:
+            bad |= batch.products > 1 and _overlaps(spec, call)
     return INVALID_VALUE if bad else SUCCESS
 
 

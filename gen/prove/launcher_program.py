@@ -79,7 +79,7 @@ class Host:
         header, source = render_bundle(bundle)
         files = {f"{bundle.name}.cu": source, f"{bundle.name}.h": header}
         own = own_epilogues(bundle)
-        workspace = signature.workspace(bundle.batched)
+        workspace = signature.workspace("batch" if bundle.batched else "")
         return cls(BUNDLE, bundle.name, files, (), workspace, (), own)
 
     @classmethod
@@ -103,7 +103,7 @@ def _own(spec: KernelSpec) -> list[str]:
 
 
 def _signatures(spec: KernelSpec) -> tuple[Sequence[Parameter], Sequence[Parameter]]:
-    workspace = signature.workspace(spec.batched) if spec.row.takes_workspace else ()
+    workspace = signature.workspace(spec.several) if spec.row.takes_workspace else ()
     return signature.launch(spec), workspace
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from gen.errors import UsageError
 from gen.kernels.launches import BIAS
+from gen.prove.groups import draw_ends
 from gen.spec.arch import UNIT
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import MATRIX
@@ -77,7 +78,9 @@ class Trial:
         else:
             off = zip(OPERANDS, self.skips, strict=True)
             words += [f"{name} {_elements(n)} off" for name, n in off if n]
-        if self.problem.batch != ONE:
+        if self.problem.ends is not None:
+            words.append(f"{_listed(self.problem.ends)}, stride_b={self.problem.batch.stride_b}")
+        elif self.problem.batch != ONE:
             words.append(", ".join(f"{k}={v}" for k, v in self.problem.batch._asdict().items()))
         words += ["C is D"] * self.in_place
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
@@ -102,6 +105,12 @@ def emulated(shapes: Sequence[GemmShape]) -> None:
                 "several times for a kernel; a smaller shape finds most mistakes as well",
                 stacklevel=2,
             )
+
+
+def _listed(ends: tuple[int, ...]) -> str:
+    """Of many groups the first ones."""
+    some = ", ".join(map(str, ends[:8]))
+    return f"{len(ends)} groups that end at {some}{', ...' if len(ends) > 8 else ''}"
 
 
 def _elements(count: int) -> str:
@@ -294,8 +303,13 @@ def trial(
     dimensions of their own where there are gaps.
     """
     problem = where.problem(shape, spec.layouts, *scalars)
-    if spec.batched:
-        draw = random.Random(f"{shape} {kind} {scalars} {where}")
+    draw = random.Random(f"{shape} {kind} {scalars} {where}")
+    if spec.grouped:
+        ends = draw_ends(shape, spec.threadblock.m, draw)
+        one = draw.random() < _BESIDE and kind in _DRAWN_APART
+        batch = where.batched(problem, spec.layouts, len(ends), "B" if one else "").batch
+        problem = replace(problem, batch=Batch(len(ends), stride_b=batch.stride_b), ends=ends)
+    elif spec.batched:
         shared = draw.choice(_SHARED) if kind in _DRAWN_APART else ""
         count = draw.choice(_COUNTS)
         if draw.random() < _BESIDE and where.further == NO_SKIPS:

@@ -13,6 +13,7 @@ guarded on all sides.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from gen.compile import nvrtc
 from gen.device.execute import (
     FindingsError,
     Operands,
+    groups,
     products,
     results,
     run_kernel,
@@ -33,8 +35,9 @@ from gen.device.execute import (
 from gen.device.runner import Runner
 from gen.errors import BudgetError, CheckError, PtxError, counted
 from gen.prove import cutlass, fused, oracle
+from gen.prove.groups import by_group, covered
 from gen.prove.inputs import draw_operands, finite
-from gen.prove.intervals import enclose
+from gen.prove.intervals import Interval, enclose
 from gen.prove.patterns import pattern
 from gen.prove.places import located
 from gen.prove.trials import OPERANDS, Trial, verify_trials
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 # What runs its code: GPUs whose tensor cores are known to the bit, and the emulator, which has the
 # same ones whatever the code is for.
 _HOPPER = "sm_90a"
+_REFERRED = 3  # groups that are compared with CUTLASS's products, too
 
 
 @dataclass(frozen=True)
@@ -223,6 +227,8 @@ def _compare(
     untouched = numerics.pack(got, spec.layouts.c, problem.ldd, output, stride_d)
     if untouched.tobytes() != storage.tobytes():
         return np.inf, "the gap between rows of D was overwritten"
+    if spec.grouped:
+        return _compare_groups(spec, runner, problem, kind, operands, got, core)
     worst = 0.0
     every = got if spec.batched else got[None]
     for i, (one, own) in enumerate(products(spec.layouts, problem, operands)):
@@ -234,6 +240,32 @@ def _compare(
     return worst, ""
 
 
+def _compare_groups(
+    spec: KernelSpec,
+    runner: Runner | None,
+    problem: GemmProblem,
+    kind: str,
+    operands: Operands,
+    got: np.ndarray,
+    core: oracle.TensorCore,
+) -> tuple[float, str]:
+    """All groups with the oracle, and some with CUTLASS; the rows behind them are as they were."""
+    rows, before = covered(problem), results(spec, problem, operands.d_storage)
+    if got[rows:].tobytes() != before[rows:].tobytes():
+        return np.inf, f"rows behind the last group, from row {rows} of D on, were overwritten"
+    worst, message = against_oracle(spec, problem, operands, got, kind, core)
+    begin = 0
+    for one, own in itertools.islice(groups(problem, operands), _REFERRED):
+        end = begin + one.shape.m
+        if message:
+            break
+        message = _against_cutlass(spec, runner, one, kind, own, got[begin:end])
+        if message:
+            message = f"in the group of rows {begin} to {end - 1}, {message}"
+        begin = end
+    return (np.inf if message else worst), message
+
+
 def _compare_one(
     spec: KernelSpec,
     runner: Runner | None,
@@ -243,18 +275,29 @@ def _compare_one(
     got: np.ndarray,
     core: oracle.TensorCore,
 ) -> tuple[float, str]:
-    dtypes = spec.dtypes
     worst, message = against_oracle(spec, problem, operands, got, kind, core)
-    # CUTLASS's kernels keep what is no ordinary number in other ways.
-    exact = kind == "integer" and not spec.epilogue.endswith("gelu")
-    if spec.fused:  # CUTLASS has no such epilogue: the oracle alone is the reference
-        runner = None
-    exact &= math.isfinite(problem.alpha) and math.isfinite(problem.beta)
-    comparable = exact or (kind == "random" and not dtypes.accumulator.is_float)
-    if runner and comparable and not message:
-        reference = cutlass.cutlass_gemm(runner, spec, problem, operands)
-        message = _first_difference(spec, got, reference, "CUTLASS")
+    message = message or _against_cutlass(spec, runner, problem, kind, operands, got)
     return (np.inf if message else worst), message
+
+
+def _against_cutlass(
+    spec: KernelSpec,
+    runner: Runner | None,
+    problem: GemmProblem,
+    kind: str,
+    operands: Operands,
+    got: np.ndarray,
+) -> str:
+    """What differs from CUTLASS's result, where there is one to compare with."""
+    if runner is None or spec.fused:  # CUTLASS has no such epilogue
+        return ""
+    # Its kernels keep what is no ordinary number in other ways.
+    exact = kind == "integer" and not spec.epilogue.endswith("gelu")
+    exact &= math.isfinite(problem.alpha) and math.isfinite(problem.beta)
+    if not exact and (kind != "random" or spec.dtypes.accumulator.is_float):
+        return ""
+    reference = cutlass.cutlass_gemm(runner, spec, problem, operands)
+    return _first_difference(spec, got, reference, "CUTLASS")
 
 
 def against_oracle(
@@ -278,7 +321,8 @@ def against_oracle(
         worst, message = within_bound(spec, problem, operands, got, core, exact_sums=exact_sums)
         if message or not exact_sums:
             return worst, message
-    exact = oracle.oracle(*_arguments(spec, problem, operands))
+    exact = _exact(spec, problem, operands)
+    got = got[: len(exact)]
     if gelu and dtypes.accumulator.is_float:  # only what it leaves as it is has no error
         same = exact >= oracle.GELU_IS_IDENTITY
         exact, got = np.where(same, exact, 0), np.where(same, got, np.zeros((), got.dtype))
@@ -297,19 +341,19 @@ def _against_intervals(
     core: oracle.TensorCore,
 ) -> tuple[float, str]:
     """The same where the epilogue is the user's own: see `gen.prove.fused`."""
-    x = oracle.oracle(*_arguments(spec, problem, operands))
-    output = spec.dtypes.output
+    output, rows = spec.dtypes.output, covered(problem)
+    behind = ((0, problem.shape.m - rows), (0, 0))
+    x, got = np.pad(_exact(spec, problem, operands), behind), got[:rows]
     if not output.is_float:
-        exact = fused.results(spec, problem, operands.own, x)
+        exact = fused.results(spec, problem, operands.own, x)[:rows]
         message = _first_difference(spec, got, exact, "the oracle")
         return (np.inf if message else 0.0), message
     bound: np.ndarray | float = 0.0
     if kind == "random":
-        bound = oracle.error_bound(
-            *_arguments(spec, problem, operands), oracle.sums_of(spec, core), stored=False
-        )
+        bound = np.pad(_bound(spec, problem, operands, core, stored=False), behind)
     own = numerics.storage_dtype(spec.dtypes.scalar.name).type
     found = fused.results(spec, problem, operands.own, enclose(x - bound, x + bound, own))
+    found = Interval(*(each[:rows] for each in found))
     values = numerics.to_float64(got, output.name)
     wrong, fractions, (low, high) = fused.outside(found, values, output.name)
     if not wrong.any():
@@ -329,6 +373,29 @@ def _arguments(spec: KernelSpec, problem: GemmProblem, x: Operands) -> _Inputs:
     return x.a, x.b, x.c, problem.alpha, problem.beta, spec.dtypes.name, after
 
 
+def _exact(spec: KernelSpec, problem: GemmProblem, operands: Operands) -> np.ndarray:
+    """What the oracle has for the rows that are computed."""
+    return by_group(problem, operands, lambda p, x: oracle.oracle(*_arguments(spec, p, x)))
+
+
+def _bound(
+    spec: KernelSpec,
+    problem: GemmProblem,
+    operands: Operands,
+    core: oracle.TensorCore,
+    exact_sums: bool = False,
+    stored: bool = True,
+) -> np.ndarray:
+    """How far these may be off: see `oracle.error_bound`."""
+    sums = oracle.sums_of(spec, core)
+
+    def bound(p: GemmProblem, x: Operands) -> np.ndarray:
+        arguments = _arguments(spec, p, x)
+        return oracle.error_bound(*arguments, sums=sums, exact_sums=exact_sums, stored=stored)
+
+    return by_group(problem, operands, bound)
+
+
 def within_bound(
     spec: KernelSpec,
     problem: GemmProblem,
@@ -343,13 +410,9 @@ def within_bound(
     operands without infinities and NaN allow. Returns the worst error as a fraction of its bound,
     and what is wrong, if anything.
     """
-    exact = oracle.oracle(*_arguments(spec, problem, operands))
-    numbers = finite(operands, spec.dtypes)
-    bound = oracle.error_bound(
-        *_arguments(spec, problem, numbers),
-        sums=oracle.sums_of(spec, core),
-        exact_sums=exact_sums,
-    )
+    exact = _exact(spec, problem, operands)
+    bound = _bound(spec, problem, finite(operands, spec.dtypes), core, exact_sums=exact_sums)
+    got = got[: len(exact)]
     return _within(numerics.to_float64(got, spec.dtypes.output.name), exact, bound, _tile(spec))
 
 

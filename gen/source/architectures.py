@@ -129,5 +129,5 @@ def _values(family: Family) -> Mapping[str, Any]:
             for one, cc, first, end in zip(family.specs, capabilities, firsts, ends, strict=True)
         ],
         "launch": signature.with_types(signature.launch(spec), types),
-        "workspace": signature.with_types(signature.workspace(spec.batched), types),
+        "workspace": signature.with_types(signature.workspace(spec.several), types),
     }

@@ -175,6 +175,21 @@ class KernelSpec:
         return bool(self.tunables.get("batched", False))
 
     @property
+    def grouped(self) -> bool:
+        """Whether a launch multiplies groups of A's rows with a matrix B each."""
+        return bool(self.tunables.get("grouped", False))
+
+    @property
+    def several(self) -> str:
+        """What its launcher calls the number of products; "" where there is but one."""
+        return "batch" if self.batched else "groups" if self.grouped else ""
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a block computes tile after tile."""
+        return self.row.persistent or self.grouped
+
+    @property
     def said(self) -> dict[str, Any]:
         """The tunables by which it is made again: all but flags that are not set."""
         return {name: value for name, value in self.tunables.items() if value is not False}

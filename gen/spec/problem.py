@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -74,6 +75,7 @@ class Batch(NamedTuple):
     """How many products there are, and the elements from a matrix of one to that of the next.
 
     Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+    The products of groups differ in B alone: A, C and D are one matrix, whose rows they share out.
     """
 
     products: int = 1
@@ -98,7 +100,8 @@ ONE = Batch()
 class GemmProblem:
     """D = alpha * A * B + beta * C, with BLAS leading dimensions counted in elements.
 
-    A batch is as many products of the same shape and leading dimensions. operands: by
+    A batch is as many products of the same shape and leading dimensions. ends: of a grouped
+    product, what the device reads, and a plan does not know: see `group_rows`. operands: by
     name, leading dimensions and numbers that an epilogue of the user's own takes.
     """
 
@@ -111,6 +114,7 @@ class GemmProblem:
     beta: float = 0
     batch: Batch = field(default=ONE, repr=False)
     operands: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+    ends: tuple[int, ...] | None = field(default=None, repr=False)
 
     def value(self, name: str, usual: float) -> float:
         """A leading dimension or a number of an epilogue's own; `usual` where none is said."""
@@ -182,6 +186,20 @@ class GemmProblem:
         lda, ldb, ldc, ldd = (max(count, 1) * ld for ld in lines)
         batch = Batch(count, *strides)
         return replace(self, lda=lda, ldb=ldb, ldc=ldc, ldd=ldd, batch=batch)
+
+
+def group_rows(ends: Iterable[int], rows: int) -> list[tuple[int, int]]:
+    """Of each group the first row, and the one behind its last.
+
+    A group begins where the one before ends, the first one at 0. An end that is less than one
+    before counts as that one, and one beyond all rows as their number: no two groups overlap.
+    """
+    found: list[tuple[int, int]] = []
+    begin = 0
+    for end in ends:
+        found.append((begin, max(begin, min(end, rows))))
+        begin = found[-1][1]
+    return found
 
 
 class Alignment(NamedTuple):

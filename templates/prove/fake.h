@@ -19,7 +19,7 @@ namespace fake {
 struct Problem {
   long long M, N, K;
   double alpha, beta;
-  unsigned long long A, B, C, D, bias, workspace;
+  unsigned long long A, B, C, D, bias, workspace, offsets;
   long long lda, ldb, ldc, ldd, batch, stride_a, stride_b, stride_c, stride_d;
   size_t bytes;
   int multiprocessors = 132, current, own, capturing, no_tma, refused_launch, refused_map, refused_call,

@@ -98,6 +98,12 @@ inline unsigned __funnelshift_r(unsigned, unsigned, unsigned) {
 inline size_t __cvta_generic_to_shared(const void*) {
   return 0;
 }
+inline unsigned __ballot_sync(unsigned, int) {
+  return 0;
+}
+inline int __ffs(int) {
+  return 0;
+}
 template <class T>
 T __shfl_sync(unsigned, T x, int, int = 32) {
   return x;

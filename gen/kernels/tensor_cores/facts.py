@@ -9,11 +9,14 @@ import math
 
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.tensor_cores.operands import Operand, operands, packing, rounded, transposed
-from gen.kernels.tensor_cores.tiles import writes_d
+from gen.kernels.tensor_cores.tiles import sums, writes_d
+from gen.spec.arch import MOST_REGISTERS, REGISTERS, SHARED_KIB, compute_capability
 from gen.spec.kernel import KernelSpec
 
 SECTION = 256  # bytes: what the parts of the workspace start at multiples of
 STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
+
+_OTHERS = 80  # registers of a thread beside sums
 
 # Groups of four sums that a block of the reduction adds up; its threads share the slices.
 _REDUCE_WIDTH = Fact("width", "slices > 64 ? 8 : slices > 16 ? 16 : 32")
@@ -25,8 +28,11 @@ def reduce_width(slices: int) -> int:
 
 
 def may_be_early(spec: KernelSpec) -> bool:
-    """Whether the next kernel may start before this one ends; not after packing."""
-    return not transposed(spec) and spec.dtypes.parts == 1
+    """Whether the next kernel may start before this one ends; not after packing.
+
+    How many tiles groups have, nobody knows before the kernels that write their sizes have ended.
+    """
+    return not transposed(spec) and spec.dtypes.parts == 1 and not spec.grouped
 
 
 def facts(spec: KernelSpec) -> list[Fact]:
@@ -36,7 +42,9 @@ def facts(spec: KernelSpec) -> list[Fact]:
     `multiprocessors`, and TMA feeds them. What is never packed leaves tiles, and slices of K.
     """
     if not spec.packs:
-        return [_tiles(spec), *([] if spec.split_k == 1 else [*_slices(spec), *_partials(spec)])]
+        if spec.grouped:
+            return [*_tiles(spec), *_blocks(spec)]
+        return [*_tiles(spec), *([] if spec.split_k == 1 else [*_slices(spec), *_partials(spec)])]
     a, b = operands(spec)
     size = spec.dtypes.factor.size
     packed = f"b_offset + {rounded(_bytes(b.elements, size), SECTION)}"
@@ -44,7 +52,7 @@ def facts(spec: KernelSpec) -> list[Fact]:
         *a.facts(),
         *b.facts(),
         Fact("b_offset", rounded(_bytes(a.elements, size), SECTION), "bytes"),
-        _tiles(spec),
+        *_tiles(spec),
     ]
     if spec.stream_k:
         lines += _stream(spec, packed)
@@ -54,11 +62,26 @@ def facts(spec: KernelSpec) -> list[Fact]:
         lines += [*_slices(spec), *_partials(spec, packed)]
     if spec.row.persistent:
         lines += _persistent(spec, a, b)
+    elif spec.grouped:
+        lines += _blocks(spec)
     return [*lines, *packing(a, b)]
 
 
-def _tiles(spec: KernelSpec) -> Fact:
-    """Work tiles, of all products; blocks of a cluster have one together."""
+def _tiles(spec: KernelSpec) -> list[Fact]:
+    """Work tiles, of all products; blocks of a cluster have one together.
+
+    Where a group ends inside of a tile, the next one begins another.
+    """
+    if spec.grouped:
+        rows = "(M + (kTileM - 1) * filled) / kTileM"
+        return [
+            Fact("filled", "groups < M ? groups : M", "groups with rows, at most"),
+            Fact("tiles", f"{rows} * ((N + kTileN - 1) / kTileN)", "at most"),
+        ]
+    return [_whole_tiles(spec)]
+
+
+def _whole_tiles(spec: KernelSpec) -> Fact:
     products = " * batch" if spec.batched else ""
     if spec.cluster == (1, 1):
         text = f"(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN){products}"
@@ -136,16 +159,14 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
         *([] if spec.stream_k else _blocks(spec)),
         *([early] if may_be_early(spec) else []),
         *boxes,
-        *(_apart(spec) if spec.batched else []),
+        *(_apart(x) for x in (a, b) if x.batched),
     ]
 
 
-def _apart(spec: KernelSpec) -> list[Fact]:
+def _apart(operand: Operand) -> Fact:
     """Elements between a batch's matrices as tensor maps have them: of a single one, any number."""
-    return [
-        Fact(f"{x}_apart", f"{x}_count > 1 ? {x}_stride : {x}_ld", "matrices, for the TMA")
-        for x in "ab"
-    ]
+    x = operand.letter
+    return Fact(f"{x}_apart", f"{x}_count > 1 ? {x}_stride : {x}_ld", "matrices, for the TMA")
 
 
 def _share(tile: str, sharers: int) -> tuple[str, str]:
@@ -157,6 +178,11 @@ def _share(tile: str, sharers: int) -> tuple[str, str]:
 
 def _blocks(spec: KernelSpec) -> list[Fact]:
     """Those that stay, in whole clusters."""
+    if (held := _held(spec)) > 1:
+        return [
+            Fact("places", f"{held} * multiprocessors", "of blocks, about"),
+            Fact("blocks", "tiles < places ? tiles : places"),
+        ]
     work, size = "tiles" if spec.split_k == 1 else "work", math.prod(spec.cluster)
     if size == 1:
         return [Fact("blocks", f"{work} < multiprocessors ? {work} : multiprocessors")]
@@ -165,6 +191,20 @@ def _blocks(spec: KernelSpec) -> list[Fact]:
         Fact("clusters", clusters, "that run at the same time"),
         Fact("blocks", f"({work} < clusters ? {work} : clusters) * {size}"),
     ]
+
+
+def _held(spec: KernelSpec) -> int:
+    """Blocks that a multiprocessor holds at the same time, about.
+
+    Where it holds fewer, the others begin when these have ended: nothing waits for them.
+    """
+    if spec.row.persistent:
+        return 1
+    assert spec.warp
+    threads = spec.threads[0]
+    each = min(MOST_REGISTERS, sums(spec.warp, spec.dtypes) + _OTHERS)
+    shared = SHARED_KIB[compute_capability(spec.arch)] * 1024
+    return max(min(REGISTERS // (threads * each), shared // spec.geometry.dynamic_shared), 1)
 
 
 def _bytes(elements: str, size: int) -> str:

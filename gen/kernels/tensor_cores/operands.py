@@ -30,7 +30,8 @@ class Operand:
     in shared memory. fragments: of it, 16 rows of A or columns of B each, that a warp multiplies.
     sharers: blocks of a cluster that have the same tiles of it, and copy a part each. parts: that
     its elements are split into while they are packed; a packed line has all first parts, then all
-    second ones, and so on. batched: whether there may be one for each product of a batch.
+    second ones, and so on. several: what counts those of a batch, or of groups, which have one
+    each; "" where there is but one.
     """
 
     letter: str
@@ -42,7 +43,12 @@ class Operand:
     fragments: int
     sharers: int = 1
     parts: int = 1
-    batched: bool = False
+    several: str = ""
+
+    @property
+    def batched(self) -> bool:
+        """Whether there may be one for each product."""
+        return bool(self.several)
 
     @property
     def stride(self) -> str:
@@ -106,7 +112,7 @@ class Operand:
         x = self.letter
         packed = f"{x}_count > 1 ? {x}_lines * {x}_ld : 0"
         return [
-            Fact(f"{x}_count", f"stride_{x} > 0 ? batch : 1", "matrices"),
+            Fact(f"{x}_count", f"stride_{x} > 0 ? {self.several} : 1", "matrices"),
             Fact(f"{x}_stride", f"packs_{x} ? ({packed}) : stride_{x}", "between them"),
         ]
 
@@ -130,9 +136,10 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
     ) -> Operand:
         in_k = along_k or not is_strided(size)
         line = spec.threadblock.k * size if in_k else KSTRIDED_LINE
-        parts, batched = spec.dtypes.parts, spec.batched
+        parts = spec.dtypes.parts
+        several = "" if spec.grouped and letter == "a" else spec.several
         return Operand(
-            letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, batched
+            letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, several
         )
 
     rows, columns = spec.cluster
@@ -177,8 +184,11 @@ def packing(a: Operand, b: Operand) -> list[Fact]:
         ]
     most = f"pack_parts < {MOST_PACKING} ? pack_parts : {MOST_PACKING}"
     along.append(Fact("pack_y", f"pack_parts < 1 ? 1 : {most}"))
-    if not a.batched:
+    if not b.batched:
         return along
+    if not a.batched:  # a block along z for A, all others for matrices of B
+        most = f"b_count < {MOST_DEEP} ? b_count : {MOST_DEEP}"
+        return [*along, Fact("pack_z", f"1 + (packs_b ? {most} : 0)")]
     counts = "packs_a && (!packs_b || a_count > b_count) ? a_count : b_count"
     return [
         *along,

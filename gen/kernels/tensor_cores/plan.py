@@ -9,6 +9,7 @@ from gen.errors import SpecError
 from gen.kernels import signature
 from gen.kernels.formulas import evaluate
 from gen.kernels.launches import (
+    OFFSETS,
     WORKSPACE,
     Argument,
     Launch,
@@ -33,7 +34,7 @@ MOST_WORK = 2**31 - 1  # work tiles of all slices: kernels count them as int
 def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
     """Those of the kernel that multiplies."""
     epilogue = signature.of_epilogue(spec)
-    wanted = writes_d(spec.tunables), epilogue, spec.split_k != 1, spec.batched
+    wanted = writes_d(spec.tunables), epilogue, spec.split_k != 1, spec.several
     if spec.row.persistent:
         return signature.mma_tma(*wanted, spec.stream_k, may_be_early(spec))
     return signature.mma(*wanted)
@@ -52,7 +53,7 @@ def _evaluate(
     (m, a, lda, stride_a), (n, b, ldb, stride_b) = sides
     given = {
         "M": m, "N": n, "K": s.k, "A": a, "lda": lda, "B": b, "ldb": ldb,
-        "batch": batch.products, "stride_a": stride_a, "stride_b": stride_b,
+        spec.several: batch.products, "stride_a": stride_a, "stride_b": stride_b,
         "multiprocessors": multiprocessors, "kTileM": tile.m, "kTileN": tile.n, "kTileK": tile.k,
         "kParts": spec.dtypes.parts,
         "kSpanM": spec.cluster[0] * tile.m, "kSpanN": spec.cluster[1] * tile.n,
@@ -90,7 +91,8 @@ def plan(
     values: dict[str, Argument] = {
         **matrices(problem, spec.dtypes, strided=True),
         **of_epilogue(spec, problem),
-        **{name: i64(found[name]) for name in ("M", "N", "batch")},
+        **{name: i64(found[name]) for name in ("M", "N", spec.several) if name},
+        "offsets": Pointer(OFFSETS),
         "A": read["a"], "lda": i64(found.get("a_ld", line["a"])),
         "B": read["b"], "ldb": i64(found.get("b_ld", line["b"])),
         "stride_a": i64(found.get("a_stride", found["stride_a"])),
@@ -102,13 +104,14 @@ def plan(
         "count": i64(found.get("flags", 0)),
     }  # fmt: skip
     grid = (found["tiles"], found.get("slices", 1), 1)
-    if spec.row.persistent:
+    if spec.persistent:
         if (work := found.get("work", found["tiles"])) > MOST_WORK:
             raise SpecError(
                 f"{problem.shape} needs {work} work tiles, more than {MOST_WORK}; "
                 "use a smaller problem or larger tiles"
             )
         grid = (found["blocks"], 1, 1)
+    if spec.row.persistent:
         values["early"] = _flag(found.get("early", 0))
         values |= {f"{x.letter}_map": _map(spec, x, read[x.letter], found) for x in sides}
         values["d_map"] = _map_of_d(spec, problem, found, alignment.d)
@@ -147,8 +150,9 @@ def _pack(
             f"stride_{x}": i64(found[f"stride_{x}"]),
             f"{x}_packed": packed[x], f"{x}_packed_ld": i64(found[f"{x}_ld"]),
         }  # fmt: skip
-    grid = (found["pack_x"], found["pack_y"], 2 * found.get("pack_z", 1))
-    return _helper(f"{spec.name}_pack", grid, signature.pack(spec.batched), values)
+    deep = found["pack_z"] if spec.grouped else 2 * found.get("pack_z", 1)
+    grid = (found["pack_x"], found["pack_y"], deep)
+    return _helper(f"{spec.name}_pack", grid, signature.pack(spec.several), values)
 
 
 def _partials_at(found: Mapping[str, int]) -> int:

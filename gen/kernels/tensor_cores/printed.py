@@ -69,7 +69,7 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
         "four_scalars": FOURS[spec.dtypes.scalar.name],
         "shared_bytes": spec.geometry.dynamic_shared,
         "stream_k": spec.stream_k,
-        "multiprocessors": spec.row.persistent or split_k == 0,
+        "multiprocessors": spec.persistent or split_k == 0,
         "facts": facts(spec),
         "apart": apart(spec.layouts),
         "work": "work" if spec.row.persistent and split_k != 1 else "tiles",
@@ -77,7 +77,7 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
         "reduce_at_once": min(4, -(-split_k * width // 256)) if width else 4,
         "signature": {
             "launch": signature.launch(spec),
-            "workspace": signature.workspace(spec.batched),
+            "workspace": signature.workspace(spec.several),
             "kernel": kernel,
             "kernel_arguments": [arguments.get(p.name, p.name) for p in kernel],
             "reduce": reduce,

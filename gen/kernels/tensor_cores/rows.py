@@ -27,7 +27,7 @@ from gen.kernels.tensor_cores.rules import (
 from gen.kernels.tensor_cores.tiles import PING_PONG, WGMMA_BYTES, mma, mma_tma, wgmma
 from gen.kernels.tensor_cores.wgmma_rules import CLUSTERS, wgmma_rules
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
-from gen.kernels.variant import BATCHED, Variant
+from gen.kernels.variant import BATCHED, GROUPED, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 
 
@@ -146,6 +146,7 @@ _MMA = Variant(
         _INSTRUCTION,
         Integer("stages", _STAGES, _mma_stages, 1, 16, tag="s"),
         *_REST,
+        GROUPED,
     ),
     mma,
     MMA_DTYPES,
@@ -185,6 +186,7 @@ TENSOR_VARIANTS = (
             Integer("stages", _STAGES, 3, 2, 16, tag="s"),
             Integer("sliced_k", "teams of warps that take turns along K", 1, 1, 2, tag="tk"),
             *_REST,
+            GROUPED,
         ),
         mma_tma,
         TENSOR_DTYPES,
@@ -215,6 +217,7 @@ TENSOR_VARIANTS = (
             *_REST[:2],
             replace(_SWIZZLE, default=_wgmma_group),
             BATCHED,
+            GROUPED,
         ),
         wgmma,
         (*TENSOR_DTYPES, "f32_6xbf16"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gen.errors import counted
+from gen.errors import SpecError, counted
 from gen.kernels.epilogues import epilogue_rule
 from gen.kernels.tensor_cores.tiles import (
     K_BLOCK,
@@ -72,6 +72,7 @@ def mma_rules(chosen: Choice) -> None:
     _registers_rule(chosen, registers(WARP * warps(block, warp)) - others)
     shared_rule(chosen, mma_shared)
     _even_copies(chosen)
+    grouped_rule(chosen)
 
 
 def mma_tma_rules(chosen: Choice) -> None:
@@ -83,6 +84,7 @@ def mma_tma_rules(chosen: Choice) -> None:
     _registers_rule(chosen, roles.consumer_registers - others)
     shared_rule(chosen, tma_shared)
     _sliced_rule(chosen)
+    grouped_rule(chosen)
 
 
 def _box_rule(chosen: Choice) -> None:
@@ -96,6 +98,34 @@ def _box_rule(chosen: Choice) -> None:
                 f"{MOST_BOX} that TMA copies at once",
                 "threadblock",
             )
+
+
+def grouped_rule(chosen: Choice) -> None:
+    """Groups are rows one behind another, of any number: who shares K or rows would have to know.
+
+    Raises SpecError for layouts, which no tunable is a way out of.
+    """
+    t = chosen.values
+    if not t["grouped"]:
+        return
+    if not (chosen.layouts.a and chosen.layouts.c):
+        raise SpecError(
+            f"layout={chosen.layouts} does not go with grouped: groups are rows of A and D, which "
+            f"have to be row-major; use layout={'rrr' if chosen.layouts.b else 'rcr'}"
+        )
+    alone = (("batched", False), ("split_k", 1), ("stream_k", 0), ("cluster", "1x1"))
+    for name, value in alone:
+        if t.get(name, value) != value:
+            raise Conflict(
+                f"{name}={str(t[name]).lower()} goes with grouped=false: how many tiles groups "
+                "have is known to the device alone, and each tile is computed by one block",
+                name,
+                "grouped",
+            )
+    if chosen.dtypes.parts > 1:
+        raise Conflict(
+            f"grouped is not for {chosen.dtypes.name}, whose operands are split first", "grouped"
+        )
 
 
 def _since(chosen: Choice) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gen.kernels.epilogues import epilogue_rule
-from gen.kernels.tensor_cores.rules import line_rule, panel_rule, shared_rule
+from gen.kernels.tensor_cores.rules import grouped_rule, line_rule, panel_rule, shared_rule
 from gen.kernels.tensor_cores.tiles import (
     WGMMA_BYTES,
     WGMMA_ROWS,
@@ -40,6 +40,7 @@ def wgmma_rules(chosen: Choice) -> None:
     for (axis, size), along in zip(sides, along_k(chosen.layouts), strict=True):
         panel_rule(chosen, axis, size, along)
     _wgmma_size_rule(block)
+    grouped_rule(chosen)
     _cluster_rule(chosen, block)
     _stream_rule(chosen)
     line_rule(block, chosen.dtypes)

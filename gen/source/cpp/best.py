@@ -90,7 +90,7 @@ class Best:
     @property
     def workspace(self) -> Sequence[Parameter]:
         """Those of the function that tells the size of its workspace, if it takes one."""
-        return self._typed(signature.workspace(self.foremost.batched))
+        return self._typed(signature.workspace(self.foremost.several))
 
     def _typed(self, parameters: Sequence[Parameter]) -> Sequence[Parameter]:
         types = self.foremost.dtypes
@@ -277,6 +277,8 @@ def _name(name: str | None, kernels: Sequence[KernelSpec]) -> str:
 def render_best(best: Best, header: str | None = None) -> str:
     """The source of several kernels and their launcher."""
     first = best.kernels[0]
+    if first.grouped:
+        raise SpecError("a launcher that chooses takes no groups; leave out --grouped")
     archs = best.archs
     given = [*"MNK", *(["batch"] if first.batched else [])]
     return render_template(

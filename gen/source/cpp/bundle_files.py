@@ -159,7 +159,7 @@ def _launcher(entry: Entry) -> _Launcher:
 def _workspace(entry: Entry) -> tuple[str, tuple[str, ...]]:
     """The template of a function that tells a workspace's size, and what it passes on."""
     batched = entry.spec.batched
-    given = tuple(_passed(p.name, entry) for p in signature.workspace(batched))
+    given = tuple(_passed(p.name, entry) for p in signature.workspace(entry.spec.several))
     return f"workspace{'_of_batch' * batched}", given
 
 

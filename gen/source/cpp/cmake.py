@@ -29,7 +29,8 @@ _FLAGS |= {"auto"}
 _LISTS = {"shapes", "gpus"}  # words with several values
 _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
 _OF_FILE = {"file", "name", "arch"}
-_OF_AUTO = {"auto", *_LISTS, "batch", "tuned", "name", "dtype", "layout", *_TUNABLES} - {"batched"}
+_OF_AUTO = {"auto", *_LISTS, "batch", "tuned", "name", "dtype", "layout", *_TUNABLES}
+_OF_AUTO -= {"batched", "grouped"}
 _SET = "true"  # what stands for a flag's value, which a call does not have
 
 

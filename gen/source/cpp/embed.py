@@ -138,7 +138,7 @@ def render_embedded(
         formula=spec.formula,
         has_bias=spec.has_bias,
         own=own_parameters(spec, _void),
-        batched=spec.batched,
+        spec=spec,
         transposed=spec.row.printed(spec).get("transposed", []),
         **values,
     )

@@ -57,7 +57,7 @@ def render_header(*specs: KernelSpec, name: str | None = None, stamp_: str = "")
         formula=spec.formula,
         has_bias=spec.has_bias,
         own=own_parameters(spec, lambda t: f"gemmgen_{t.name}" if t.header else t.cuda),
-        batched=spec.batched,
+        spec=spec,
         has_workspace=any(each.row.takes_workspace for each in specs),
         unsupported=next(filter(None, map(unsupported, specs)), ""),
         only=only_capability(spec.arch) if len(specs) == 1 else "",

@@ -1,0 +1,63 @@
+"""Groups of rows: where those end that a kernel is tried with, and what it should give."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from gen.device.execute import Operands, groups
+from gen.spec.problem import GemmProblem, GemmShape, group_rows
+
+MANY = 1100  # groups, most of them empty: more than a warp looks at thirty-two times
+_FAR = 2**31 - 1
+_ELEMENTS = 2 * 10**6  # of all matrices B: a tenth of a second to draw
+
+
+def draw_ends(shape: GemmShape, tile: int, draw: random.Random) -> tuple[int, ...]:
+    """Where groups of a matrix with these rows end, in one of the ways that kernels may mistake.
+
+    tile: rows of a work tile. Some groups are empty, of one row, of whole tiles and a row more or
+    less; all rows are in one, or in none; rows are left behind the last one; groups are more than
+    a warp looks at; ends fall, or are beyond the matrix on either side.
+    """
+    m = shape.m
+    near = [at + more for at in range(0, m + 1, tile) for more in (-1, 0, 1)]
+    some = sorted(draw.choice((0, m, draw.randint(0, m), draw.choice(near))) for _ in range(5))
+    cuts = [min(max(end, 0), m) for end in some]
+    alone = draw.randint(0, 3)
+    one_by_one = [draw.randint(0, m) if draw.random() < 0.5 else 1 for _ in range(40)]
+    kinds = (
+        (*cuts, m),
+        (m,),
+        (*[0] * alone, *[m] * (4 - alone)),
+        tuple(cuts),  # perhaps with rows behind them
+        (max(m - 1, 0),),
+        tuple(min(i, m) for i in range(1, 36)),
+        tuple(int(x) for x in np.minimum(np.cumsum(one_by_one), m)),
+        tuple(m * i // MANY for i in range(MANY)),
+        (0,) * 70,
+        (m // 2, m // 3, -5, m // 2 + 1, _FAR, m // 3, m + 1),
+        (-_FAR - 1, min(m, 2), 0, m),
+        (*range(1, 33), 7, m // 2, m),  # that fall where a warp looks at others
+    )
+    small = [ends for ends in kinds if len(ends) * shape.n * shape.k <= _ELEMENTS]
+    return draw.choice(small or kinds[:1])
+
+
+def covered(problem: GemmProblem) -> int:
+    """Rows of D that are computed: all of them, or those up to the last group's end."""
+    if problem.ends is None:
+        return problem.shape.m
+    return max((end for _, end in group_rows(problem.ends, problem.shape.m)), default=0)
+
+
+def by_group(
+    problem: GemmProblem,
+    operands: Operands,
+    function: Callable[[GemmProblem, Operands], np.ndarray],
+) -> np.ndarray:
+    """A function of a product for all rows that are computed: of each group with its own B."""
+    rows = [function(*each) for each in groups(problem, operands)]
+    return np.concatenate(rows) if rows else np.zeros((0, problem.shape.n))

@@ -1,0 +1,368 @@
+// gemm_mma_f16_rrr_grouped: D = alpha * A * B + beta * C
+//
+//   A  M x K, row-major, __half
+//   B  K x N, row-major, __half
+//   C  M x N, row-major, __half; not read when beta is 0
+//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//
+// Groups of rows: those of each are multiplied with a matrix B of its own, stride_b elements behind the
+// one before. Group g has rows offsets[g - 1] to offsets[g] - 1 of A, C and D, and the first one begins
+// with row 0. M is as many as there may be at most: rows behind the last group are not written. An end
+// below one before counts as that one, and one above M as M. All offsets are on the device.
+//
+// Kernels as machine code for sm_80, with a launcher on the driver API.
+// The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or
+// to link this file.
+//
+// Made by gemmgen 0.2.0 with NVRTC 0.0:
+//     gen emit --embed cubin --variant mma --dtype f16 --layout rrr --arch sm_80 --threadblock
+//     128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 1 --epilogue linear
+//     --swizzle 12 --grouped --name gemm_mma_f16_rrr_grouped
+// Compile:  c++ -std=c++17 -c gemm_mma_f16_rrr_grouped.cpp; programs link -ldl where the C library is older than 2.34
+// SPDX-License-Identifier: 0BSD
+
+#include "gemm_mma_f16_rrr_grouped.h"
+
+#if GEMM_MMA_F16_RRR_GROUPED_SPEC != 0x3de748e3
+#error "the header is another kernel's; emit both files together"
+#endif
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+
+namespace gemm_mma_f16_rrr_grouped_ns {  // several emitted files may be in one program, even in one file
+namespace {
+
+using index_t = long long;
+using input_t = unsigned short;  // as large as __half
+using output_t = unsigned short;  // as large as __half
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+
+constexpr int kTileM = 128, kTileN = 256, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kThreads = 256;  // 8 warps
+constexpr int kSharedBytes = 98304;
+
+// ---------------------------------------------------------------------------- machine code
+//
+// Eight bytes a number.
+
+// clang-format off
+constexpr std::uint64_t kSm80[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+// clang-format on
+
+struct Image {
+  int first, last;  // compute capabilities that run it: 89 is 8.9, and 9999 any newer one
+  int driver;  // the oldest that loads it, as 13000 for CUDA 13.0
+  const void* code;
+};
+
+constexpr Image kImages[] = {
+    {80, 89, 0, kSm80},
+};
+constexpr int kCount = 1;
+
+// ---------------------------------------------------------------------------- the driver
+
+// What is used of cuda.h, which need not be there.
+using CUresult = int;
+using CUdevice = int;
+using CUstream = CUstream_st*;
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+using CUfunction = struct CUfunc_st*;
+
+enum : CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER = 36,
+  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
+  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
+};
+
+enum {
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+};
+
+// The functions of libcuda, looked up once.
+struct Driver {
+  CUresult error = CUDA_SUCCESS;
+  CUresult (*cuDriverGetVersion)(int*);
+  CUresult (*cuCtxGetDevice)(CUdevice*);
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuLibraryLoadData)(
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
+  CUresult (*cuLibraryUnload)(CUlibrary);
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+  CUresult (*cuLaunchKernel)(
+      CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+      void**, void**);
+
+  Driver() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
+    if (library == nullptr) {
+      error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+      return;
+    }
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr) error = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
+    };
+    find(cuDriverGetVersion, "cuDriverGetVersion");
+    find(cuCtxGetDevice, "cuCtxGetDevice");
+    find(cuDeviceGetAttribute, "cuDeviceGetAttribute");
+    find(cuLibraryLoadData, "cuLibraryLoadData");
+    find(cuLibraryUnload, "cuLibraryUnload");
+    find(cuLibraryGetKernel, "cuLibraryGetKernel");
+    find(cuKernelGetFunction, "cuKernelGetFunction");
+    find(cuFuncSetAttribute, "cuFuncSetAttribute");
+    find(cuLaunchKernel, "cuLaunchKernel");
+  }
+};
+
+const Driver& get_driver() {
+  static const Driver driver;  // made once, whichever thread comes first
+  return driver;
+}
+
+// The number of the image for a device and its driver: the best that they can run.
+CUresult choose(const Driver& driver, CUdevice device, int& chosen) {
+  int version = 0, major = 0, minor = 0;
+  CUresult error = driver.cuDriverGetVersion(&version);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  const int capability = 10 * major + minor;
+  error = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  for (int i = 0; i < kCount; ++i) {
+    if (capability < kImages[i].first || capability > kImages[i].last) continue;
+    if (version >= kImages[i].driver) {
+      chosen = i;  // later ones are better
+      error = CUDA_SUCCESS;
+    } else if (error != CUDA_SUCCESS) {
+      error = CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
+    }
+  }
+  return error;
+}
+
+template <class Handle>
+struct Handles {
+  Handle kernel;
+  Handle pack;  // copies operands that the kernel cannot read where they are
+};
+
+using Loaded = Handles<CUkernel>;  // for all contexts
+using Kernels = Handles<CUfunction>;  // in one of them
+
+CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded& kernels) {
+  CUresult error =
+      driver.cuLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (error != CUDA_SUCCESS) return error;
+  const auto find = [&](CUkernel& kernel, const char* symbol) {
+    if (error == CUDA_SUCCESS) error = driver.cuLibraryGetKernel(&kernel, library, symbol);
+  };
+  find(
+      kernels.kernel,  // by the name that it has in the machine code
+      "gemm_mma_f16_rrr_grouped");
+  find(
+      kernels.pack,  // copies operands that the kernel cannot read where they are
+      "gemm_mma_f16_rrr_grouped_pack");
+  if (error != CUDA_SUCCESS) driver.cuLibraryUnload(library);
+  return error;
+}
+
+// The images that have been loaded, each once, until the program or its shared library ends.
+struct Libraries {
+  std::mutex mutex;
+  CUlibrary library[kCount] = {};  // null where it has not been loaded
+  Loaded kernels[kCount] = {};
+
+  ~Libraries() {
+    for (CUlibrary one : library) {
+      if (one != nullptr) get_driver().cuLibraryUnload(one);  // refused if the driver has ended
+    }
+  }
+};
+
+// What the image for a device holds, loaded when it is first asked for.
+CUresult get_loaded(const Driver& driver, CUdevice device, Loaded& kernels) {
+  int i = 0;
+  CUresult error = choose(driver, device, i);
+  if (error != CUDA_SUCCESS) return error;
+  static Libraries loaded;  // made when the driver is at work, so that it ends before the driver
+  const std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (loaded.library[i] == nullptr) {
+    CUlibrary library = nullptr;
+    error = load(driver, kImages[i].code, library, loaded.kernels[i]);
+    if (error != CUDA_SUCCESS) return error;
+    loaded.library[i] = library;
+  }
+  kernels = loaded.kernels[i];
+  return CUDA_SUCCESS;
+}
+
+// The kernels in the current context, so that a stream of another one is refused: the driver
+// launches a CUkernel in whichever context the stream is of.
+CUresult get_kernels(Kernels& kernels) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  CUresult error = driver.cuCtxGetDevice(&device);
+  if (error != CUDA_SUCCESS) return error;
+  Loaded loaded = {};
+  error = get_loaded(driver, device, loaded);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuKernelGetFunction(&kernels.kernel, loaded.kernel);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuKernelGetFunction(&kernels.pack, loaded.pack);
+  if (error != CUDA_SUCCESS) return error;
+  // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
+  return driver.cuFuncSetAttribute(
+      kernels.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kSharedBytes);
+}
+
+// ---------------------------------------------------------------------------- the launch
+
+// Blocks, or threads of a block.
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned width, unsigned height = 1, unsigned depth = 1) : x(width), y(height), z(depth) {
+  }
+};
+
+// Queues a kernel. The arguments have the types of its parameters.
+template <class... Arguments>
+CUresult launch(
+    CUfunction kernel, dim3 grid, dim3 block, unsigned shared_bytes, CUstream stream,
+    const Arguments&... arguments) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return get_driver().cuLaunchKernel(
+      kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream, pointers,
+      nullptr);
+}
+
+// Of the current device.
+CUresult count_multiprocessors(int& count) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  const CUresult error = driver.cuCtxGetDevice(&device);
+  if (error != CUDA_SUCCESS) return error;
+  return driver.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, groups;
+  size_t A, B;  // addresses
+  index_t lda, ldb, stride_b, multiprocessors;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0 || stride_b % 8 != 0);  // not aligned
+  index_t b_lines = packs_b ? K : 0, b_length = packs_b ? N : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_count = stride_b > 0 ? groups : 1;  // matrices
+  index_t b_stride = packs_b ? (b_count > 1 ? b_lines * b_ld : 0) : stride_b;  // between them
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t filled = groups < M ? groups : M;  // groups with rows, at most
+  index_t tiles = (M + (kTileM - 1) * filled) / kTileM * ((N + kTileN - 1) / kTileN);  // at most
+  index_t bytes = b_offset + (b_count * b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t pack_z = 1 + (packs_b ? b_count < 32767 ? b_count : 32767 : 0);
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+}  // namespace
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once they are loaded
+gemm_mma_f16_rrr_grouped_load() {
+  Kernels kernels;
+  return get_kernels(kernels);
+}
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set
+gemm_mma_f16_rrr_grouped_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, index_t groups, const void* A, index_t lda, const void* B,
+    index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (size_t(groups) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0 || groups == 0) return CUDA_SUCCESS;  // there is nothing to do
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / groups)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{M, N, K, groups, size_t(A), size_t(B), lda, ldb, stride_b, 1};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = size_t(plan.bytes);
+  return CUDA_SUCCESS;
+}
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernels are on their way
+gemm_mma_f16_rrr_grouped_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, index_t groups, float alpha, const void* A, index_t lda,
+    const void* B, index_t ldb, index_t stride_b, const int* offsets, float beta, const void* C,
+    index_t ldc, void* D, index_t ldd, void* workspace, size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_f16_rrr_grouped_workspace;
+  int error = ask(M, N, K, groups, A, lda, B, ldb, stride_b, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0 || groups == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+  if (offsets == nullptr) return CUDA_ERROR_INVALID_VALUE;
+
+  Kernels kernels;
+  error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  int multiprocessors;
+  error = count_multiprocessors(multiprocessors);
+  if (error != CUDA_SUCCESS) return error;
+  const Plan plan{M, N, K, groups, size_t(A), size_t(B), lda, ldb, stride_b, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
+  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
+  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
+
+  const auto kernel = kernels.kernel;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), unsigned(plan.pack_z)),
+        256, 0, stream, plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines,
+        plan.b_length, plan.b_count, B, ldb, stride_b, b_packed, plan.b_ld);
+    if (error != CUDA_SUCCESS) return error;
+  }
+  const dim3 grid(unsigned(plan.blocks));
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, groups, alpha, a, plan.a_ld, b, plan.b_ld, plan.b_stride, offsets, beta, C,
+      ldc, D, ldd);
+}
+
+}  // namespace gemm_mma_f16_rrr_grouped_ns

@@ -1,0 +1,822 @@
+// gemm_mma_tma_tf32_rcr_grouped: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed by Hopper's Tensor Memory Accelerator (TMA). The kernel is persistent: as many blocks
+// as the GPU has multiprocessors stay until all work tiles of D are done. One thread of a block is the
+// producer: it asks the TMA for the tiles of A and B of each step along K, up to 3 steps ahead, also
+// into the next work tile. 8 warps are consumers: each computes 64 x 64 of the work tile with mma.sync.
+// They meet at two mbarriers for each stage: `full` (the data have arrived) and `empty` (all consumers
+// have read them). No barrier stops the whole block.
+//
+//   A  M x K, row-major, float
+//   B  K x N, column-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; may be C, must not overlap A or B
+//
+// Groups of rows: those of each are multiplied with a matrix B of its own, stride_b elements behind the
+// one before. Group g has rows offsets[g - 1] to offsets[g] - 1 of A, C and D, and the first one begins
+// with row 0. M is as many as there may be at most: rows behind the last group are not written. An end
+// below one before counts as that one, and one above M as M. All offsets are on the device.
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype tf32 --layout rcr --arch sm_90a --threadblock 128x256x32 --warp 64x64 --instruction m16n8k8 --stages 3 --sliced-k 1 --split-k 1 --epilogue linear --swizzle 12 --grouped
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_tf32_rcr_grouped.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma_tma", "dtype": "tf32", "layout": "rcr", "arch": "sm_90a", "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k8", "stages": 3, "sliced_k": 1, "split_k": 1, "epilogue": "linear", "swizzle": 12, "grouped": true}
+// SPDX-License-Identifier: 0BSD
+
+#ifndef __CUDACC_RTC__
+#include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+
+#include <atomic>
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+#error "for -arch=sm_90a alone: other GPUs lack the kernel's instructions"
+#elif defined(__clang__) && defined(__CUDA__) && __clang_major__ < 20
+#error "older compilers ignore __grid_constant__ without a word"
+#endif
+
+namespace gemm_mma_tma_tf32_rcr_grouped_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 128, kTileN = 256, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
+
+constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kStages = 3;  // tiles of A and B in shared memory
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 2 * (256 / 64) = 8
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 4, 4
+constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 32 / 8
+static_assert(kKBlocks >= 2, "one K block is loaded while another is multiplied");
+
+constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 128 lines of 128 bytes along K
+constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 256 lines of 128 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 49152
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address));
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
+  unsigned char bytes[128];
+};
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the barrier's phase last until so many bytes have been copied.
+__device__ inline void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Whether the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation.
+__device__ inline bool barrier_test(uint32_t barrier, int parity) {
+  uint32_t over;
+  asm volatile(
+      "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared.b64 over, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, over;\n}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over;
+}
+// Until it is over. The thread may sleep.
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
+      : "memory");
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, int matrix, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(matrix), "r"(barrier)
+      : "memory");
+}
+// Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
+__device__ inline void store_box(const tensor_map_t& map, int inner, int outer, uint32_t shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+      "r"(inner), "r"(outer), "r"(shared)
+      : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// A fragment is 16 rows of A, or 16 columns of B, by 32 bytes along K. Of it, lane 4g + t (g = 0..7,
+// t = 0..3) holds element t of the 4 in each half along K, in
+//
+//   of                   A, first half  A, second half     B, first half  B, second half
+//   row or column g      fragment[0]    fragment[2]        fragment[0]    fragment[1]
+//   row or column g + 8  fragment[1]    fragment[3]        fragment[2]    fragment[3]
+//
+// One instruction multiplies 16 rows of A by 8 columns of B, over both halves along K. Of its 16 x 8
+// accumulators the lane holds columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns.
+__device__ inline void mma(
+    float (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
+}
+
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks. The TMA stores in this order, too.
+__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
+  return line * 128 + (chunk ^ line % 8) * 16;
+}
+
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
+struct WarpTile {
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (4, 8) instructions
+  uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  uint32_t a_at[kKBlocks], b_at[kKBlocks];  // where they come from: made before the step that loads
+
+  // Lets loads read the stage at this address in shared memory.
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane % 16;
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      a_at[kb] = stage + swizzle_128b(row, 2 * kb + lane / 16);
+    }
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      b_at[kb] = stage + kBytesA + swizzle_128b(col, 2 * kb + lane / 8 % 2);
+    }
+  }
+  // Lets loads read another stage, so many bytes further on.
+  __device__ void move(int bytes) {
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
+  }
+  __device__ void load(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) ldmatrix(a[kb % 2][i], a_at[kb] + i * 16 * 128);
+#pragma unroll
+    for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 128);
+  }
+  __device__ void multiply(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kFragmentsN; ++n) {
+        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Registers have no variable index: a loop takes the first rows, and moves the others up.
+  __device__ void move_up() {
+#pragma unroll
+    for (int i = 0; i + 1 < kFragmentsM; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) acc[i][j][r] = acc[i + 1][j][r];
+      }
+    }
+  }
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// Whose rows a work tile has, and where it begins.
+struct Place {
+  int group, row_end, row0, col0;
+};
+
+// The work tiles of groups of rows, which follow each other in A, C and D; the tiles of a group come
+// behind all of the one before. A warp looks at 32 groups at a time, a lane at each, and never goes back.
+struct Groups {
+  static constexpr unsigned kAll = 0xffffffff;  // lanes
+
+  const int* offsets;  // where each group ends
+  int count, rows, tiles_n;  // groups; rows of all; tiles beside each other
+  int lane;
+  int first = -32;  // of the 32 groups
+  int ahead = read(0);  // where the lane's group of the next 32 ends, read early
+  int begin = 0, end = 0;  // rows of the lane's group
+  int until = 0;  // tiles up to its last one
+
+  __device__ int read(int from) const {
+    return lane < count - from ? offsets[from + lane] : 0;
+  }
+
+  // Looks at the next 32 groups. An end below one before counts as that one, and one beyond all rows
+  // as their number: whatever the offsets are, no two groups share a row.
+  __device__ void look() {
+    const int before = __shfl_sync(kAll, end, 31), tiles = __shfl_sync(kAll, until, 31);
+    end = min(ahead, rows);
+    first += 32;
+    ahead = read(first + 32);
+#pragma unroll
+    for (int apart = 1; apart < 32; apart *= 2) end = max(end, __shfl_up_sync(kAll, end, apart));
+    end = max(end, before);
+    begin = __shfl_up_sync(kAll, end, 1);
+    if (lane == 0) begin = before;
+    until = (end - begin + kTileM - 1) / kTileM * tiles_n;
+#pragma unroll
+    for (int apart = 1; apart < 32; apart *= 2) {
+      const int others = __shfl_up_sync(kAll, until, apart);
+      if (lane >= apart) until += others;
+    }
+    until += tiles;
+  }
+
+  // Finds tile t, which is none before the last one that was asked for. Returns whether there is one.
+  __device__ bool find(int t, Place& its) {
+    while (t >= __shfl_sync(kAll, until, 31)) {
+      if (first + 32 >= count) return false;
+      look();
+    }
+    const int owner = __ffs(__ballot_sync(kAll, t < until)) - 1;  // the lane whose group has it
+    const int row = __shfl_sync(kAll, begin, owner);
+    its.group = first + owner;
+    its.row_end = __shfl_sync(kAll, end, owner);
+    const int tiles_m = (its.row_end - row + kTileM - 1) / kTileM;
+    const int before = __shfl_sync(kAll, until, owner) - tiles_m * tiles_n;
+    tile_at(t - before, tiles_m, tiles_n, its.row0, its.col0);
+    its.row0 += row;
+    return true;
+  }
+};
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
+// which stores them while the warp goes on.
+struct Staging {
+  static constexpr int kRows = 32;
+  // A row is in pieces, as wide as the TMA can swizzle them without bank conflicts.
+  static constexpr int kLine = 128, kPieces = 2, kPieceBytes = kRows * kLine;
+
+  alignas(16) unsigned char bytes[kPieces * kPieceBytes];  // (2, 32, 128)
+
+  __device__ output_t& at(int row, int col) {
+    const unsigned byte = col * sizeof(output_t);
+    const unsigned place = byte / kLine * kPieceBytes + swizzle_128b(row, byte % kLine / 16);
+    return reinterpret_cast<output_t&>(bytes[place + byte % 16]);
+  }
+  // Pairs of an even row and of the next one are in the same banks: the lanes that hold them begin
+  // with different elements.
+  __device__ void get(float2 (&d)[4], int row, int col, unsigned lane) {
+    const bool odd = lane / 4 % 2;
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const unsigned r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+      const output_t one = at(r, c + odd), other = at(r, c + !odd);
+      d[q] = {odd ? other : one, odd ? one : other};
+    }
+  }
+  __device__ void put(const float2 (&d)[4], int row, int col, unsigned lane) {
+    const bool odd = lane / 4 % 2;
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const unsigned r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+      at(r, c + odd) = odd ? d[q].y : d[q].x;
+      at(r, c + !odd) = odd ? d[q].x : d[q].y;
+    }
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.C, out.ldc);
+#pragma unroll 1
+  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    const int row = at / kPerRow, col = at % kPerRow * kElements;
+    const int left = row0 + row < out.rows ? out.cols - col0 - col : 0;
+    const int count = left < 0 ? 0 : left < kElements ? left : kElements;
+    const output_t* const c = out.C + (row0 + row) * out.ldc + col0 + col;
+    output_t* const to = &staging.at(row, col);
+    if (aligned) {
+      cp_async(shared_address(to), c, count * int(sizeof(output_t)));
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) to[e] = e < count ? c[e] : output_t(0);
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Makes 16 rows of D of the accumulators of fragment i and, if C is read, of the rows of C in `staging`
+// from `row` on, whose place they take.
+__device__ inline void finish_rows(
+    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    int lane) {
+#pragma unroll
+  for (int j = 0; j < kFragmentsN; ++j) {
+    float2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
+    if (reads_c) staging.get(d, row, 16 * j, lane);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const float2 acc = tile.pair(i, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d[q].x);
+        y += out.beta * scalar_t(d[q].y);
+      }
+      d[q] = {output_t(x), output_t(y)};
+    }
+    staging.put(d, row, 16 * j, lane);
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes a warp's first rows, as many as there is room for, to D from (row0, col0) on.
+__device__ inline void store_rows(
+    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
+    int col0, int lane) {
+  // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
+  const bool whole = out.cols % kElements == 0 || col0 + kWarpN <= out.cols;
+  // It would write rows of the next group, too.
+  const bool own = row0 + Staging::kRows <= out.rows;
+  const bool by_tma = whole && own && is_aligned(out.D, out.ldd);
+  // What was in `staging` has been read.
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  __syncwarp();
+  if (out.beta != 0) {
+    read_rows(staging, out, row0, col0, lane);
+    __syncwarp();
+  }
+#pragma unroll 1
+  for (int row = 0; row < Staging::kRows; row += 16) {
+    asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
+    finish_rows(staging, row, tile, 0, out, out.beta != 0, lane);
+    tile.move_up();
+  }
+  if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncwarp();
+  if (!by_tma) {
+    write_rows(staging, out, row0, col0, lane);
+  } else if (lane == 0) {
+#pragma unroll
+    for (int p = 0; p < Staging::kPieces; ++p) {
+      const int col = col0 + p * Staging::kLine / int(sizeof(output_t));
+      store_box(map, col, row0, shared_address(staging.bytes) + p * Staging::kPieceBytes);
+    }
+  }
+  if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
+    int col0, int lane) {
+#pragma unroll 1
+  for (int i = 0; i < kFragmentsM; i += Staging::kRows / 16) {
+    store_rows(tile, out, map, staging, row0 + 16 * i, col0, lane);
+  }
+}
+
+// ------------------------------------------------------------------------ packing
+constexpr int kChunk = 4;  // elements in 16 bytes
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
+// with lines that do; blockIdx.z is 0 for A, more for B. One that needs no copy has 0 lines here.
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  const input_t* const end = source + (lines - 1) * ld + length;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_tma_tf32_rcr_grouped_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, index_t b_count, const input_t* B,
+        index_t ldb, index_t stride_b, input_t* b_packed, index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  if (blockIdx.z == 0) {
+    pack_lines(a_lines, a_length, A, lda, a_packed, a_packed_ld);
+    return;
+  }
+  // The other blocks along z stride over the matrices of B.
+  for (index_t i = blockIdx.z - 1; i < b_count; i += gridDim.z - 1) {
+    pack_lines(
+        b_lines, b_length, B + i * stride_b, ldb, b_packed + i * b_lines * b_packed_ld,
+        b_packed_ld);
+  }
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 65536
+// Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 214064
+
+extern "C" __device__ void compile_for_sm_90a();  // is nowhere
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
+    gemm_mma_tma_tf32_rcr_grouped(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, index_t groups, index_t b_count, scalar_t alpha,
+        const __grid_constant__ tensor_map_t a_map, const __grid_constant__ tensor_map_t b_map,
+        const __grid_constant__ tensor_map_t d_map, const int* offsets, scalar_t beta,
+        const output_t* C, index_t ldc, output_t* D, index_t ldd) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
+  compile_for_sm_90a();
+#else
+  extern __shared__ __align__(128) unsigned char shared[];
+  // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; staging; barriers.
+  const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
+  unsigned char* const stage0 = shared + (stages - begin);
+  const auto staging = reinterpret_cast<Staging*>(stage0 + kStages * kStageBytes);
+  const uint32_t barriers = stages + kStages * kStageBytes + kStagingBytes;
+  const auto full = [barriers](int stage) { return barriers + 16 * stage; };
+  const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
+
+  const int rows = int(M), cols = int(N);
+  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
+  // more, they are cleared here, once.
+  const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
+  const int b_bytes = (cols < kTileN ? cols : kTileN) * 128;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+  }
+
+  const int steps = int((K + kTileK - 1) / kTileK), tiles_n = (cols + kTileN - 1) / kTileN;
+
+  if (threadIdx.x == 0) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+  }
+  __syncthreads();
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  Groups all{offsets, int(groups), rows, tiles_n, int(threadIdx.x % 32)};
+  Place place;
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+    if (stage == 0) phase ^= 1;
+  };
+
+  if (threadIdx.x >= 32 * kWarps) {  // producers
+    // Accumulators need registers, copies few: producers leave most of theirs to the consumers.
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (threadIdx.x / 32 != kWarps) return;
+    for (int w = blockIdx.x; all.find(w, place); w += gridDim.x) {
+      if (threadIdx.x % 32 != 0) continue;  // the warp finds tiles, and one thread has them copied
+      const int row0 = place.row0, col0 = place.col0, b_matrix = b_count > 1 ? place.group : 0;
+#pragma unroll 1
+      for (int n = 0; n < steps; ++n) {
+        barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
+        barrier_expect(full(stage), a_bytes + b_bytes);
+        const int k = n * kTileK;
+        const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+        copy_box(a, a_map, k, row0, full(stage));
+        copy_box(b, b_map, k, col0, b_matrix, full(stage));
+        advance();
+      }
+    }
+    return;
+  }
+
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  for (int w = blockIdx.x; all.find(w, place); w += gridDim.x) {
+    WarpTile tile;
+    if (steps > 0) {
+      barrier_wait(full(stage), phase);
+      int thread;  // read anew: kept while accumulators need all registers, it is spilled
+      asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+      tile.read_from(stages + stage * kStageBytes, thread / 32, thread % 32);
+      tile.load(0);
+    }
+#pragma unroll 1
+    for (int n = 0; n < steps; ++n) {
+      // While K block kb is multiplied, the next one moves from shared memory to registers.
+#pragma unroll
+      for (int kb = 0; kb < kKBlocks - 2; ++kb) {
+        tile.load(kb + 1);
+        tile.multiply(kb);
+      }
+      const int finished = stage;
+      advance();
+      const bool more = n + 1 < steps;
+      tile.load(kKBlocks - 1);
+      const bool ready = barrier_test(full(stage), phase);  // asked this early, it costs no time
+      tile.multiply(kKBlocks - 2);
+      // After the last step, load again what is there: that costs less than a branch.
+      tile.move(more ? (stage - finished) * kStageBytes : 0);
+      if (more && !ready) barrier_wait(full(stage), phase);
+      tile.load(0);
+      tile.multiply(kKBlocks - 1);
+      __syncwarp();  // all lanes have read all of the stage
+      if (threadIdx.x % 32 == 0) barrier_arrive(empty(finished));
+    }
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    const int warp = thread / 32, lane = thread % 32;
+    const int row0 = place.row0, col0 = place.col0;
+    const Output out{place.row_end, cols, alpha, beta, C, D, ldc, ldd};
+    const int row = row0 + warp % kWarpsM * kWarpM;
+    const int col = col0 + warp / kWarpsM * kWarpN;
+    store(tile, out, d_map, staging[warp], row, col, lane);
+  }
+  // Shared memory lasts as long as the block.
+  if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, groups;
+  size_t A, B;  // addresses
+  index_t lda, ldb, stride_b, multiprocessors;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 4 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 31) / 32 * 32 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 4 != 0 || stride_b % 4 != 0);  // not aligned
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 31) / 32 * 32 : ldb;  // as the kernel reads it
+  index_t b_count = stride_b > 0 ? groups : 1;  // matrices
+  index_t b_stride = packs_b ? (b_count > 1 ? b_lines * b_ld : 0) : stride_b;  // between them
+  index_t b_offset = (a_lines * a_ld * 4 + 255) / 256 * 256;  // bytes
+  index_t filled = groups < M ? groups : M;  // groups with rows, at most
+  index_t tiles = (M + (kTileM - 1) * filled) / kTileM * ((N + kTileN - 1) / kTileN);  // at most
+  index_t bytes = b_offset + (b_count * b_lines * b_ld * 4 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 31) / 32 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t pack_z = 1 + (packs_b ? b_count < 32767 ? b_count : 32767 : 0);
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes a matrix, or one for each group, to the TMA. The driver's function is found by name: libcuda is not linked.
+inline cudaError_t make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t count = 0,
+    index_t apart = 0) {
+  map = {};
+  if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
+  static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) return error;
+    if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
+  }
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count)};
+  const cuuint64_t pitches[] = {cuuint64_t(ld * size), cuuint64_t(apart * size)};
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1};
+  const cuuint32_t every[] = {1, 1, 1};
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, count > 0 ? 3 : 2, const_cast<void*>(matrix),
+      sizes, pitches, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_tma_tf32_rcr_grouped_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, index_t groups, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (size_t(groups) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0 || groups == 0) return cudaSuccess;  // there is nothing to do
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / groups)) return cudaErrorInvalidValue;
+  const Plan plan{M, N, K, groups, size_t(A), size_t(B), lda, ldb, stride_b, 1};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
+//        a negative stride, null offsets
+//     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+//   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_tma_tf32_rcr_grouped_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, index_t groups, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, index_t stride_b, const int* offsets, scalar_t beta,
+    const output_t* C, index_t ldc, output_t* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_tma_tf32_rcr_grouped_workspace;
+  cudaError_t error = ask(M, N, K, groups, A, lda, B, ldb, stride_b, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0 || groups == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (offsets == nullptr) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, groups, size_t(A), size_t(B), lda, ldb, stride_b, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 4;
+  const input_t* const a = plan.packs_a ? a_packed : A;
+  const input_t* const b = plan.packs_b ? b_packed : B;
+
+  // The TMA rounds to nearest as it copies; from FLOAT32, tensor cores would cut off 13 bits.
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(a_map, kInput, 4, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_map, kInput, 4, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, plan.b_count, plan.b_apart);
+  }
+  if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 4 == 0) {
+    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    error = make_map(d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 32);
+  }
+  if (error != cudaSuccess) return error;
+
+  const auto kernel = gemm_mma_tma_tf32_rcr_grouped;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        gemm_mma_tma_tf32_rcr_grouped_pack,
+        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), unsigned(plan.pack_z)), 256, 0, stream,
+        plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length,
+        plan.b_count, B, ldb, stride_b, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
+  return launch(
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, groups, plan.b_count, alpha, a_map, b_map, d_map, offsets, beta, C, ldc, D,
+      ldd);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_tma_tf32_rcr_grouped_ns

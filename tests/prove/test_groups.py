@@ -1,0 +1,200 @@
+"""Grouped kernels are right, and mistakes in their groups are found."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.compile.nvrtc import Module, compile_cuda
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import groups, results, run_kernel
+from gen.errors import SpecError
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove.far_tiles import far_tiles
+from gen.prove.groups import MANY, draw_ends
+from gen.prove.inputs import draw_operands
+from gen.prove.launcher import check_launcher
+from gen.prove.trials import PACKED, Trial
+from gen.prove.verify import run_trial
+from gen.source.render import Source, render
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Batch, GemmProblem, GemmShape, group_rows
+from tests.prove.test_verify import small
+from tests.support.slow import sift, slow
+
+GROUPED = [name for name, row in VARIANTS.items() if "grouped" in row.tunable_names]
+ENDS = {
+    "ragged": (3, 3, 20, 84, 85, 100),
+    "one row each": tuple(range(1, 90)),
+    "all in one": (0, 0, 100, 100),
+    "rows behind": (17, 40),
+    "none": (0, 0, 0),
+    "that fall": (50, 30, -7, 60, 2**31 - 1, 5),
+    "that fall late": (*range(1, 33), 7, 20, 90),
+    "many": tuple(100 * i // MANY for i in range(1, MANY + 1)),
+}
+
+
+def kernel(variant: str, **more: Any) -> KernelSpec:
+    alone = {"cluster": "1x1", "stream_k": 0} if variant == "wgmma" else {}
+    return small(variant, **{"grouped": True, "split_k": 1, **alone, **more})
+
+
+def grouped(ends: tuple[int, ...], spec: KernelSpec) -> GemmProblem:
+    problem = PACKED.problem(GemmShape(100, 24, 40), spec.layouts, 2, -1)
+    stride = problem.batched(spec.layouts, len(ends)).batch.stride_b
+    return replace(problem, batch=Batch(len(ends), stride_b=stride), ends=ends)
+
+
+def complaint(source: Source, problem: GemmProblem, kind: str = "integer") -> str:
+    spec = source.spec
+    assert spec
+    module = compile_cuda(source.text, name="x.cu", arch=spec.arch)
+    trial = Trial(problem, kind, multiprocessors=3)
+    runner = EmulatorRunner(("race",), multiprocessors=3)
+    return run_trial(spec, runner, module, trial).message
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=9), st.integers(0, 50))
+def test_groups_share_no_rows(ends: list[int], rows: int) -> None:
+    found = group_rows(ends, rows)
+    clamped = np.maximum.accumulate(np.clip([0, *ends], 0, rows))
+    assert found == [*zip(clamped.tolist(), clamped[1:].tolist(), strict=False)]
+
+
+@given(st.integers(0, 300), st.randoms(use_true_random=False))
+def test_drawn_ends_are_offsets(rows: int, draw: random.Random) -> None:
+    ends = draw_ends(GemmShape(rows, 8, 8), 64, draw)
+    assert ends
+    assert all(-(2**31) <= end < 2**31 for end in ends)
+
+
+_EVERY = [(variant, name) for variant in GROUPED for name in ENDS]
+_QUICK = [("mma", name) for name in ENDS] + [("wgmma", "ragged")]
+
+
+@pytest.mark.parametrize(("variant", "name"), sift(_EVERY, _QUICK))
+def test_groups_are_right(variant: str, name: str) -> None:
+    spec = kernel(variant)
+    assert complaint(render(spec), grouped(ENDS[name], spec)) == ""
+
+
+@pytest.mark.parametrize(
+    ("variant", "more"),
+    [
+        ("mma", {"dtype": "i8", "layout": "rrr"}),
+        ("mma", {"dtype": "f64", "layout": "rcr"}),
+        ("mma", {"epilogue": "silu(x) * up[row, col] + by_row[row] * M"}),
+        ("wgmma", {"layout": "rcr", "epilogue": "linear_bias"}),
+    ],
+)
+def test_types_and_epilogues(variant: str, more: dict[str, str]) -> None:
+    spec = kernel(variant, **more)
+    problem = grouped(ENDS["ragged"][:-1], spec)
+    operands = {o.ld: problem.ldd for o in spec.operands if o.ld}
+    problem = replace(problem, operands=tuple(operands.items()))
+    assert complaint(render(spec), problem, "random") == ""
+
+
+@pytest.mark.parametrize("variant", sift(GROUPED, ["mma"]))
+def test_bits_are_those_of_single_products(variant: str) -> None:
+    spec, alone = kernel(variant), kernel(variant, grouped=False)
+    problem = grouped(ENDS["ragged"], spec)
+    operands = draw_operands(spec, problem, "random")
+    runner = EmulatorRunner()
+    found = run_kernel(spec, runner, _module(spec), problem, operands)
+    whole, begin = results(spec, problem, found), 0
+    for one, its in groups(problem, operands):
+        single = run_kernel(alone, runner, _module(alone), one, its)
+        rows = whole[begin : begin + one.shape.m]
+        assert rows.tobytes() == results(alone, one, single).tobytes()
+        begin += one.shape.m
+
+
+def _module(spec: KernelSpec) -> Module:
+    return compile_cuda(render(spec).text, name="x.cu", arch=spec.arch)
+
+
+@pytest.mark.parametrize(
+    ("variant", "old", "new"),
+    [
+        ("mma", "end = min(ahead, rows)", "end = ahead"),
+        ("mma", "end = max(end, before);", ""),
+        ("mma", "if (lane == 0) begin = before;", ""),
+        ("mma", "if (lane >= apart) until", "until"),
+        ("mma", "until += tiles;", ""),
+        ("mma", "its.row0 += row;", ""),
+        ("mma", "place.group * stride_b", "stride_b"),
+        ("mma", "{place.row_end, int(N)", "{int(M), int(N)"),
+        ("mma", "__syncthreads();  // rows of D have", "// rows of D have"),
+        ("wgmma", "b_count > 1 ? place.group : 0", "0"),
+        ("wgmma", " && row0 + Staging::kRows <= out.rows", ""),
+        ("wgmma", "{place.row_end, cols", "{rows, cols"),
+    ],
+)
+def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
+    spec = kernel(variant)
+    source = render(spec)
+    assert old in source.text
+    wrong = Source(source.name, source.text.replace(old, new), spec)
+    some = (ENDS[name] for name in ("ragged", "that fall late", "that fall", "one row each"))
+    assert any(complaint(wrong, grouped(ends, spec)) for ends in some)
+
+
+@slow
+@pytest.mark.parametrize("variant", GROUPED)
+def test_launchers_carry_out_the_plan(variant: str) -> None:
+    report = check_launcher(render(kernel(variant, layout="rcr")), always=True)
+    assert not report.wrong
+    assert not report.skipped
+
+
+@slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if (offsets == nullptr) return cudaErrorInvalidValue;", ""),
+        ("groups < M ? groups : M", "groups"),
+        ("size_t(groups) > kSide", "size_t(groups) > kMost"),
+        ("1 + (packs_b ?", "2 + (packs_b ?"),
+    ],
+)
+def test_mistakes_of_launchers_are_found(old: str, new: str) -> None:
+    source = render(kernel("mma"))
+    assert old in source.text
+    assert check_launcher(Source(source.name, source.text.replace(old, new), source.spec)).wrong
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "right"),
+    [("", "", True), ("place.group * stride_b", "int(place.group * stride_b)", False)],
+)
+def test_matrices_beyond_32_bits(old: str, new: str, right: bool) -> None:
+    source = render(kernel("mma"))
+    text = source.text.replace(old, new)
+    module = compile_cuda(text, name="far.cu", arch="sm_80")
+    assert source.spec
+    found = [not (one.findings or one.message) for one in far_tiles(source.spec, module)]
+    assert all(found) == right
+
+
+@pytest.mark.parametrize(
+    ("variant", "more", "message"),
+    [
+        ("mma", {"split_k": 2}, "use split_k=1 or grouped=false"),
+        ("mma", {"batched": True}, "use batched=false or grouped=false"),
+        ("mma", {"layout": "crr"}, "use layout=rrr"),
+        ("mma", {"layout": "rcc"}, "use layout=rcr"),
+        ("wgmma", {"cluster": "2x1"}, "use cluster=1x1 or grouped=false"),
+        ("wgmma", {"stream_k": 1}, "use stream_k=0 or grouped=false"),
+        ("wgmma", {"dtype": "f32_6xbf16"}, "use grouped=false"),
+        ("tiles", {}, "no tunable 'grouped'"),
+    ],
+)
+def test_refusals(variant: str, more: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make_spec(variant, grouped=True, **more)
