@@ -54,7 +54,7 @@ def examine() -> list[Check]:
     ):
         checks.append(_required(name, find))
     extras = [_extra(requirement, extra) for extra in EXTRAS for requirement in EXTRAS[extra]]
-    return [*checks, _cache(), _gpu(), *extras, *map(_tool, ("nvcc", "clang-format"))]
+    return [*checks, _cache(), _tuned(), _gpu(), *extras, *map(_tool, ("nvcc", "clang-format"))]
 
 
 def _python() -> Check:
@@ -129,6 +129,23 @@ def _cache() -> Check:
     except OSError as error:
         return Check("cache", "note", f"{folder} cannot be used: {error.strerror}", fix)
     return Check("cache", "ok", f"{folder}, {len(sizes)} files, {sum(sizes) / 2**20:.1f} MiB")
+
+
+def _tuned() -> Check:
+    from gen.dispatch import folders, table
+    from gen.errors import counted
+
+    folder = folders.user_folder()
+    if folder is None:
+        return Check("measured times", "note", "none of yours: GEN_TUNED_DIR is empty")
+    try:
+        known = table.load(folder).entries if folder.exists() else ()
+    except GenError as error:
+        reason, _, fix = str(error).partition("; ")
+        return Check("measured times", "note", reason, fix)
+    gpus = sorted({entry.gpu for entry in known})
+    found = f"{counted(len(known), 'time')} in {folder}{' of ' if gpus else ''}{', '.join(gpus)}"
+    return Check("measured times", "ok", found)
 
 
 def _gpu() -> Check:

@@ -10,9 +10,14 @@ import pytest
 
 from gen.compile import nvrtc
 from gen.device import driver
+from gen.dispatch import folders
+from gen.dispatch.ranking import Product
 from gen.doctor import Check, examine, satisfies
 from gen.errors import MissingError
+from gen.spec.dtypes import parse_dtype
+from gen.spec.problem import GemmShape, parse_layout
 from tests.conftest import Gen
+from tests.support import tuned
 
 
 def found(name: str) -> Check:
@@ -113,6 +118,19 @@ def test_cutlass_path_is_honoured(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "#define CUTLASS_MAJOR 5\n#define CUTLASS_MINOR 1\n#define CUTLASS_PATCH 2\n"
     )
     assert found("CUTLASS headers").found == f"5.1.2 at {tmp_path}/include (CUTLASS_PATH)"
+
+
+def test_measured_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert found("measured times").found == "none of yours: GEN_TUNED_DIR is empty"
+    monkeypatch.setenv("GEN_TUNED_DIR", str(tmp_path / "tuned"))
+    assert found("measured times").found == f"0 times in {tmp_path / 'tuned'}"
+    product = Product.packed(GemmShape(64, 64, 64), parse_dtype("f16"), parse_layout("rcr"))
+    folders.keep(tuned.table([product], "h200", 3), tmp_path / "tuned")
+    assert found("measured times").found == f"3 times in {tmp_path / 'tuned'} of h200"
+    (tmp_path / "tuned" / "h200" / "f16.json").write_text("[]")
+    broken = found("measured times")
+    assert (broken.status, broken.fix) == ("note", "move it away, or merge it from a copy")
+    assert 'f16.json has no measured times: "format" is not' in broken.found
 
 
 def test_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -152,57 +152,33 @@ def _tune(
 ) -> None:
     from gen.bench.results import NO_MEMORY
     from gen.cli import tables
+    from gen.tune.keeper import Keeper
     from gen.tune.search import Tuner
 
     step: Any = None
     tuner = Tuner(gpu, options, say=lambda text: step.now(text))
-    keeper = _Keeper(target)
+    keeper = Keeper(target, tuner.model)
     types = dict.fromkeys(product.dtypes.name for product in products)
+    for product in products:
+        tuner.ranking(product)  # what has no kernel is said before anything is measured
     folders.check_target(target, [(tuner.model.key, name) for name in types])
     outcomes: list[Outcome] = []
     try:
         with tables.progress("tuning", len(products)) as step:
             for product in products:
-                outcome = tuner.outcome(product, keeper.known(tuner, product))
+                outcome = tuner.outcome(product, keeper.known(product.dtypes))
                 outcomes.append(outcome)
                 try:
                     tuner.measure(outcome)
                 finally:
-                    keeper.keep(tuner.fresh(outcome))
+                    if why := keeper.keep(tuner.fresh(outcome)):
+                        print(f"warning: {why}; it is tried again", file=sys.stderr)
                 step()
     finally:  # also what was measured before an interruption
         _show(outcomes, tuner, target, json)
     keeper.finish()
     if any(row.check != NO_MEMORY for one in outcomes for row in one.failed):
         raise typer.Exit(1)
-
-
-class _Keeper:
-    """Adds times to a table as they come; what cannot be written now, it tries again later."""
-
-    def __init__(self, target: Path) -> None:
-        self._target, self._left = target, Table()
-
-    def known(self, tuner: Tuner, product: Product) -> Table:
-        """What was measured before, of the GPU and the types of a problem."""
-        places = folders.Places((self._target,), strict=True)
-        return places.table(tuner.model, product.dtypes).merged(self._left)
-
-    def keep(self, table: Table) -> None:
-        """Adds to the table, or says why that cannot be."""
-        failed = bool(self._left.entries)
-        self._left = self._left.merged(table)
-        try:
-            self.finish()
-        except UsageError as error:
-            if not failed:
-                print(f"warning: {error}; it is tried again", file=sys.stderr)
-
-    def finish(self) -> None:
-        """Raises UsageError where something cannot be written."""
-        if self._left.entries:
-            folders.keep(self._left, self._target)
-            self._left = Table()
 
 
 def _show(outcomes: Sequence[Outcome], tuner: Tuner, target: Path, json: bool) -> None:

@@ -102,10 +102,14 @@ class Tuner:
             self._date, gpu.name, gpu.arch, gpu.multiprocessors, self._driver, __version__, clocks
         )
 
+    def ranking(self, product: Product) -> Sequence[Ranked]:
+        """The model's first kernels for a problem. Raises SpecError where there is none."""
+        given = {"batched": True} if product.batch > 1 else {}
+        return choice.rank(product, self.model, self.gpu.arch, given)[: self.options.candidates]
+
     def outcome(self, product: Product, known: Table) -> Outcome:
         """A problem's candidates, with the times that need not be measured again."""
-        given = {"batched": True} if product.batch > 1 else {}
-        ranking = choice.rank(product, self.model, self.gpu.arch, given)[: self.options.candidates]
+        ranking = self.ranking(product)
         found = Outcome(product, ranking)
         times = {} if self.options.again else {entry.key: entry for entry in known.entries}
         for each in ranking:

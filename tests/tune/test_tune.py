@@ -299,6 +299,7 @@ def test_a_kernel_that_has_changed_is_told_and_measured_again(
         ("--shape 8 --merge a.json", "--merge measures nothing; leave out --shape"),
         ("--merge a.json", "cannot read a.json: No such file or directory; use a table"),
         ("--shape 8 --dtype f31", "unknown dtype 'f31'"),
+        ("--shape 8 --shape 2147483648 --dtype f32 --dtype tf32", "no kernel for sm_90a has tf32"),
         ("--shape 16 --into broken.json", "broken.json is not JSON"),
         ("--shape 16 --into future.json", "has version 2 of the format, and this gen reads"),
         ("--merge results.json", 'results.json has no measured times: "format" is not'),
