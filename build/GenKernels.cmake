@@ -4,7 +4,7 @@
 #
 #   gen_add_kernel(<target> VARIANT rec_tiles [DTYPE f32] [LAYOUT rrr] [NAME gemm_f32] ...)
 #   gen_add_bundle(<target> FILE gemm.kernels [NAME gemm] [ARCH sm_80])
-#   gen_add_bundle(<target> AUTO SHAPES 4096 1-64x512x512 GPUS a100 h100 [NAME gemm] ...)
+#   gen_add_bundle(<target> AUTO SHAPES 4096 1-64x512x512 GPUS a100 h100 [NAME gemm] [EMBED cubin] ...)
 #   gen_add_embedded_kernel(<target> VARIANT tiles ARCH sm_80,sm_90 [EMBED cubin,ptx] [NAME f] ...)
 #
 # gen_add_kernel adds one kernel to a target of the same folder: its .cu, and a folder with its
@@ -14,8 +14,9 @@
 # gen_add_bundle adds the kernels that FILE lists (relative to the current source folder), behind
 # one function; or with AUTO those that are predicted to be the fastest for SHAPES on GPUS, behind
 # the launcher of one kernel. Predictions take measured times from the tables that come with gen, or
-# from TUNED table.json, and never from those of the user. gen_add_embedded_kernel adds C++ with machine code, or with PTX, which needs
-# neither nvcc nor the CUDA toolkit; its ARCH may be several, separated by commas.
+# from TUNED table.json, and never from those of the user. gen_add_embedded_kernel adds C++ with machine
+# code, or with PTX, which needs neither nvcc nor the CUDA toolkit; its ARCH may be several, separated by
+# commas. So does gen_add_bundle with AUTO and EMBED.
 #
 # All is checked at the end of the folder's CMakeLists.txt, when the targets' properties are known,
 # and by one process of gen, whose answers are kept for the next time. The files are made when the
@@ -37,7 +38,11 @@ function(gen_add_kernel target)
 endfunction()
 
 function(gen_add_bundle target)
-  _gen_check_target(gen_add_bundle "${target}" CUDA)
+  set(language CUDA)
+  if(EMBED IN_LIST ARGN)
+    set(language CXX)
+  endif()
+  _gen_check_target(gen_add_bundle "${target}" ${language})
   list(LENGTH ARGN words)
   foreach(word FILE TUNED)
     list(FIND ARGN ${word} at)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec, option_of
 from gen.spec.problem import parse_layout
 
+if TYPE_CHECKING:
+    from gen.source.cpp.best import Best
+
 OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
 NAME = typer.Option("--name", metavar="SYMBOL", help="C symbol of the kernel, or of the bundle.")
 HEADER = typer.Option("--header", help="Write a header for C and C++ beside each kernel, too.")
@@ -33,7 +36,7 @@ EMBED = typer.Option(
     "--embed",
     metavar="FORMATS",
     help="cubin, ptx or cubin,ptx: write C++ that contains machine code, or PTX that the driver "
-    "compiles, for --arch (several with commas).",
+    "compiles, for --arch (several with commas), or with --best for --gpu.",
 )
 BEST = typer.Option(
     "--best",
@@ -95,11 +98,11 @@ def emit(
     if bundle and embed:
         raise UsageError("--bundle and --embed do not go together; use one of them")
     if best:
-        if variant or arch or bundle or embed:
+        if variant or arch or bundle:
             raise UsageError("--best chooses kernels for --shape on --gpu; leave out other choices")
-        asked = Asked(shape or [], dtype or "f32", layout, batch, gpu, tuned, name, tunables)
-        named = _named(output_) if header else None
-        emitted = _best(asked, header, named)
+        asked = Asked(shape or [], dtype or "f32", layout, batch, gpu, tuned, name, embed, tunables)
+        named = _named(output_) if header and not embed else None
+        emitted = _best(asked, header, named, dry_run)
         _write(emitted, f"{named.parent}/" if named else output_, depfile, dry_run)
         return
     if shape or gpu or batch or tuned:
@@ -136,6 +139,7 @@ class Asked:
     gpus: str | None
     tuned: str | None
     name: str | None
+    embed: str | None
     tunables: Mapping[str, Value | None]
 
     @property
@@ -151,13 +155,15 @@ class Asked:
         words += [f"--tuned {shlex.quote(self.tuned)}"] if self.tuned else []
         given = {key: value for key, value in self.given.items() if key != "batched"}
         words += [option_of(key, value) for key, value in given.items()]
-        return " ".join([*words, *([f"--name {self.name}"] if self.name else [])])
+        words += [f"--name {self.name}"] if self.name else []
+        return " ".join([*words, *([f"--embed {self.embed}"] if self.embed else [])])
 
 
-def _best(asked: Asked, header: bool, named: Path | None) -> Emitted:
+def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emitted:
     from gen.cli.choose import present
     from gen.dispatch.folders import places
-    from gen.source.cpp.best import make_best, products_of, render_best, with_batch
+    from gen.source.cpp.best import make_best, products_of, with_batch
+    from gen.source.cpp.best_file import TEMPLATES, render_best
     from gen.source.cpp.header import TEMPLATE, render_header
 
     if not asked.shapes:
@@ -170,6 +176,8 @@ def _best(asked: Asked, header: bool, named: Path | None) -> Emitted:
     tables = places(asked.tuned)
     found = make_best(products, gpus, tunables, asked.name, command, tables)
     read = [file for one in gpus for file in tables.files(one, dtypes)]
+    if asked.embed:
+        return _embedded_best(found, asked, dry_run, read)
     if len(found.kernels) == 1:
         alone = make_family([replace(found.kernels[0], symbol=asked.name)])
         return replace(_kernels([alone], header, named), lists=read)
@@ -179,7 +187,26 @@ def _best(asked: Asked, header: bool, named: Path | None) -> Emitted:
     if header:
         top = render_header(*found.kernels, name=found.name, stamp_=found.stamp)
         files.append((f"{name}.h", top))
-    return Emitted(files, [*found.templates, *([TEMPLATE] if header else [])], read)
+    kernels = [spec.row.template for spec in found.kernels]
+    return Emitted(files, [*TEMPLATES, *kernels, *([TEMPLATE] if header else [])], read)
+
+
+def _embedded_best(found: Best, asked: Asked, dry_run: bool, read: Sequence[Path]) -> Emitted:
+    from gen.cli import tables
+    from gen.source.cpp import embed, embed_best
+
+    assert asked.embed
+    formats = embed.formats(asked.embed)
+    if len(found.kernels) == 1:
+        spec = replace(found.kernels[0], symbol=found.name)
+        return replace(_embedded([spec], asked.embed, [spec.arch], dry_run), lists=read)
+    texts = ("", "")
+    if not dry_run:
+        with tables.progress("compiling", len(found.kernels)) as step:
+            texts = embed_best.render_embedded_best(found, formats, step)
+    files = list(zip((f"{found.name}.cpp", f"{found.name}.h"), texts, strict=True))
+    kernels = [spec.row.template for spec in found.kernels]
+    return Emitted(files, [*embed_best.TEMPLATES, *kernels], read)
 
 
 def _families(of_archs: Sequence[Sequence[KernelSpec]]) -> list[Family]:

@@ -19,10 +19,12 @@ from gen.errors import MissingError
 from gen.kernels import signature
 from gen.kernels.signature import Parameter
 from gen.prove.launcher_calls import Call
-from gen.source.cpp.best import Best, render_best
+from gen.source.cpp.best import Best
+from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import Bundle
 from gen.source.cpp.bundle_files import Own, own_epilogues, render_bundle
 from gen.source.cpp.embed import aliases, render_embedded
+from gen.source.cpp.embed_best import render_embedded_best
 from gen.source.render import Source, render_template, template_dir
 from gen.spec.kernel import KernelSpec
 
@@ -67,6 +69,16 @@ class Host:
         workspace = best.workspace if spec.row.takes_workspace else ()
         files = {f"{best.name}.cu": render_best(best)}
         return cls(PLAIN, best.name, files, best.launch, workspace, _own(spec))
+
+    @classmethod
+    def embedded_best(cls, best: Best, formats: Sequence[str] = ("cubin",)) -> Host:
+        """Several kernels as machine code behind one launcher. Raises as compile_cuda."""
+        spec = best.foremost
+        source, header = render_embedded_best(best, formats)
+        files = {f"{best.name}.cpp": source, f"{best.name}.h": header}
+        types = aliases(spec)
+        launch, workspace = (signature.with_types(p, types) for p in _signatures(spec))
+        return cls(EMBEDDED, best.name, files, launch, workspace, _own(spec))
 
     def including(self, text: str, name: str, header: str) -> Host:
         """The same with another text of its first file, and a header."""

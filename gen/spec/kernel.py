@@ -133,10 +133,12 @@ class KernelSpec:
     def packs(self) -> bool:
         """Whether operands may be copied into the workspace first, to lie where they can be read.
 
-        On tensor cores all copies are of 16 bytes, but those of f64, which are of elements. CUDA
-        cores read elements wherever they lie.
+        On tensor cores all copies are of 16 bytes, but those of f64, which are of elements, and
+        those of kernels for few rows. CUDA cores read elements wherever they lie.
         """
-        return self.instruction is not None and self.dtypes.input.size < 8
+        return (
+            self.row.takes_workspace and self.instruction is not None and self.dtypes.input.size < 8
+        )
 
     @property
     def has_partials(self) -> bool:

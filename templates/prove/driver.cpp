@@ -1,6 +1,6 @@
 // A libcuda.so.1 that runs nothing: it writes down what it is asked for.
 //
-// From the environment: CC of each device, as "80 90"; DRIVER, its version, as 12000; CONTEXT, the error
+// From the environment: CC of each device, as "80 90", where the problem has none; DRIVER, its version, as 12000; CONTEXT, the error
 // of threads that have not set theirs; UNINITIALIZED, for a driver that wants cuInit; PARAMETERS of each
 // kernel, as "gemm=lf gemm_pack=l": l has 8 bytes, f has 4, c has 1, m is a tensor map. A context is the
 // number of its device, and so is what a stream points to. LOAD and FIND: the errors of the first loading
@@ -31,6 +31,7 @@ int number(const char* name, int other) {
 }
 
 int capability(int device) {
+  if (fake::now.capability) return fake::now.capability;
   const char* all = getenv("CC");
   return all ? atoi(all + 3 * device) : 80;
 }
@@ -114,6 +115,9 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 76:
       *value = capability(device) % 10;
       return 0;
+    case 97:
+      *value = fake::attribute(97);
+      return *value >= 0 ? 0 : kInvalid;
     default:
       return kInvalid;
   }
@@ -200,7 +204,7 @@ int cuLaunchKernel(
   fake::say("launch %s %u %u %u %u %u %u %u 0", function->name, gx, gy, gz, bx, by, bz, shared);
   for (size_t i = at + name.size(); i < all.size() && all[i] != ' '; ++i) {
     const char type = all[i];
-    fake::print(*arguments++, type == 'm' ? 64 : type == 'l' ? 8 : type == 'c' ? 1 : 4);
+    fake::print(*arguments++, type == 'm' ? 128 : type == 'l' ? 8 : type == 'c' ? 1 : 4);
   }
   fake::say("\n");
   return 0;

@@ -22,8 +22,10 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import make_family, render_family
 from gen.source.cpp import best, embed
+from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import read_bundle
 from gen.source.cpp.bundle_files import render_bundle
+from gen.source.cpp.embed_best import render_embedded_best
 from gen.source.render import read_source, render, render_template, template_dir
 from gen.source.versions import template_files
 from gen.spec.dtypes import parse_dtype
@@ -263,8 +265,11 @@ def texts() -> Iterator[tuple[Path, str]]:
             tables = [tuned.table(near, gpu) for gpu in gpus if measured]
             places = tuned.places(Path(folder), *tables)
             found = best.make_best(products, known, tunables, name, "gen emit --best", places)
-        text = best.render_best(found, f"{name}.h" if header else None)
+        text = render_best(found, f"{name}.h" if header else None)
         yield GOLDEN / "best" / f"{name}.cu", text
+        formats = ("ptx", "cubin") if header else ("cubin",)
+        for suffix, text in zip((".cpp", ".h"), render_embedded_best(found, formats), strict=True):
+            yield GOLDEN / "best" / f"{name}_embedded{suffix}", text
     for variant, options, archs, formats in EMBEDDED:
         kernels = embed.embedded_specs(make_spec(variant, **options), archs)
         files = embed.render_embedded(kernels, formats)

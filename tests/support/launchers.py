@@ -13,10 +13,11 @@ from gen.kernels.launches import Argument, TensorMap
 from gen.prove.launcher import complaint
 from gen.prove.launcher_calls import Call, calls, with_own
 from gen.prove.launcher_contract import INVALID_VALUE, NOT_SUPPORTED, expected
-from gen.prove.launcher_program import BUNDLE, EMBEDDED, PLAIN, Host, Program, Reply
+from gen.prove.launcher_program import BUNDLE, EMBEDDED, Host, Program, Reply
 from gen.source.cpp.best import Best
 from gen.source.cpp.bundle import Bundle, Entry
 from gen.source.cpp.embed import embedded_specs
+from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ALL_LAYOUTS, ONE, Alignment, GemmProblem, GemmShape
@@ -25,10 +26,23 @@ NVRTC = "gen.compile.nvrtc.compile_cuda"
 FAKE_CODE = b"\x7fELF" + bytes(60)  # of no architecture; the fake driver does not run it
 
 
+def _fake_code(*_: object, arch: str, **__: object) -> SimpleNamespace:
+    """What the fake driver takes for machine code of an architecture."""
+    code = bytearray(FAKE_CODE)
+    code[49] = compute_capability(arch)
+    return SimpleNamespace(code=bytes(code))
+
+
 def embedded(spec: KernelSpec) -> Host:
     """A kernel in C++ as machine code that is none."""
     with mock.patch(NVRTC, return_value=SimpleNamespace(code=FAKE_CODE)):
         return Host.embedded(embedded_specs(spec, [spec.arch]))
+
+
+def embedded_best(best: Best) -> Host:
+    """Several kernels in C++ as machine code that is none."""
+    with mock.patch(NVRTC, side_effect=_fake_code):
+        return Host.embedded_best(best)
 
 
 def of_driver(spec: KernelSpec, tried: Sequence[Call]) -> dict[str, str]:
@@ -129,10 +143,14 @@ def picked(best: Best, call: Call) -> KernelSpec | None:
     return None if place is None else best.named[place]
 
 
-def wrong_best(program: Program, best: Best, tried: Sequence[Call], kind: str = PLAIN) -> list[str]:
+def wrong_best(program: Program, best: Best, tried: Sequence[Call]) -> list[str]:
     """What is wrong with a launcher that chooses."""
-    wrong = []
-    for call, reply in itertools.zip_longest(tried, program.run(tried)):
+    wrong, kind = [], program.host.kind
+    specs = [(spec, call) for call in tried if (spec := picked(best, call))]
+    launches = itertools.chain(*(expected(spec, call, kind)[1] for spec, call in specs))
+    known = {launch.kernel: "".join(map(letter, launch.args.values())) for launch in launches}
+    parameters = " ".join(f"{kernel}={letters}" for kernel, letters in known.items())
+    for call, reply in itertools.zip_longest(tried, program.run(tried, PARAMETERS=parameters)):
         spec = picked(best, call)
         if spec:
             text = complaint(spec, call, reply, kind)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import product as combinations
 from typing import Any, NamedTuple
 
-from gen._version import __version__
 from gen.device.gpus import GpuModel
-from gen.dispatch import cost, nearness, words
+from gen.dispatch import cost, nearness
 from gen.dispatch.choice import learnt, place, rank
 from gen.dispatch.folders import NOWHERE, Places
 from gen.dispatch.nearness import Point
@@ -24,16 +23,13 @@ from gen.dispatch.weights import Weights, weigh
 from gen.errors import SpecError, UsageError
 from gen.kernels import signature
 from gen.kernels.signature import Parameter
-from gen.source.architectures import only
-from gen.source.render import render_framed, render_template, stamp
+from gen.source.render import stamp
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, check_symbol
 from gen.spec.problem import GemmShape, Layouts, parse_shape
-from gen.tables import columns
 
-TEMPLATES = ("cpp/best.cu.j2", "cpp/_choice.j2")
 MOST_SHAPES = 4096  # that are tried
 NEARLY = 105  # percent of the least time that a kernel of a file may take
 
@@ -103,11 +99,6 @@ class Best:
         return signature.with_types(parameters, own)
 
     @property
-    def templates(self) -> list[str]:
-        """What the file is made from."""
-        return [*TEMPLATES, *(spec.row.template for spec in self.kernels)]
-
-    @property
     def stamp(self) -> str:
         """Of the file and its header."""
         return stamp(*self.kernels, *self.rows)
@@ -142,7 +133,7 @@ class Best:
         for row in self.rows:
             spec = self.kernels[row.kernel]
             last = spec.row.max_arch or capability
-            if row.gpu == gpu and capability <= last and _shared(spec) <= shared_bytes:
+            if row.gpu == gpu and capability <= last and shared_of(spec) <= shared_bytes:
                 given = product.swapped if spec.swapped else product.given
                 time = cost.compute(*given, multiprocessors, *row.weights)[-1]
                 at = place(spec, product)
@@ -150,7 +141,8 @@ class Best:
         return min(times, key=lambda kernel: times[kernel]) if times else None
 
 
-def _shared(spec: KernelSpec) -> int:
+def shared_of(spec: KernelSpec) -> int:
+    """The shared memory of a block of a kernel, in bytes."""
     return spec.geometry.dynamic_shared + spec.geometry.static_shared
 
 
@@ -272,87 +264,3 @@ def _name(name: str | None, kernels: Sequence[KernelSpec]) -> str:
             f"{longest}; use a shorter one"
         )
     return name
-
-
-def render_best(best: Best, header: str | None = None) -> str:
-    """The source of several kernels and their launcher."""
-    first = best.kernels[0]
-    if first.grouped:
-        raise SpecError("a launcher that chooses takes no groups; leave out --grouped")
-    archs = best.archs
-    given = [*"MNK", *(["batch"] if first.batched else [])]
-    return render_template(
-        TEMPLATES[0],
-        version=__version__,
-        name=best.name,
-        formula=first.formula,
-        command=best.command,
-        header=header,
-        stamp=best.stamp,
-        archs=[arch.removeprefix("sm_") for arch in archs],
-        gpus=best.gpus,
-        table=columns([_HEADINGS, *(_described(best, i) for i in range(len(best.kernels)))]),
-        kernels=[_kernel(spec, archs) for spec in best.named],
-        rows=_candidates(best),
-        points=columns([_braces(point) for row in best.rows for point in row.points], ","),
-        point=Point._fields,
-        weight=nearness.WEIGHT,
-        corrected=nearness.CORRECTED,
-        fields=Weights._fields,
-        facts=(*cost.SIZES, *(cost.COUNT if first.batched else ()), *cost.TIMES),
-        batched=first.batched,
-        sizes=[f"index_t {name}" for name in given],
-        given=given,
-        has_workspace=best.foremost.row.takes_workspace,
-        launch=best.launch,
-        workspace=best.workspace,
-        swapped=first.layouts.c is False,
-    )
-
-
-def _candidates(best: Best) -> list[str]:
-    """The lines of their table: where there are points, with the places of each one's."""
-    end, lines = 0, []
-    for row in best.rows:
-        first, end = end, end + len(row.points)
-        own = [str(first), str(end)] if any(row.points for row in best.rows) else []
-        weights = "{" + ", ".join(map(str, row.weights)) + "}"
-        lines.append(_braces([row.gpu, row.kernel, weights, *own]))
-    return columns(lines, ",")
-
-
-def _braces(values: Sequence[object]) -> list[str]:
-    """The cells of an initialiser."""
-    first, *middle = map(str, values)
-    return [f"{{{first}", *middle[:-1], f"{middle[-1]}}}"]
-
-
-_COMMON = ("epilogue", "batched")  # tunables that all kernels have alike
-_HEADINGS = ("kernel", "for", "variant", "tile", "tunables")
-
-
-def _described(best: Best, place: int) -> tuple[str, ...]:
-    spec = best.kernels[place]
-    gpus = [best.gpus[row.gpu].name for row in best.rows if row.kernel == place]
-    _, _, tunables = words.command(spec, _COMMON).partition(f"--arch {spec.arch}")
-    tile = str(spec.threadblock)
-    return f"{place + 1}", " ".join(gpus), spec.variant, tile, tunables.strip()
-
-
-def _kernel(spec: KernelSpec, archs: Sequence[str]) -> Mapping[str, Any]:
-    """What the template has of a kernel, whose code is there for its own architecture and on."""
-    known = [compute_capability(arch) for arch in archs]
-    cc = compute_capability(spec.arch)
-    later = [other for other in known if other > cc]
-    first = 10 * cc if cc > known[0] else 0
-    end = later[0] if later else None
-    guarded = not first and not end
-    text = render_framed(spec, alone=False, guarded=guarded)
-    return {
-        "name": spec.name,
-        "text": only(text, first, end) if first or end else text,
-        "shared": _shared(spec),
-        "last": spec.row.max_arch or 0,
-        "swapped": spec.swapped,
-        "has_workspace": spec.row.takes_workspace,
-    }

@@ -13,8 +13,9 @@ from gen.errors import GenError, MissingError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Flag
 from gen.source.architectures import Family, make_family, render_family
-from gen.source.cpp import embed
-from gen.source.cpp.best import make_best, products_of, render_best, with_batch
+from gen.source.cpp import embed, embed_best
+from gen.source.cpp.best import Best, make_best, products_of, with_batch
+from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import read_bundle
 from gen.source.render import render, stamp, template_dir
 from gen.spec.arch import compute_capability
@@ -29,7 +30,7 @@ _FLAGS |= {"auto"}
 _LISTS = {"shapes", "gpus"}  # words with several values
 _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
 _OF_FILE = {"file", "name", "arch"}
-_OF_AUTO = {"auto", *_LISTS, "batch", "tuned", "name", "dtype", "layout", *_TUNABLES}
+_OF_AUTO = {"auto", *_LISTS, "batch", "embed", "tuned", "name", "dtype", "layout", *_TUNABLES}
 _OF_AUTO -= {"batched", "grouped"}
 _SET = "true"  # what stands for a flag's value, which a call does not have
 
@@ -189,6 +190,8 @@ def _bundle(call: Call, given: dict[str, str]) -> Answer:
         )
     if "auto" in given:
         return _chosen(call, given)
+    if "embed" in given:
+        raise UsageError("EMBED goes with AUTO: nvcc compiles what a list has; leave it out")
     if strange := [word for word in given if word not in _OF_FILE]:
         raise UsageError(f"{strange[0].upper()} goes with AUTO; FILE's list says it")
     named = "arch" in given
@@ -221,15 +224,25 @@ def _chosen(call: Call, given: dict[str, str]) -> Answer:
     # A build gives the same on every machine: what its user has measured is no part of it.
     tables = places(given.get("tuned", OURS))
     best = make_best(products, known, tunables, given.get("name"), "", tables)
-    _check_all_compiled(call, best.kernels)
-    options = ["--best", "--header", "--gpu", ",".join(gpus)]
+    options = ["--best", "--gpu", ",".join(gpus)]
     options += [] if "tuned" in given else ["--tuned", OURS]
     options += [word for shape in shapes for word in ("--shape", shape)]
+    if "embed" in given:
+        return _chosen_and_embedded(best, embed.formats(given["embed"]), tuple(options))
+    _check_all_compiled(call, best.kernels)
+    options.append("--header")
     if len(best.kernels) == 1:
         own = stamp(replace(best.kernels[0], symbol=given.get("name")))
         return Answer(best.name, own, f"{best.name}.cu", tuple(options))
     render_best(best)
     return Answer(best.name, best.stamp, f"{best.name}.cu", tuple(options))
+
+
+def _chosen_and_embedded(best: Best, formats: Sequence[str], options: tuple[str, ...]) -> Answer:
+    """The same as machine code; the formats are a part of what the files are."""
+    first = replace(best.kernels[0], symbol=best.name)
+    own = embed.stamp_of([first]) if len(best.kernels) == 1 else embed_best.stamp_of(best)
+    return Answer(best.name, f"{own}{','.join(formats)}", f"{best.name}.cpp", options)
 
 
 def _check_all_compiled(call: Call, kernels: Sequence[KernelSpec]) -> None:

@@ -28,7 +28,7 @@ WORDS_A_LINE = 4
 # What our kernels need of PTX up to sm_90a: NVRTC writes its own, newer version. It is that of the
 # first driver with the functions that the launcher uses.
 PTX_VERSION, PTX_DRIVER = "8.0", 12000
-_IN_WORDS = {"ptx": "PTX", "cubin": "machine code"}
+IN_WORDS = {"ptx": "PTX", "cubin": "machine code"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Image:
         first, last = (f"{cc // 10}.{cc % 10}" for cc in (self.first, self.last or 0))
         gpus = first if first == last else f"{first} to {last}" if self.last else f"{first}, newer"
         driver = f"CUDA {self.driver // 1000}.{self.driver % 1000 // 10}, newer"
-        return gpus, f"{_IN_WORDS[self.format]} for {self.arch}", driver
+        return gpus, f"{IN_WORDS[self.format]} for {self.arch}", driver
 
 
 _HEADINGS = ("compute capability", "what runs there", "driver")
@@ -117,14 +117,17 @@ def render_embedded(
         "nvrtc": ".".join(map(str, nvrtc_version())),
         "command": _command(specs, formats),
         "archs": [s.arch for s in specs],
-        "forms": [_IN_WORDS[format_] for format_ in reversed(formats)],
+        "forms": [IN_WORDS[format_] for format_ in reversed(formats)],
         "images": images,
+        "chooses": False,
         "runs_on": columns([_HEADINGS, *(image.row for image in reversed(images))]),
         "planned": planned,
         "has_partials": spec.has_partials,
         "packs": spec.packs,
-        "helpers": _helpers(spec),
+        "helpers": helpers(spec),
         "stamp": stamp_of(specs),
+        "input_t": same_size(spec.dtypes.input),
+        "output_t": same_size(spec.dtypes.output),
         "input": types["input_t"],
         "output": types["output_t"],
     }
@@ -137,7 +140,7 @@ def render_embedded(
         layouts=spec.layouts,
         formula=spec.formula,
         has_bias=spec.has_bias,
-        own=own_parameters(spec, _void),
+        own=own_parameters(spec, void),
         spec=spec,
         transposed=spec.row.printed(spec).get("transposed", []),
         **values,
@@ -145,7 +148,7 @@ def render_embedded(
     return source, header
 
 
-def _helpers(spec: KernelSpec) -> list[tuple[str, str]]:
+def helpers(spec: KernelSpec) -> list[tuple[str, str]]:
     """The kernels besides the main one: how their names end, and what they do."""
     found = []
     if spec.packs:
@@ -167,16 +170,23 @@ def aliases(spec: KernelSpec) -> dict[str, str]:
     types = spec.dtypes
     return {
         **{e.cuda: "void" for e in ELEMENT_TYPES.values() if e.header},
-        "input_t": _void(types.input),
-        "output_t": _void(types.output),
+        "input_t": void(types.input),
+        "output_t": void(types.output),
         "scalar_t": types.scalar.cuda,
         "cudaStream_t": "CUstream",
     }
 
 
-def _void(type_: ElementType) -> str:
+def void(type_: ElementType) -> str:
     """What a pointer to elements points to where CUDA's types are not declared."""
     return "void" if type_.header else type_.cuda
+
+
+def same_size(type_: ElementType) -> str:
+    """A type that is as large, declared in the end by `;` and why it stands there."""
+    if not type_.header:
+        return f"{type_.cuda};"
+    return f"unsigned { {1: 'char', 2: 'short'}[type_.size] };  // as large as {type_.cuda}"
 
 
 def _command(specs: Sequence[KernelSpec], formats: Sequence[str]) -> str:

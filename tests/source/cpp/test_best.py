@@ -16,11 +16,12 @@ from gen.dispatch import folders
 from gen.dispatch.folders import NOWHERE, Places
 from gen.dispatch.ranking import Product, choose
 from gen.prove.launcher_program import Host, Program
-from gen.source.cpp.best import Best, make_best, products_of, render_best, with_batch
+from gen.source.cpp.best import Best, make_best, products_of, with_batch
+from gen.source.cpp.best_file import render_best
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import Alignment, GemmShape, parse_layout
 from tests.support import tuned
-from tests.support.launchers import DEVICES, best_calls, picked, wrong_best
+from tests.support.launchers import DEVICES, best_calls, embedded_best, picked, wrong_best
 from tests.support.programs import (
     STRICT,
     assert_formatted,
@@ -176,15 +177,28 @@ KINDS: list[tuple[str, str, str, str | None, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("gpus", "dtype", "layout", "batch", "more"), sift(KINDS, KINDS[:1]))
+HOSTS = {"nvcc": Host.best, "embedded": embedded_best}
+CASES = [(host, *kind) for host in HOSTS for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("host", "gpus", "dtype", "layout", "batch", "more"), sift(CASES, (CASES[0], CASES[4]))
+)
 def test_the_launcher_carries_out_the_plan_of_what_python_picks(
-    gpus: str, dtype: str, layout: str, batch: str | None, more: dict[str, Any], tmp_path: Path
+    host: str,
+    gpus: str,
+    dtype: str,
+    layout: str,
+    batch: str | None,
+    more: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     need("g++")
     found = best(gpus, dtype, layout, batch, **more)
     tried = best_calls(found, 20)
-    tried = random.Random(3).sample(tried, min(1500, len(tried)))
-    assert not wrong_best(Program(Host.best(found), tmp_path), found, tried)
+    tried = random.Random(3).sample(tried, min(800, len(tried)))
+    program = Program(HOSTS[host](found), tmp_path)
+    assert not wrong_best(program, found, tried)
     assert len({spec and spec.name for spec in (picked(found, call) for call in tried)}) > 4
 
 

@@ -110,7 +110,7 @@ def test_a_bundle_may_be_chosen() -> None:
     found = bundle(words)
     assert (found.name, found.source) == ("gemm", "gemm.cu")
     assert " ".join(found.options) == (
-        "--best --header --gpu a100,h100 --tuned shipped --shape 4096 --shape 1-16x4096x4096"
+        "--best --gpu a100,h100 --tuned shipped --shape 4096 --shape 1-16x4096x4096 --header"
         " --dtype f16 --name gemm"
     )
     assert bundle(words.replace("4096 1-16", "4096,1-16")) == found
@@ -120,6 +120,12 @@ def test_a_bundle_may_be_chosen() -> None:
     batched = bundle(f"{words} BATCH 1-64")
     assert batched.options[-2:] == ("--batch", "1-64")
     assert batched.stamp != found.stamp
+    embedded = bundle(f"{words} EMBED cubin,ptx", "")
+    assert embedded.source == "gemm.cpp"
+    assert embedded.options[-2:] == ("--embed", "cubin,ptx")
+    assert "--header" not in embedded.options
+    assert bundle(f"{words} EMBED cubin,ptx", "52") == embedded
+    assert bundle(f"{words} EMBED ptx").stamp != embedded.stamp != found.stamp
     one = bundle("AUTO SHAPES 512 GPUS t4 DTYPE f16", "75")
     assert one.source == f"{one.name}.cu"
     assert one.name.startswith("gemm_mma_f16_rrr_")
@@ -139,6 +145,8 @@ def test_a_bundle_may_be_chosen() -> None:
         ("AUTO SHAPES 9 GPUS a100 BATCHED", "unknown GPU 'BATCHED'"),
         ("AUTO SHAPES 4096 GPUS a100 h100 l4 DTYPE f16", "use CUDA_ARCHITECTURES 80;89;90a"),
         ("AUTO SHAPES 64 GPUS b200", "with CUDA_ARCHITECTURES 80;90a, the target is not compiled"),
+        ("AUTO SHAPES 9 GPUS t4 EMBED sass", "unknown format 'sass'"),
+        ("FILE x EMBED cubin", "EMBED goes with AUTO: nvcc compiles what a list has"),
         ("FILE x SHAPES 9", "SHAPES goes with AUTO; FILE's list says it"),
     ],
 )

@@ -15,7 +15,7 @@ from gen.device.gpu import GpuRunner
 from gen.errors import SpecError
 from gen.kernels.registry import VARIANTS, make_spec, retarget
 from gen.prove.launcher_program import build_driver
-from gen.source.cpp.embed import embedded_specs, image_of, render_embedded
+from gen.source.cpp.embed import embedded_specs, helpers, image_of, render_embedded
 from gen.spec.dtypes import ElementType
 from gen.spec.kernel import KernelSpec
 from gen.spec.numerics import storage_dtype
@@ -443,3 +443,19 @@ def check_on(gpu: GpuRunner, library: ctypes.CDLL, spec: KernelSpec, shape: Gemm
     gpu.download(workspace)  # its guards are whole
     for buffer in (*on_gpu, workspace):
         gpu.free(buffer)
+
+
+HELPED: list[tuple[str, dict[str, Any]]] = [
+    ("skinny", {}), ("gemv", {}), ("mma", {"split_k": 0}), ("simt", {"split_k": 2}),
+    ("mma", {"dtype": "f64"}), ("wgmma", {"stream_k": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("variant", "options"), sift(HELPED, HELPED[:1]))
+def test_the_kernels_that_are_looked_for_are_in_the_code(
+    variant: str, options: dict[str, Any]
+) -> None:
+    spec = make_spec(variant, **options, name="gemm")
+    code = image_of(spec, "ptx").code.decode()
+    wanted = {"gemm", *(f"gemm_{role}" for role, _ in helpers(spec))}
+    assert set(re.findall(r"\.entry (\w+)", code)) == wanted

@@ -1,0 +1,764 @@
+// decode: D = alpha * A * B + beta * C, by the kernel that suits the problem and the device
+//
+// 2 kernels as machine code and PTX; then what predicts how long each takes for the problem at hand, and
+// a launcher on the driver API that takes the fastest. For the shapes of the command below, one of them is
+// the fastest of all that there are, or nearly so, by these predictions. The driver's library is opened
+// when it is needed: nothing of CUDA has to be there to compile or to link this file.
+//
+//   kernel for  variant tile      tunables
+//   1      h200 skinny  8x16x1024
+//   2      h200 wgmma   64x64x64  --threadblock 64x64x64 --stages 8
+//
+// Made by gemmgen 0.2.0 with NVRTC 0.0:
+//     gen emit --best
+// Compile:  c++ -std=c++17 -c decode.cpp; programs link -ldl where the C library is older than 2.34
+// SPDX-License-Identifier: 0BSD
+
+#include "decode.h"
+
+#if DECODE_SPEC != 0xa454a41c
+#error "the header is another kernel's; emit both files together"
+#endif
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+
+namespace decode_ns {  // several emitted files may be in one program, even in one file
+namespace {
+
+using index_t = long long;
+using input_t = unsigned short;  // as large as __half
+using output_t = unsigned short;  // as large as __half
+
+// ---------------------------------------------------------------------------- the driver
+
+// What is used of cuda.h, which need not be there.
+using CUresult = int;
+using CUdevice = int;
+using CUstream = CUstream_st*;
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+using CUfunction = struct CUfunc_st*;
+
+enum : CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER = 36,
+  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
+  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
+};
+
+using cuuint32_t = std::uint32_t;
+using cuuint64_t = std::uint64_t;
+
+struct alignas(64) CUtensorMap {
+  unsigned char opaque[128];
+};
+
+enum CUtensorMapDataType {
+  CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+  CU_TENSOR_MAP_DATA_TYPE_INT32 = 3,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7,
+  CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
+  CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11,
+};
+
+enum CUtensorMapSwizzle {
+  CU_TENSOR_MAP_SWIZZLE_32B = 1,
+  CU_TENSOR_MAP_SWIZZLE_64B = 2,
+  CU_TENSOR_MAP_SWIZZLE_128B = 3,
+};
+
+enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 };
+enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_NONE = 0 };
+enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
+
+enum {
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+};
+
+// The functions of libcuda, looked up once.
+struct Driver {
+  CUresult error = CUDA_SUCCESS;
+  CUresult (*cuDriverGetVersion)(int*);
+  CUresult (*cuCtxGetDevice)(CUdevice*);
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuLibraryLoadData)(
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
+  CUresult (*cuLibraryUnload)(CUlibrary);
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+  CUresult (*cuLaunchKernel)(
+      CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+      void**, void**);
+  CUresult (*cuTensorMapEncodeTiled)(
+      CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
+      const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+      CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+  Driver() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
+    if (library == nullptr) {
+      error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+      return;
+    }
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr) error = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
+    };
+    find(cuDriverGetVersion, "cuDriverGetVersion");
+    find(cuCtxGetDevice, "cuCtxGetDevice");
+    find(cuDeviceGetAttribute, "cuDeviceGetAttribute");
+    find(cuLibraryLoadData, "cuLibraryLoadData");
+    find(cuLibraryUnload, "cuLibraryUnload");
+    find(cuLibraryGetKernel, "cuLibraryGetKernel");
+    find(cuKernelGetFunction, "cuKernelGetFunction");
+    find(cuFuncSetAttribute, "cuFuncSetAttribute");
+    find(cuLaunchKernel, "cuLaunchKernel");
+    find(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+  }
+};
+
+const Driver& get_driver() {
+  static const Driver driver;  // made once, whichever thread comes first
+  return driver;
+}
+
+// Machine code, or PTX, for some devices. Eight bytes a number.
+struct Image {
+  int first, last;  // compute capabilities that run it: 89 is 8.9, and 9999 any newer one
+  int driver;  // the oldest that loads it, as 13000 for CUDA 13.0
+  const void* code;
+};
+
+template <class Handle>
+struct Handles {
+  Handle kernel;
+  Handle pack;  // copies operands that the kernel cannot read where they are
+};
+
+using Loaded = Handles<CUkernel>;  // for all contexts
+using Kernels = Handles<CUfunction>;  // in one of them
+
+// A kernel and its helpers: they are loaded when they are first asked for, each image once, and unloaded
+// when the program or its shared library ends.
+struct Code {
+  const Image (&images)[2];  // later ones are better
+  const char* const (&symbols)[2];  // in the order of Handles; null: it has none
+  int shared_bytes;
+  std::mutex mutex = {};
+  CUlibrary library[2] = {};  // null where it has not been loaded
+  Loaded loaded[2] = {};
+
+  ~Code() {
+    for (CUlibrary one : library) {
+      if (one != nullptr) get_driver().cuLibraryUnload(one);  // refused if the driver has ended
+    }
+  }
+
+  // The best image that a device and its driver can run.
+  CUresult choose(const Driver& driver, CUdevice device, int& chosen) const {
+    int version = 0, major = 0, minor = 0;
+    CUresult error = driver.cuDriverGetVersion(&version);
+    if (error != CUDA_SUCCESS) return error;
+    error =
+        driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    if (error != CUDA_SUCCESS) return error;
+    error =
+        driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    if (error != CUDA_SUCCESS) return error;
+    const int capability = 10 * major + minor;
+    error = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    for (int i = 0; i < 2; ++i) {
+      if (capability < images[i].first || capability > images[i].last) continue;
+      if (version >= images[i].driver) {
+        chosen = i;
+        error = CUDA_SUCCESS;
+      } else if (error != CUDA_SUCCESS) {
+        error = CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
+      }
+    }
+    return error;
+  }
+
+  CUresult load(const Driver& driver, int i) {
+    CUlibrary made = nullptr;
+    CUresult error =
+        driver.cuLibraryLoadData(&made, images[i].code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (error != CUDA_SUCCESS) return error;
+    CUkernel* const kernels[] = {
+        &loaded[i].kernel,
+        &loaded[i].pack,
+    };
+    for (int k = 0; k < 2 && error == CUDA_SUCCESS; ++k) {
+      if (symbols[k]) error = driver.cuLibraryGetKernel(kernels[k], made, symbols[k]);
+    }
+    if (error == CUDA_SUCCESS) {
+      library[i] = made;
+    } else {
+      driver.cuLibraryUnload(made);
+    }
+    return error;
+  }
+
+  // The kernels in the current context, so that a stream of another one is refused: the driver
+  // launches a CUkernel in whichever context the stream is of.
+  CUresult get(Kernels& kernels) {
+    const Driver& driver = get_driver();
+    CUdevice device;
+    CUresult error = driver.cuCtxGetDevice(&device);
+    if (error != CUDA_SUCCESS) return error;
+    int i = 0;
+    error = choose(driver, device, i);
+    if (error != CUDA_SUCCESS) return error;
+    Loaded found;
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (library[i] == nullptr) error = load(driver, i);
+      found = loaded[i];
+    }
+    if (error == CUDA_SUCCESS) {
+      error = driver.cuKernelGetFunction(&kernels.kernel, found.kernel);
+    }
+    if (error == CUDA_SUCCESS && found.pack != nullptr) {
+      error = driver.cuKernelGetFunction(&kernels.pack, found.pack);
+    }
+    if (error != CUDA_SUCCESS || shared_bytes == 0) return error;
+    // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
+    return driver.cuFuncSetAttribute(
+        kernels.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes);
+  }
+};
+
+// ---------------------------------------------------------------------------- the launch
+
+// Blocks, or threads of a block.
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned width, unsigned height = 1, unsigned depth = 1) : x(width), y(height), z(depth) {
+  }
+};
+
+// Queues a kernel. The arguments have the types of its parameters.
+template <class... Arguments>
+CUresult launch(
+    CUfunction kernel, dim3 grid, dim3 block, unsigned shared_bytes, CUstream stream,
+    const Arguments&... arguments) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return get_driver().cuLaunchKernel(
+      kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream, pointers,
+      nullptr);
+}
+
+// Of the current device.
+CUresult count_multiprocessors(int& count) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  const CUresult error = driver.cuCtxGetDevice(&device);
+  if (error != CUDA_SUCCESS) return error;
+  return driver.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+}
+
+using tensor_map_t = CUtensorMap;
+
+// ---------------------------------------------------------------------------- kernel 1
+
+namespace decode_1_ns {
+
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
+
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
+
+// clang-format off
+constexpr std::uint64_t kPtxSm90[] = {
+    0x0000000000000000, 0x0000000000000000, 0x0000000000000000,
+};
+constexpr std::uint64_t kSm90[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+
+constexpr const char* kSymbols[] = {"decode_1", nullptr};
+// clang-format on
+
+constexpr Image kImages[] = {
+    {90, 9999, 12000, kPtxSm90},
+    {90, 99, 0, kSm90},
+};
+
+CUresult get_kernels(Kernels& kernels) {
+  // Made when the driver is at work, so that it ends before the driver.
+  static Code code{kImages, kSymbols, 0};
+  return code.get(kernels);
+}
+
+CUresult decode_1_launch(
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < M || ldd > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
+  if (grid_x > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
+  Kernels kernels;
+  CUresult error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  const auto kernel = kernels.kernel;
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+}
+
+}  // namespace decode_1_ns
+
+// ---------------------------------------------------------------------------- kernel 2
+
+namespace decode_2_ns {
+
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+
+constexpr int kTileM = 64, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
+constexpr int kSharedBytes = 140416;
+
+// clang-format off
+constexpr std::uint64_t kPtxSm90a[] = {
+    0x0000000000000000, 0x0000000000000000, 0x0000000000000000,
+};
+constexpr std::uint64_t kSm90a[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+
+constexpr const char* kSymbols[] = {"decode_2", "decode_2_pack"};
+// clang-format on
+
+constexpr Image kImages[] = {
+    {90, 90, 12000, kPtxSm90a},
+    {90, 90, 0, kSm90a},
+};
+
+CUresult get_kernels(Kernels& kernels) {
+  // Made when the driver is at work, so that it ends before the driver.
+  static Code code{kImages, kSymbols, kSharedBytes};
+  return code.get(kernels);
+}
+
+// A launch, worked out from top to bottom. What is computed is the transpose of D, B' * A': M, N, A
+// and B are those of that product.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks, work tiles
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes a matrix to the TMA.
+inline CUresult make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines) {
+  map = {};
+  if (length == 0 || lines == 0) return CUDA_SUCCESS;  // it will not be read
+  const auto encode = get_driver().cuTensorMapEncodeTiled;
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult decode_2_workspace(
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, 1};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = size_t(plan.bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult decode_2_launch(
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = decode_2_workspace;
+  int error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < M || ldd > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+
+  Kernels kernels;
+  error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  int multiprocessors;
+  error = count_multiprocessors(multiprocessors);
+  if (error != CUDA_SUCCESS) return error;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
+  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(B);
+  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(A);
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == CUDA_SUCCESS) {
+    error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
+  }
+  if (error != CUDA_SUCCESS) return error;
+
+  const auto kernel = kernels.kernel;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A,
+        lda, b_packed, plan.b_ld);
+    if (error != CUDA_SUCCESS) return error;
+  }
+  return launch(
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+}
+
+}  // namespace decode_2_ns
+
+// ---------------------------------------------------------------------------- the choice
+
+struct Gpu {
+  int capability, multiprocessors;
+};
+
+// clang-format off
+// What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
+struct Weights {
+  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident, split,
+          stream, few, group, packs_a, packs_b, size, out, packed, kib, cache;
+};
+
+struct Candidate {
+  int gpu, kernel;  // their places in the tables
+  Weights weights;
+  int first_point, end_of_points;  // in their table
+};
+
+// A problem of which times were measured, as a candidate has it: how many products it has; whether lines of A (1)
+// and B (2) do not start at multiples of 16 bytes; how much it counts; the measured time over the predicted one.
+struct Point {
+  index_t at_m, at_n, at_k, at_count, at_odd, own, at_ratio;
+};
+
+constexpr Gpu kGpus[] = {  // the newest first
+    {90, 132},  // H200 SXM 141 GB
+};
+
+constexpr Candidate kCandidates[] = {
+    {0, 0, {8, 16, 1, 227, 227, 0, 144, 289, 1922120, 900000, 2, 1, 0, 1, 1, 0, 0, 2, 2, 4, 242, 52428800},                 0, 1},
+    {0, 1, {64, 64, 64, 135466, 145568, 10102, 73891, 73891, 1298475, 91821, 1, 1, 0, 0, 32, 1, 1, 2, 2, 4, 242, 52428800}, 1, 2},
+};
+
+constexpr Point kPoints[] = {
+    {12,   4096, 4096, 1, 0, 1, 4337},
+    {4096, 12,   4096, 1, 0, 4, 3691},
+};
+
+struct Limits {
+  bool swapped;  // whether it computes the transpose of D
+  int last;  // compute capability that runs it; 0: all newer ones do
+  int shared;  // bytes of shared memory
+};
+
+constexpr Limits kLimits[] = {
+    {false, 0, 4096},
+    {true, 90, 140416},
+};
+
+// Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
+// The nearer the problem is to one of which times were measured, the more these count.
+index_t predict(
+    const Candidate& one, index_t M, index_t N, index_t K, index_t A, index_t lda, index_t B,
+    index_t ldb, index_t multiprocessors) {
+  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident,
+              split, stream, few, group, packs_a, packs_b, size, out, packed, kib,
+              cache] = one.weights;
+  const index_t count = 1;
+  const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
+  const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
+  const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
+  const index_t pitch_a = lda * size;  // bytes
+  const bool odd_a = A % 16 > 0 || pitch_a % 16 != 0;
+  const index_t moved_a = packs_a + odd_a > 1 ? m * k : 0;  // elements to pack
+  const index_t slow_a = moved_a > 0 || pitch_a % 128 == 0 ? 4 : pitch_a % 32 == 0 ? 5 : 8;  // in quarters
+  const index_t pitch_b = ldb * size;  // bytes
+  const bool odd_b = B % 16 > 0 || pitch_b % 16 != 0;
+  const index_t moved_b = packs_b + odd_b > 1 ? n * k : 0;  // elements to pack
+  const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
+  const index_t columns = (n + tile_n - 1) / tile_n;  // of tiles
+  const index_t tiles = (m + tile_m - 1) / tile_m * columns * count;  // of D
+  const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
+  const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
+  const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  const index_t suit = fit < 2 ? 1 : fit < most ? fit : most;  // slices
+  const index_t wanted = split < 1 ? suit : steps < split ? steps : split;  // slices
+  const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
+  const index_t slices = (steps + each - 1) / each;  // as few as have no more steps
+  const index_t busiest = (tiles * slices + multiprocessors - 1) / multiprocessors;  // work tiles
+  const index_t turns = (busiest + resident - 1) / resident;  // that they take
+  const index_t copies = (copy_a * slow_a + copy_b * slow_b) / 4;  // of a step
+  const index_t step = (math > copies ? math : copies) + wait;
+  const index_t full = busiest * each * step;
+  const index_t alone = turns * each * (lone > copies ? lone : copies);
+  const index_t whole = (full > alone ? full : alone) + turns * tile;  // each tile by one block
+  const bool shares = stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0;
+  const index_t evenly = tiles * steps / multiprocessors * step;
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tile + 4000000;  // by several
+  const index_t multiplying = shares ? shared : whole;
+  const index_t places = multiprocessors * resident;
+  const index_t line = places / group;
+  const index_t beside = line < 1 ? 1 : line < columns ? line : columns;  // tiles along N
+  const index_t below = (places + beside - 1) / beside;
+  const index_t high = below * tile_m < m ? below * tile_m : m;
+  const index_t wide = beside * tile_n < n ? beside * tile_n : n;
+  const index_t once = (m + n) * k * size * count;  // bytes of A and B
+  const index_t again = (tiles + places - 1) / places * (high + wide) * k * size;  // round by round
+  const bool kept = (m + n) * k * size <= cache / 2 || again < once;  // by the L2 cache
+  const index_t moving = ((kept ? once : again) + m * n * out * count) / 1024 * kib;  // from memory
+  const index_t moved = (moved_a + moved_b) * count;
+  const index_t packing = moved > 0 ? 1100000 + moved * packed / 1024 * kib : 0;
+  const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
+  const index_t adding = slices > 1 ? 1100000 + sums * 8 / 1024 * kib : 0;
+  const index_t longer = multiplying > moving ? multiplying : moving;
+  const index_t product = longer + (multiplying + moving - longer) / 8;
+  const bool rows = m > n || m > tile_m;  // are not few
+  const bool cols = n > m || n > tile_n;  // are not few
+  const index_t misfit = (few == 1 && rows) || (few == 2 && cols) ? 4 : 1;  // times as long
+  const index_t time = (start + product + packing + adding) * misfit;
+  index_t weights = 0, weighted = 0;
+  for (int i = one.first_point; i < one.end_of_points; ++i) {
+    const auto [at_m, at_n, at_k, at_count, at_odd, own, at_ratio] = kPoints[i];
+    const index_t near_m = m < at_m ? m * 1024 / at_m : at_m * 1024 / m;
+    const index_t near_n = n < at_n ? n * 1024 / at_n : at_n * 1024 / n;
+    const index_t near_k = k < at_k ? k * 1024 / at_k : at_k * 1024 / k;
+    const index_t near_count = count < at_count ? count * 1024 / at_count : at_count * 1024 / count;
+    const index_t near = near_m * near_n / 1024 * near_k / 1024 * near_count / 1024;
+    const bool alike = odd_a + 2 * odd_b == at_odd && near >= 128;
+    const index_t squared = near * near;
+    const index_t weight = alike ? squared * 64 / (1048577 - squared) * own : 0;
+    weights += weight;
+    weighted += weight * at_ratio;
+  }
+  const index_t ratio = (weighted + 65536) / (weights + 16);
+  const index_t corrected = time < 17592186044416 ? time * ratio / 4096 : time / 4096 * ratio;  // picoseconds
+  return corrected;
+}
+// clang-format on
+
+// The place of the GPU that a device counts as: of its generation, not newer, and of these with the
+// most nearly as many multiprocessors; -1 where there is none.
+int gpu_for(int capability, int multiprocessors) {
+  int found = -1, distance = 0;
+  for (int i = 0; i < int(sizeof(kGpus) / sizeof(Gpu)); ++i) {
+    const Gpu& gpu = kGpus[i];
+    if (gpu.capability > capability || gpu.capability / 10 != capability / 10) continue;
+    if (found >= 0 && gpu.capability < kGpus[found].capability) break;
+    const int further = gpu.multiprocessors - multiprocessors;
+    const int away = further < 0 ? -further : further;
+    if (found < 0 || away < distance) {
+      found = i;
+      distance = away;
+    }
+  }
+  return found;
+}
+
+// The kernel that is predicted to be the fastest, of those with room for their shared memory; -1 where
+// there is none.
+int pick(
+    int capability, int multiprocessors, int shared, index_t M, index_t N, index_t K, size_t A,
+    index_t lda, size_t B, index_t ldb) {
+  const int gpu = gpu_for(capability, multiprocessors);
+  const index_t a = index_t(A % 256), b = index_t(B % 256);  // what is asked of addresses
+  lda %= 256, ldb %= 256;  // and of the distance of lines: which multiples of bytes they are
+  int found = -1;
+  index_t least = 0;
+  for (const Candidate& one : kCandidates) {
+    const Limits& limits = kLimits[one.kernel];
+    const bool runs = limits.last == 0 || capability <= limits.last;
+    if (one.gpu != gpu || !runs || limits.shared > shared) continue;
+    const index_t time = limits.swapped ? predict(one, N, M, K, b, ldb, a, lda, multiprocessors)
+                                        : predict(one, M, N, K, a, lda, b, ldb, multiprocessors);
+    if (found < 0 || time < least) {
+      found = one.kernel;
+      least = time;
+    }
+  }
+  return found;
+}
+
+// ---------------------------------------------------------------------------- the launcher
+
+// For a kernel that needs no workspace.
+template <auto kLaunch>
+CUresult launch_without_workspace(
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void*, size_t,
+    CUstream stream) {
+  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+}
+
+struct Kernel {
+  // Null where it needs none.
+  CUresult (*workspace)(
+      index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+      size_t* bytes);
+  CUresult (*launch)(
+      index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+      index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+      size_t workspace_bytes, CUstream stream);
+  CUresult (*get)(Kernels&);
+};
+
+// clang-format off
+constexpr Kernel kKernels[] = {
+    {nullptr, launch_without_workspace<decode_1_ns::decode_1_launch>, decode_1_ns::get_kernels},
+    {decode_2_ns::decode_2_workspace, decode_2_ns::decode_2_launch, decode_2_ns::get_kernels},
+};
+// clang-format on
+
+struct Device {
+  int capability, multiprocessors, shared;
+};
+
+// Asks the device of the current context.
+CUresult ask(Device& asked) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  CUresult error = driver.cuCtxGetDevice(&device);
+  constexpr int kAsked[] = {
+      CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+      CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN};
+  int found[4] = {};
+  for (int i = 0; i < 4 && error == CUDA_SUCCESS; ++i) {
+    error = driver.cuDeviceGetAttribute(&found[i], kAsked[i], device);
+  }
+  asked = {10 * found[0] + found[1], found[2], found[3]};
+  return error;
+}
+
+// The kernel for the problem on the device of the current context.
+CUresult choose(
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    const Kernel*& chosen) {
+  Device device;
+  const CUresult error = ask(device);
+  if (error != CUDA_SUCCESS) return error;
+  const int kernel = pick(
+      device.capability, device.multiprocessors, device.shared, M, N, K,
+      reinterpret_cast<size_t>(A), lda, reinterpret_cast<size_t>(B), ldb);
+  if (kernel < 0) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  chosen = &kKernels[kernel];
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once all kernels for the device are loaded
+decode_load() {
+  Device device;
+  CUresult error = ask(device);
+  if (error != CUDA_SUCCESS) return error;
+  const int gpu = gpu_for(device.capability, device.multiprocessors);
+  if (gpu < 0) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  for (const Candidate& one : kCandidates) {
+    Kernels kernels;
+    if (one.gpu == gpu) error = kKernels[one.kernel].get(kernels);
+    if (error != CUDA_SUCCESS) return error;
+  }
+  return CUDA_SUCCESS;
+}
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set
+decode_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  const Kernel* kernel = nullptr;
+  const CUresult error = choose(M, N, K, A, lda, B, ldb, kernel);
+  if (error != CUDA_SUCCESS || kernel->workspace == nullptr) return error;
+  return kernel->workspace(M, N, K, A, lda, B, ldb, bytes);
+}
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernel is on its way
+decode_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  const Kernel* kernel = nullptr;
+  const CUresult error = choose(M, N, K, A, lda, B, ldb, kernel);
+  if (error != CUDA_SUCCESS) return error;
+  return kernel->launch(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, workspace, workspace_bytes, stream);
+}
+
+}  // namespace decode_ns
