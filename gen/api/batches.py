@@ -41,8 +41,8 @@ class Dimension(NamedTuple):
 class Products(NamedTuple):
     """The operands of the first product, and the dimensions that the other products are in.
 
-    further: what the epilogue takes, by name. shape: of the batch, as the caller sees it; empty
-    where all of it is one product. result_shape: of D, with its dimensions.
+    further: what the epilogue takes, by name. shape: of the batch, without inner dimensions whose
+    rows are those of one product. result_shape: of D, as the caller sees it.
     """
 
     a: View
@@ -114,7 +114,7 @@ def products(
         },
         shape, new.shape, _collapsed(dimensions),
     )  # fmt: skip
-    return (_folded(found) if by_rows else None) or found
+    return _folded(found) if by_rows else found
 
 
 def _does_not_broadcast(name: str, view: View, shape: tuple[int, ...]) -> SpecError:
@@ -200,24 +200,35 @@ def _collapsed(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
     return tuple(found)
 
 
-def _folded(found: Products) -> Products | None:
-    """One product, where B is one matrix, and rows of A, C and D all are at one distance."""
-    if len(found.dimensions) != 1:
+def _folded(found: Products) -> Products:
+    """The same with the rows of inner dimensions as those of one product, where B is one matrix."""
+    while (one := _with_rows(found)) is not None:
+        found = one
+    return found
+
+
+def _with_rows(found: Products) -> Products | None:
+    """The innermost dimension as rows, where they are at one distance in A, C and D."""
+    if not found.dimensions:
         return None
-    (size, (of_a, of_b, of_c, of_d, *others)), m = found.dimensions[0], found.a.shape[0]
+    *outer, (size, (of_a, of_b, of_c, of_d, *others)) = found.dimensions
+    m = found.a.shape[0]
     if of_b or size * m >= MOST_SIZE:
         return None
 
     def rows(view: View, stride: int, each: str = MATRIX) -> View | None:
         if each == COLUMNS:
             return None if stride else view
-        length = view.shape[-1] if each == MATRIX else 1
-        down, right = (*view.strides, 1)[:2]
+        length, down = view.shape[-1] if each == MATRIX else 1, view.strides[0]
         apart = stride if m == 1 else down
-        if stride != m * apart or apart < length or (right != 1 and length > 1):
+        if stride != m * apart:
             return None
         if each != MATRIX:
             return view._replace(shape=(size * m,), strides=(1,)) if apart == 1 else None
+        right = view.strides[1]
+        by_row = apart >= length and (right == 1 or length == 1)
+        if not by_row and not (apart == 1 and right >= size * m):
+            return None
         return view._replace(shape=(size * m, length), strides=(apart, right))
 
     a, out = rows(found.a, of_a), rows(found.out, of_d)
@@ -229,7 +240,8 @@ def _folded(found: Products) -> Products | None:
         further[name] = one._replace(view=view)
     if a is None or out is None or (found.c and c is None):
         return None
-    return found._replace(a=a, c=c, out=out, further=further, shape=(), dimensions=())
+    shape = tuple(dimension.size for dimension in outer)
+    return found._replace(a=a, c=c, out=out, further=further, shape=shape, dimensions=tuple(outer))
 
 
 class Launches(NamedTuple):

@@ -49,8 +49,9 @@ class Call:
 
     `inputs` are what the result must not overlap, by place in `names`; C only where it is read.
     `own`: the arrays that the user's own epilogue takes, by name. `epilogue`: its text with their
-    types; None where it is another. Of a batch, `batch_shape` is its shape, and `offsets` says of
-    each launch where all of `names` begin, in bytes: `problem` has the products of one.
+    types; None where it is another. Of a batch, `batch_shape` is its shape, without inner
+    dimensions whose rows are those of one product, and `offsets` says of each launch where all of
+    `names` begin, in bytes: `problem` has the products of one.
     """
 
     dtypes: DTypes

@@ -32,7 +32,7 @@ from gen.spec.problem import GemmProblem
 EMULATED, LEAST = 1 << 26, 16
 
 _RAISE = re.compile("raise (instruction|time)_budget")
-Arrays = Sequence[np.ndarray | None]
+Arrays = Sequence[np.ndarray | None]  # A, B, C, the bias
 Further = Mapping[str, np.ndarray]  # what an epilogue takes, by name
 
 _own = threading.local()  # a runner is for one thread
@@ -82,8 +82,8 @@ def multiply(
         spec, module = build(on)
         found = []
         try:
-            for lead, matrices, further in _alike(call, arrays, own):
-                problem, operands = _operands(call, spec, lead, matrices, further)
+            for count, matrices, further in _alike(call, arrays, own):
+                problem, operands = _operands(call, spec, count, matrices, further)
                 apart = products(call.layouts, problem, operands)
                 for one, its in [(problem, operands)] if spec.batched else apart:
                     if isinstance(on, EmulatorRunner):
@@ -98,83 +98,74 @@ def multiply(
 
 def _alike(
     call: Call, arrays: Arrays, own: Further
-) -> Iterator[tuple[tuple[int, ...], Arrays, Further]]:
+) -> Iterator[tuple[int, Sequence[np.ndarray], Further]]:
     """The batch, or where its epilogue takes others for each product, these one after another.
 
-    That is a shape; A, B and C; and by name what the epilogue takes, as a kernel takes it.
+    That is: how many products; A, B and C with a dimension for them, of 1 where all have the same;
+    what the epilogue takes, by name.
     """
-    lead, shape = call.batch_shape, call.problem.shape
-    *matrices, bias = arrays
-    axes = (2, 2, len(call.result_shape) - len(lead))  # fewer where A or B is a vector
-    further = own if bias is None else {"bias": bias}
-    epilogue = parse_epilogue(call.epilogue) if call.epilogue else None
-    index = {name: epilogue.operand(name).index if epilogue else COLUMNS for name in further}
-    sizes = {MATRIX: (shape.m, shape.n), ROWS: (shape.m,)}
-    ends = {name: axes[2] if index[name] == MATRIX else 1 for name in further}
+    (m, n, k), products = _sizes(call), prod(call.batch_shape)
+    a, b, c, bias = arrays
+    assert a is not None
+    assert b is not None
+    ends = (a.ndim > 1) + (b.ndim > 1)  # of the result
+    lead = call.result_shape[: len(call.result_shape) - ends]
 
-    def alone(name: str, x: np.ndarray) -> np.ndarray:
-        """Of what all products have, one. Rows of one product may be those of a batch."""
-        return x.reshape(sizes[index[name]]) if index[name] in sizes else x[(0,) * (x.ndim - 1)]
-
-    if not lead or all(prod(x.shape[: x.ndim - ends[name]]) == 1 for name, x in further.items()):
-        yield lead, matrices, {name: alone(name, x) for name, x in further.items()}
-        return
-
-    def at(place: tuple[int, ...], x: np.ndarray, axes: int) -> np.ndarray:
-        """What one product has."""
-        every: np.ndarray = np.broadcast_to(x, (*lead, *x.shape[max(x.ndim - axes, 0) :]))
-        found: np.ndarray = every[place]
+    def spread(x: np.ndarray, axes: int, size: tuple[int, ...]) -> np.ndarray:
+        """Of each product, or of all; `axes` has the array for each of the caller's products."""
+        if x.size == prod(size):
+            return x.reshape(1, *size)
+        every = np.broadcast_to(x, (*lead, *x.shape[x.ndim - axes :]))
+        # Of products whose rows are those of one: their rows, or what they share.
+        if every.size == products * prod(size):
+            return every.reshape(products, *size)
+        found: np.ndarray = every.reshape(products, -1, *size)[:, 0]
         return found
 
-    for place in np.ndindex(*lead):
-        pairs = zip(matrices, axes, strict=True)
-        yield (
-            (1,),
-            [None if x is None else at(place, x, n) for x, n in pairs],
-            {name: alone(name, at(place, x, ends[name])) for name, x in further.items()},
-        )
+    matrices = [spread(a, min(a.ndim, 2), (m, k)), spread(b, min(b.ndim, 2), (k, n))]
+    if c is not None and call.problem.beta != 0:
+        matrices.append(spread(c, ends, (m, n)))
+    epilogue = parse_epilogue(call.epilogue) if call.epilogue else None
+    further = {} if bias is None else {"bias": spread(bias, 1, (n,))}
+    for name, x in own.items():
+        index = epilogue.operand(name).index if epilogue else ""
+        axes, size = {MATRIX: (ends, (m, n)), ROWS: (1, (m,)), COLUMNS: (1, (n,))}[index]
+        further[name] = spread(x, axes, size)
+    if all(len(x) == 1 for x in further.values()):
+        yield products, matrices, {name: x[0] for name, x in further.items()}
+        return
+    for i in range(products):
+        of_one = [x[i : i + 1] if len(x) > 1 else x for x in matrices]
+        yield 1, of_one, {name: x[i % len(x)] for name, x in further.items()}
+
+
+def _sizes(call: Call) -> tuple[int, int, int]:
+    shape = call.problem.shape
+    return shape.m, shape.n, shape.k
 
 
 def _operands(
-    call: Call, spec: KernelSpec, lead: tuple[int, ...], matrices: Arrays, further: Further
+    call: Call, spec: KernelSpec, count: int, matrices: Sequence[np.ndarray], further: Further
 ) -> tuple[GemmProblem, Operands]:
     """The problem of a batch and its operands, with one dimension for it; of a call without one."""
-    problem, shape, kind = call.problem, call.problem.shape, call.dtypes.output.name
-    a, b, c = matrices
-    assert a is not None
-    assert b is not None
-    unread = np.full((1, shape.m, shape.n), numerics.poison(kind), numerics.storage_dtype(kind))
-    ends = len(call.result_shape) - len(call.batch_shape)
-    reads_c = c is not None and problem.beta != 0
-    stacked = (
-        _stacked(a, lead, 2, shape.m, shape.k),
-        _stacked(b, lead, 2, shape.k, shape.n),
-        _stacked(c, lead, ends, shape.m, shape.n) if reads_c and c is not None else unread,
-    )
-    if lead:
+    problem, kind = call.problem, call.dtypes.output.name
+    (m, n, _), is_batch = _sizes(call), bool(call.batch_shape)
+    a, b, *c = matrices
+    unread = np.full((1, m, n), numerics.poison(kind), numerics.storage_dtype(kind))
+    stacked = (a, b, *(c or [unread]))
+    if is_batch:
         shared = "".join(x for x, one in zip("ABC", stacked, strict=True) if len(one) == 1)
-        whole = GemmProblem.packed(shape, call.layouts, problem.alpha, problem.beta)
+        whole = GemmProblem.packed(problem.shape, call.layouts, problem.alpha, problem.beta)
         whole = replace(whole, operands=problem.operands)
-        problem = whole.batched(call.layouts, prod(lead), shared=shared)
+        problem = whole.batched(call.layouts, count, shared=shared)
     batch = problem.batch
     every = np.repeat(unread, batch.products, axis=0)
     d = numerics.pack(every, call.layouts.c, problem.ldd, kind, batch.stride_d)
     bias = further["bias"] if spec.has_bias else None
     own = {} if spec.has_bias else further
-    if not (lead or spec.batched):
-        return problem, Operands(stacked[0][0], stacked[1][0], stacked[2][0], d, bias, own)
-    return problem, Operands(*stacked, d, bias, own)
-
-
-def _stacked(
-    x: np.ndarray, lead: tuple[int, ...], ends: int, rows: int, columns: int
-) -> np.ndarray:
-    """The matrices of a batch, one behind the other; a single one where all products have it."""
-    own = x.shape[: max(x.ndim - ends, 0)] if lead else ()
-    if prod(own) == 1:
-        return x.reshape(1, rows, columns)
-    every = np.broadcast_to(x.reshape(*own, rows, columns), (*lead, rows, columns))
-    return every.reshape(prod(lead), rows, columns)
+    if not (is_batch or spec.batched):
+        stacked = tuple(x[0] for x in stacked)
+    return problem, Operands(stacked[0], stacked[1], stacked[2], d, bias, own)
 
 
 def _first_gpu(device: str) -> AbstractContextManager[Any]:

@@ -190,13 +190,21 @@ def with_types(text: str, types: Mapping[str, str]) -> Epilogue:
     expression, where, declarations = _divided(text)
     said = parse_operands(declarations) if where else {}
     try:
-        elements = [node for node in parse(expression).walk() if isinstance(node, Element)]
+        nodes = [*parse(expression).walk()]
     except MalformedError:
         return parse_epilogue(text)  # which says what is wrong
+    elements = [node for node in nodes if isinstance(node, Element)]
     index = {node.name: ", ".join(map(written, node.indices)) for node in elements}
+    values = {node.name for node in nodes if isinstance(node, Name)}
     for name, type_ in types.items():
-        if name not in {**index, **said} and type_ != BY_VALUE:
-            raise UsageError(f"epilogue '{expression.strip()}' has no {name}[row]; leave it out")
+        if name in {**index, **said} or type_ == BY_VALUE:
+            continue
+        if name in values:
+            raise UsageError(
+                f"epilogue '{expression.strip()}' takes {name} as a number, not an array; pass "
+                f"{name}.item(), or index it, as in {name}[row]"
+            )
+        raise UsageError(f"epilogue '{expression.strip()}' has no {name}[row]; leave it out")
     more = [
         f"{name}={type_}" + (f"[{index[name]}]" if name in index else "")
         for name, type_ in types.items()

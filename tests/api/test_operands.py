@@ -46,6 +46,7 @@ def test_an_expression_may_have_none() -> None:
         ("x * up[row, col]", {"up": UP, "v": SCALE}, r"has no v\[row\]; leave it out"),
         ("x * up[col]", {"up": SCALE}, "24 adjacent elements, one for each column"),
         ("x * gain", {"gain": "a"}, "gain='a' is no number"),
+        ("x * gain", {"gain": SCALE[0, ...]}, r"takes gain as a number, .* gain\.item\(\)"),
         ("linear", {"up": UP}, "epilogue=linear takes none"),
         ("x * bias[col]", {}, "needs bias; pass an array"),
         ("linea", {}, "did you mean linear"),
