@@ -1,7 +1,8 @@
 """gen: readable CUDA GEMM kernels, generated, proven with or without a GPU.
 
-`gen.matmul` and `gen.Kernel` multiply arrays; see docs/python.md. `gen.torch` has the same as
-operators of PyTorch, `gen.jax` as an operation of JAX; see docs/torch.md and docs/jax.md.
+`gen.matmul`, `gen.grouped_matmul` and `gen.Kernel` multiply arrays; see docs/python.md. `gen.torch`
+has products as operators of PyTorch, `gen.jax` as an operation of JAX; see docs/torch.md and
+docs/jax.md.
 `gen.emulate` runs any CUDA kernel without a GPU; see docs/any-kernel.md.
 """
 
@@ -15,13 +16,19 @@ from gen._version import __version__ as __version__
 DISTRIBUTION = "gemmgen"  # tells this package from others that are called gen
 
 # They need numpy and CUDA, which the commands do without.
-_HOMES = {"Kernel": "gen.api", "matmul": "gen.api", "emulate": "gen.foreign.emulate"}
+_HOMES = {
+    "Kernel": "gen.api",
+    "grouped_matmul": "gen.api",
+    "matmul": "gen.api",
+    "emulate": "gen.foreign.emulate",
+}
 
 # They need the framework that they are for, too.
 _FOR_FRAMEWORKS = ("torch", "jax")
 
 if TYPE_CHECKING:
     from gen.api import Kernel as Kernel
+    from gen.api import grouped_matmul as grouped_matmul
     from gen.api import matmul as matmul
     from gen.foreign.emulate import emulate as emulate
 

@@ -1,4 +1,4 @@
-"""The product of arrays from Python: `gen.matmul` and `gen.Kernel`."""
+"""The product of arrays from Python: `gen.matmul`, `gen.grouped_matmul` and `gen.Kernel`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gen.api.kernel import Kernel
+from gen.errors import UsageError
 
-__all__ = ["Kernel", "matmul"]
+__all__ = ["Kernel", "grouped_matmul", "matmul"]
 
 _kernels: dict[tuple[Any, ...], Kernel] = {}
 
@@ -59,6 +60,58 @@ def matmul(
     Raises UsageError and SpecError for arrays that do not fit together or that no kernel takes,
     MissingError where device="gpu" and there is none, CheckError where the driver refuses.
     """
+    kernel = _kernel(variant, epilogue, bias, dtype, invariant, device, tunables)
+    return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands)
+
+
+def grouped_matmul(
+    a: Any,
+    b: Any,
+    offsets: Any,
+    c: Any = None,
+    *,
+    alpha: Any = 1,
+    beta: Any = 0,
+    out: Any = None,
+    bias: Any = None,
+    epilogue: str = "linear",
+    operands: Mapping[str, Any] | None = None,
+    variant: str = "auto",
+    dtype: str | None = None,
+    stream: Any = None,
+    device: str = "auto",
+    **tunables: Any,
+) -> Any:
+    """Groups of A's rows, each times a matrix of its own, in one launch: a mixture of experts.
+
+    a (M x K): the rows of all groups, one group behind the other; b (groups x K x N): a matrix for
+    each; offsets: as many int32, the row behind the last one of each group, on the same device as
+    a, which reads them when it runs: the call does not wait for them. Row i of group g of the
+    result (M x N) is that of epilogue(alpha * a[i] @ b[g] + beta * c[i]).
+
+    Groups may be empty. An end below one before counts as that one, and one beyond M as M. Rows
+    behind the last group are not written: `out` keeps them, in a new array they have no value. a, c
+    and out are row-major, the matrices of b all in one order.
+
+    bias: N elements, the same for all groups. All else is as in `matmul`; kernels are those of
+    tensor cores, on any GPU. Raises what `matmul` raises.
+    """
+    if offsets is None:
+        raise UsageError("offsets is None; pass the end of each group, or use gen.matmul")
+    kernel = _kernel(variant, epilogue, bias, dtype, None, device, tunables)
+    return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands, offsets)
+
+
+def _kernel(
+    variant: str,
+    epilogue: str,
+    bias: Any,
+    dtype: str | None,
+    invariant: str | None,
+    device: str,
+    tunables: dict[str, Any],
+) -> Kernel:
+    """The kernel for these choices, made at their first call."""
     if bias is not None and epilogue == "linear":
         epilogue = "linear_bias"
     key: tuple[Any, ...] = (variant, epilogue, dtype, invariant, device)
@@ -71,4 +124,4 @@ def matmul(
         kernel = _kernels[key] = Kernel(
             variant, dtype=dtype, invariant=invariant, device=device, **tunables
         )
-    return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands)
+    return kernel

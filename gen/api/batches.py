@@ -105,9 +105,9 @@ def products(
     dimensions = [
         Dimension(size, tuple(own[axis] for own in strides)) for axis, size in enumerate(shape)
     ]
-    firsts = (_first(one, axes) for _, one, axes in operands[4:] if one)
+    firsts = (first(one, axes) for _, one, axes in operands[4:] if one)
     found = Products(
-        _first(left, 2), _first(right, 2), added and _first(added, 2), _first(result, 2),
+        first(left, 2), first(right, 2), added and first(added, 2), first(result, 2),
         {
             name: each._replace(view=first)
             for (name, each), first in zip(further.items(), firsts, strict=True)
@@ -123,7 +123,7 @@ def _does_not_broadcast(name: str, view: View, shape: tuple[int, ...]) -> SpecEr
     )
 
 
-def _first(view: View, axes: int) -> View:
+def first(view: View, axes: int) -> View:
     """The first of a batch. The strides of an empty one, which may be anything, are new."""
     shape = tuple(view.shape[-axes:])
     strides = _row_major(shape) if 0 in view.shape else tuple(view.strides[-axes:])

@@ -21,10 +21,11 @@ from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.device.execute import Operands, products, results, run_kernel
 from gen.device.runner import Runner
 from gen.errors import BudgetError, UsageError
+from gen.kernels.launches import OFFSETS
 from gen.spec import numerics
 from gen.spec.epilogue import COLUMNS, MATRIX, ROWS, parse_epilogue
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmProblem
+from gen.spec.problem import Batch, GemmProblem
 
 # Multiplications of a model's product that the emulator takes on: some seconds' worth. A kernel
 # pads what it multiplies to whole tiles, so that a product counts as at least one of this many
@@ -82,18 +83,51 @@ def multiply(
         spec, module = build(on)
         found = []
         try:
-            for count, matrices, further in _alike(call, arrays, own):
-                problem, operands = _operands(call, spec, count, matrices, further)
-                apart = products(call.layouts, problem, operands)
-                for one, its in [(problem, operands)] if spec.batched else apart:
-                    if isinstance(on, EmulatorRunner):
-                        on.budget = None if time_budget else default_budget(spec, one)
-                        on.time_budget = time_budget or default_time(one.shape, one.batch.products)
-                    storage = run_kernel(spec, on, module, one, its)
-                    found.append(results(spec, one, storage).reshape(-1))
+            for one, its in _launched(call, spec, arrays, own, result):
+                if isinstance(on, EmulatorRunner):
+                    on.budget = None if time_budget else default_budget(spec, one)
+                    on.time_budget = time_budget or default_time(one.shape, one.batch.products)
+                storage = run_kernel(spec, on, module, one, its)
+                found.append(results(spec, one, storage).reshape(-1))
         except BudgetError as error:
             raise BudgetError(_RAISE.sub("pass a larger time_budget", str(error))) from None
     result[...] = np.concatenate(found).reshape(result.shape)
+
+
+def _launched(
+    call: Call, spec: KernelSpec, arrays: Arrays, own: Further, result: np.ndarray
+) -> Iterator[tuple[GemmProblem, Operands]]:
+    """What each launch computes."""
+    if call.grouped:
+        yield _groups(call, arrays, own, result)
+        return
+    for count, matrices, further in _alike(call, arrays, own):
+        problem, operands = _operands(call, spec, count, matrices, further)
+        apart = products(call.layouts, problem, operands)
+        yield from [(problem, operands)] if spec.batched else apart
+
+
+def _groups(
+    call: Call, arrays: Arrays, own: Further, result: np.ndarray
+) -> tuple[GemmProblem, Operands]:
+    """All groups of rows at once; rows that none has stay as they are in the result."""
+    problem, shape, layouts = call.problem, call.problem.shape, call.layouts
+    a, b, c, bias = arrays
+    assert a is not None
+    assert b is not None
+    shared = problem.batch.stride_b == 0
+    whole = GemmProblem.packed(shape, layouts, problem.alpha, problem.beta)
+    batch = whole.batched(layouts, problem.batch.products, shared="B" if shared else "").batch
+    problem = replace(
+        whole,
+        batch=Batch(batch.products, stride_b=batch.stride_b),
+        operands=problem.operands,
+        ends=tuple(own[OFFSETS].tolist()),
+    )
+    before = numerics.pack(result, True, problem.ldd, call.dtypes.output.name)
+    others = {name: x for name, x in own.items() if name != OFFSETS}
+    c = c if c is not None and problem.beta != 0 else result
+    return problem, Operands(a, b[:1] if shared else b, c, before, bias, others)
 
 
 def _alike(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from gen.api.call import Arguments, Call, Wanted
 from gen.api.frameworks import BY_TYPE, Framework, beside, framework, stream_handle
 from gen.api.gpu import Launcher, Launchers
+from gen.api.groups import fitted, with_offsets
 from gen.api.operands import NOTHING, Own, checked, forms, is_number
-from gen.api.problem import fit
 from gen.api.views import HOST, View, element
 from gen.compile import nvrtc
 from gen.device import driver
@@ -22,6 +23,7 @@ from gen.dispatch.folders import default
 from gen.dispatch.invariant import INVARIANT
 from gen.dispatch.ranking import Product, model_of, oldest_arch
 from gen.errors import UsageError, said_in_python, unknown
+from gen.kernels.formulas import ceil_div
 from gen.kernels.order import check_invariant
 from gen.kernels.registry import get_variant, make_spec, retarget
 from gen.source.render import Source, read_source, render
@@ -104,14 +106,19 @@ class Kernel:
                 )
             if invariant:
                 check_invariant(self._spec)
-            self._wanted = Wanted(
-                self._spec.dtypes.name, self._spec.layouts, self._spec.epilogue, self._spec.batched
-            )
+            spec = self._spec
+            several = spec.batched, spec.grouped
+            self._wanted = Wanted(spec.dtypes.name, spec.layouts, spec.epilogue, *several)
         else:
             epilogue = self._tunables.get("epilogue", "linear")
             checked(str(epilogue))
             layouts = parse_layout(layout) if layout else None
-            self._wanted = Wanted(parse_dtype(dtype).name if dtype else None, layouts, epilogue)
+            self._wanted = Wanted(
+                parse_dtype(dtype).name if dtype else None,
+                layouts,
+                epilogue,
+                grouped=True if self._tunables.get("grouped") else None,
+            )
         self._lock = threading.Lock()
         self._prepared: dict[Any, _Prepared] = {}
         self._modules: dict[tuple[KernelSpec, str, str], nvrtc.Module] = {}
@@ -136,14 +143,18 @@ class Kernel:
         out: Any = None,
         bias: Any = None,
         operands: Mapping[str, Any] | None = None,
+        offsets: Any = None,
         stream: Any = None,
     ) -> Any:
-        """The product; see `gen.matmul` for the arrays. Returns `out`, or a new array like `a`."""
-        return self.multiply(a, b, c, alpha, beta, out, bias, stream, operands)
+        """The product; see `gen.matmul` for the arrays. Returns `out`, or a new array like `a`.
+
+        offsets: where groups of rows end, see `gen.grouped_matmul`.
+        """
+        return self.multiply(a, b, c, alpha, beta, out, bias, stream, operands, offsets)
 
     def multiply(
         self, a: Any, b: Any, c: Any, alpha: Any, beta: Any, out: Any, bias: Any, stream: Any,
-        operands: Mapping[str, Any] | None = None,
+        operands: Mapping[str, Any] | None = None, offsets: Any = None,
     ) -> Any:  # fmt: skip
         """The same, with all arguments by position, which Python passes faster."""
         given = None if stream is None else stream_handle(stream)
@@ -170,7 +181,8 @@ class Kernel:
         addresses: tuple[int, ...] = (at_a, at_b, at_c, at_out, at_bias)
         extra = NOTHING
         at_extra: tuple[int, ...] = ()
-        if operands:
+        if operands or offsets is not None:
+            operands = with_offsets(operands or {}, offsets)
             extra = _described(home, operands, given)
             at_extra = tuple(view.address for view in extra.views.values())
             addresses += at_extra
@@ -209,7 +221,7 @@ class Kernel:
         """What the calls with this key need. Raises UsageError, SpecError, CompileError."""
         if self._device == "cpu":
             raise UsageError("device='cpu' is for arrays of the host; leave it out for a GPU's")
-        call = fit(views, self._wanted, alpha, beta, extra)
+        call = self.fitted(views, alpha, beta, extra)
         on = driver.gpu(views.a.device)
         with on:
             alignment = Alignment(*key[-1])
@@ -235,7 +247,7 @@ class Kernel:
 
         if given is not None:
             raise UsageError("stream is for arrays on a GPU; leave it out for arrays of the host")
-        call = fit(views, self._wanted, alpha, beta, extra)
+        call = self.fitted(views, alpha, beta, extra)
         home = framework(arrays[0], "A")
         named = zip(("A", "B", "C", "bias"), arrays[:4], strict=True)
         own = {
@@ -261,7 +273,7 @@ class Kernel:
 
     def fitted(self, views: Arguments, alpha: Any, beta: Any, own: Own = NOTHING) -> Call:
         """What a call with such arrays comes to. Raises UsageError and SpecError as a call."""
-        return fit(views, self._wanted, alpha, beta, own)
+        return fitted(views, self._wanted, alpha, beta, own)
 
     def choose(self, call: Call, target: Target, alignment: Alignment) -> tuple[KernelSpec, str]:
         """The kernel for a call, and the architecture to compile it for.
@@ -273,18 +285,23 @@ class Kernel:
             retarget(self._spec, arch)  # whether that has what the kernel needs
             return self._spec, arch  # whose symbol, in the text of a file, names its own
         own: dict[str, Any] = {"epilogue": call.epilogue} if call.epilogue else {}
-        batched = {} if call.problem.batch == ONE else {"batched": True}
-        tunables = {**self._tunables, **own, **batched}
+        several = {} if call.problem.batch == ONE else {"batched": True}
+        if call.grouped:
+            several = {"grouped": True}
+        tunables = {**self._tunables, **own, **several}
         if self._variant == "auto":
             p, arch = call.problem, target.target(oldest_arch(call.dtypes))
+            count, shape = max(p.batch.products, 1), p.shape
+            if call.grouped:  # as if all had as many rows
+                shape = replace(shape, m=ceil_div(shape.m, count))
             product = Product(
-                p.shape,
+                shape,
                 call.dtypes,
                 call.layouts,
                 p.lda,
                 p.ldb,
                 alignment,
-                max(p.batch.products, 1),
+                count,
             )
             gpu = model_of(arch, target.multiprocessors, target.name)
             found = rank(product, gpu, arch, tunables, default(), invariant=bool(self._invariant))

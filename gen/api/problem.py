@@ -22,7 +22,8 @@ from gen.spec.kernel import EPILOGUES
 from gen.spec.problem import GemmProblem, GemmShape, Layouts
 
 
-def _check_devices(views: Arguments, own: Own) -> None:
+def check_devices(views: Arguments, own: Own) -> None:
+    """Raises UsageError for arrays that are not all on one device."""
     for name, view in [*zip(views._fields, views, strict=True), *own.views.items()]:
         if view is not None and view.device != views.a.device:
             here, there = (
@@ -125,7 +126,7 @@ def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own = NOTH
 
     Raises UsageError and SpecError for what does not go together; the messages say the way out.
     """
-    _check_devices(views, own)
+    check_devices(views, own)
     epilogue = own.epilogue(wanted.epilogue)
     dtypes = dtypes_of(wanted.dtype, **views._asdict())
     alpha, beta = scalar(alpha, "alpha", dtypes), scalar(beta, "beta", dtypes)

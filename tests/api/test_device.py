@@ -67,7 +67,7 @@ def test_the_second_call_only_launches(fake: FakeGpu, monkeypatch: pytest.Monkey
         a, b, c = (ints(*s, seed=seed) for s in ((5, 6), (6, 7), (5, 7)))
         got = multiply(Tensor.of(a), Tensor.of(b), Tensor.of(c), alpha=seed, beta=2 - seed / 2)
         np.testing.assert_array_equal(got.numpy(), seed * exact(a, b) + (2 - seed / 2) * c)
-        monkeypatch.setattr(kernel, "fit", None)  # nobody asks again
+        monkeypatch.setattr(kernel, "fitted", None)  # nobody asks again
     assert len(multiply._prepared) == 1
 
 
