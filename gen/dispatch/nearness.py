@@ -3,8 +3,9 @@
 Of a kernel, a `Point` is a problem that was tuned, with the ratio of its measured time to the
 predicted one. For another problem, the prediction is multiplied by the mean of the ratios, weighted
 by how near the points are: the product of the sizes' ratios, each the smaller one over the larger
-one. At the point itself its ratio is all that counts; twice as far along one side it counts as much
-as the model in itself, or four times as much where the kernel was measured there.
+one. At the point itself its ratio is all that counts; twice as far along one side it counts twice
+as much as the model in itself, or six times as much where the kernel was measured there.
+`python -m tests.hardware.near` says what that makes of the times that docs/lab has.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ LEAST, MOST = ONE // 8, ONE * 8  # what is further off is no error of a model
 _WHOLE = 1024  # the nearness of a problem to itself
 _FAR = _WHOLE // 8  # less is not counted
 _COUNTED = 64  # a weight, at a nearness of 1 / sqrt(2)
+_ANYWHERE = 8  # the same for all that is counted: what is wrong there may be so here
 _PRIOR = 16  # the weight of the model in itself
 OWN = 4  # times the weight of a ratio that is that of the kernel itself
 _LONGEST = 2**44  # picoseconds: products of longer times with ratios would need more than 64 bits
@@ -55,7 +57,8 @@ WEIGHT: Sequence[Fact] = (
     ),
     Fact("alike", f"odd_a + 2 * odd_b == at_odd && near >= {_FAR}", type="bool"),
     Fact("squared", "near * near"),
-    Fact("weight", f"alike ? squared * {_COUNTED} / ({_WHOLE**2 + 1} - squared) * own : 0"),
+    Fact("closer", f"squared * {_COUNTED} / ({_WHOLE**2 + 1} - squared) * own"),
+    Fact("weight", f"alike ? closer + {_ANYWHERE} : 0"),
 )
 _PLACE = ("m", "n", "k", "count", "odd_a", "odd_b")
 _weight = function(WEIGHT, [*_PLACE, *Point._fields])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gen.dispatch.table import Table
 from gen.kernels.formulas import evaluate
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import Alignment, GemmShape, parse_layout
+from tests.hardware import near
 from tests.support import tuned
 
 H200 = GPUS["h200"]
@@ -172,3 +174,12 @@ def test_entries_of_kernels_that_are_gone_are_left_out(tmp_path: Path) -> None:
     places = tuned.places(tmp_path, Table((*entries, known.entries[3]), known.runs))
     found = choice.rank(problem, H200, "sm_90a", None, places)
     assert sum(each.basis == MEASURED for each in found) == 1
+
+
+def test_records_correct_each_other_as_the_page_says() -> None:
+    """Little where the model was fitted to them, much where it is off for a kernel."""
+    records = near.read(near.H200)
+    fitted, off = (near.errors(records, factors) for factors in ({}, near.off(records)))
+    assert len(fitted.near) == len(off.near) > 120
+    assert statistics.median(fitted.near) <= statistics.median(fitted.alone) + 0.01
+    assert statistics.median(off.near) <= statistics.median(off.alone) / 2
