@@ -185,7 +185,8 @@ def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emit
     text = render_best(found, f"{name}.h" if header else None)
     files = [(named.name if named else f"{name}.cu", text)]
     if header:
-        top = render_header(*found.kernels, name=found.name, stamp_=found.stamp)
+        names = [gpu.title for gpu in found.gpus]
+        top = render_header(*found.kernels, name=found.name, stamp_=found.stamp, gpus=names)
         files.append((f"{name}.h", top))
     kernels = [spec.row.template for spec in found.kernels]
     return Emitted(files, [*TEMPLATES, *kernels, *([TEMPLATE] if header else [])], read)

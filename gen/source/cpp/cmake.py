@@ -110,7 +110,7 @@ def _options(words: Sequence[str], known: set[str]) -> dict[str, str]:
         word = rest.pop(0)
         key = word.lower()
         value = _SET if key in _FLAGS & known else rest.pop(0) if rest else ""
-        while key in _LISTS and rest and rest[0].lower() not in known:
+        while key in _LISTS and rest and not _is_word(rest[0]):
             value = f"{value},{rest.pop(0)}"
         if word != word.upper() or key not in known:
             raise UsageError(
@@ -122,6 +122,11 @@ def _options(words: Sequence[str], known: set[str]) -> dict[str, str]:
             raise UsageError(f"{word} has no value; use {word} and a value, or leave it out")
         given[key] = value
     return given
+
+
+def _is_word(text: str) -> bool:
+    """Whether it is a word of some function, and no value in a list."""
+    return text == text.upper() and text.lower() in _KERNEL | _OF_AUTO | _OF_FILE
 
 
 def _option(key: str) -> str:

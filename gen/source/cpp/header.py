@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from gen._version import __version__
 from gen.source.render import render_template, stamp, unsupported
@@ -40,11 +40,14 @@ def own_parameters(spec: KernelSpec, spelled: Callable[[ElementType], str]) -> l
     return lines
 
 
-def render_header(*specs: KernelSpec, name: str | None = None, stamp_: str = "") -> str:
+def render_header(
+    *specs: KernelSpec, name: str | None = None, stamp_: str = "", gpus: Sequence[str] = ()
+) -> str:
     """The C header that declares what an emitted file defines.
 
     Where its launcher chooses among kernels there are several specifications under one name.
-    stamp_: the file's, if that is not made of the specifications alone.
+    stamp_: the file's, if that is not made of the specifications alone. gpus: those that the
+    kernels are chosen for.
     """
     spec = specs[0]
     transposed = {x for each in specs for x in each.row.printed(each).get("transposed", [])}
@@ -64,6 +67,7 @@ def render_header(*specs: KernelSpec, name: str | None = None, stamp_: str = "")
         transposed=sorted(transposed),
         has_partials=any(each.has_partials for each in specs),
         packs=any(each.packs for each in specs),
+        gpus=gpus,
         opaque=opaque_types([spec.dtypes], [o.element(spec.dtypes) for o in spec.operands]),
         stamp=stamp_ or stamp(*specs),
     )

@@ -249,6 +249,7 @@ def test_files_are_formatted_and_their_header_is_c(
     check_c_and_cpp(tmp_path / "gemm.h", *cuda_includes())
     text = (tmp_path / "gemm.cu").read_text()
     assert "code=sm_75\n//     -gencode arch=compute_86,code=sm_86\n" in text
+    assert "block: H100 SXM 80 GB, A10 24 GB, T4 16 GB\n" in (tmp_path / "gemm.h").read_text()
     assert main([*command[:-1], "-o", f"{tmp_path / 'again.cu'}"]) == 0
     assert "#include <cuda_runtime_api.h>" in (tmp_path / "again.cu").read_text()
 

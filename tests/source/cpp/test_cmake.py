@@ -142,7 +142,7 @@ def test_a_bundle_may_be_chosen() -> None:
         ("AUTO SHAPES 9 GPUS", "GPUS has no value"),
         ("AUTO SHAPES 9 GPUS t5", "unknown GPU 't5'"),
         ("AUTO SHAPES 9x9 GPUS t4", "shape '9x9' is not MxNxK"),
-        ("AUTO SHAPES 9 GPUS a100 BATCHED", "unknown GPU 'BATCHED'"),
+        ("AUTO SHAPES 9 GPUS a100 BATCHED", "there is no word 'BATCHED'; use"),
         ("AUTO SHAPES 4096 GPUS a100 h100 l4 DTYPE f16", "use CUDA_ARCHITECTURES 80;89;90a"),
         ("AUTO SHAPES 64 GPUS b200", "with CUDA_ARCHITECTURES 80;90a, the target is not compiled"),
         ("AUTO SHAPES 9 GPUS t4 EMBED sass", "unknown format 'sass'"),
