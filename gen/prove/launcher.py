@@ -18,7 +18,8 @@ from gen.device.tensor_map import codes
 from gen.errors import MissingError
 from gen.kernels.launches import Argument, Launch, Pointer, TensorMap
 from gen.prove.edits import Edited
-from gen.prove.launcher_calls import Call, calls
+from gen.prove.launcher_call import Call
+from gen.prove.launcher_calls import calls
 from gen.prove.launcher_contract import INVALID_VALUE, SUCCESS, asked, expected
 from gen.prove.launcher_program import EMBEDDED, PLAIN, Host, NotCompiledError, Program, Reply
 from gen.prove.launcher_reaching import numbered_calls, unreached_by

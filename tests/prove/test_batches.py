@@ -9,7 +9,7 @@ from gen.device.emulated import EmulatorRunner
 from gen.kernels.registry import VARIANTS
 from gen.prove.far_batches import far_batches
 from gen.prove.launcher import check_launcher
-from gen.prove.launcher_calls import Call
+from gen.prove.launcher_call import Call
 from gen.prove.launcher_contract import expected
 from gen.prove.verify import verify
 from gen.source.render import Source, render
@@ -69,16 +69,20 @@ def test_what_the_workspace_is_asked_comes_before_c_and_d(side: int, code: int) 
     assert expected(spec, Call(far)) == (code, ())
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("batch - first < most ? batch - first : most", "batch < most ? batch : most"),
-        ("first += most", "first += most - 1"),
-        ("if (batch > 1 && !follow && !beside)", "if (batch > 1 && !follow)"),
-    ],
-)
-def test_mistakes_of_launchers_are_found(old: str, new: str) -> None:
-    source = render(small("naive", batched=True))
+BROKEN = [
+    ("naive", "batch - first < most ? batch - first : most", "batch < most ? batch : most"),
+    ("naive", "first += most", "first += most - 1"),
+    ("naive", "if (batch > 1 && !follow && !beside)", "if (batch > 1 && !follow)"),
+    ("naive", "K < 0 || batch < 0)", "K < 0)"),
+    ("naive", "if (K > 0 && (stride_a < 0", "if ((stride_a < 0"),
+    ("mma", "  if (size_t(batch) > kMost) return cudaErrorInvalidValue;\n", ""),
+    ("mma", "|| stride_b % 8 != 0", "|| stride_b % 4 != 0"),
+]
+
+
+@pytest.mark.parametrize(("variant", "old", "new"), sift(BROKEN, BROKEN[::3]))
+def test_mistakes_of_launchers_are_found(variant: str, old: str, new: str) -> None:
+    source = render(small(variant, batched=True))
     assert old in source.text
     wrong = Source(source.name, source.text.replace(old, new), source.spec)
     assert check_launcher(wrong).wrong

@@ -77,6 +77,7 @@ BROKEN = [
     (("shared_row", {}), "lda > kLargest / M", "lda < 0"),
     (("tiles", {"epilogue": "linear_bias"}), "bias == nullptr", "false"),
     (("naive", {"epilogue": "x * one_row[row]"}), "one_row == nullptr", "false"),
+    (("naive", {"epilogue": "x * up[row, col]"}), "if (up == nullptr", "if (K && up == nullptr"),
     (("naive", {"epilogue": "x * up[row, col]"}), "ld_up < N", "ld_up < N - 1"),
     (("tiles", {"epilogue": "x * up[row, col]"}), "D, ldd, up, ld_up", "D, ldd, up, ldd"),
     (("tiles", {"epilogue": "linear_bias"}), "bias == nullptr", "beta != 0 && bias == nullptr"),

@@ -11,7 +11,8 @@ from unittest import mock
 from gen.dispatch.ranking import Product
 from gen.kernels.launches import Argument, TensorMap
 from gen.prove.launcher import complaint
-from gen.prove.launcher_calls import Call, calls, with_own
+from gen.prove.launcher_call import Call
+from gen.prove.launcher_calls import calls, with_own
 from gen.prove.launcher_contract import INVALID_VALUE, NOT_SUPPORTED, expected
 from gen.prove.launcher_program import BUNDLE, EMBEDDED, Host, Program, Reply
 from gen.source.cpp.best import Best
