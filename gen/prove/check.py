@@ -164,9 +164,6 @@ def _check_far(
     limit: int,
     deadline: float | None,
 ) -> None:
-    if spec.fused:
-        report.skipped = "matrices of more than 2^32 elements: the epilogue is an expression"
-        return
     if reason := why_not(spec):
         report.skipped = f"lines more than 2^32 elements apart: {reason}"
     try:
@@ -189,8 +186,6 @@ def _far(
     deadline: float | None,
     observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
-    if spec.fused:
-        return
     if not why_not(spec):
         yield from far_results(spec, module, deadline, observers)
     yield from far_tiles(spec, module, deadline, observers)

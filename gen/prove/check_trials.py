@@ -71,10 +71,18 @@ def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
 
 
 def _both(spec: KernelSpec) -> list[GemmShape]:
-    """One shape whose lines are whole units all three ways, and one where none is."""
+    """One shape whose lines are whole units all three ways, and one where none is.
+
+    The whole ones end inside of a tile, which has several.
+    """
     m, n, k = (min(size, 8 * UNIT) for size in spec.threadblock)
-    whole = [ceil_div(size, 2 * UNIT) * UNIT + UNIT for size in (m, n, k)]
-    return [GemmShape(*whole), GemmShape(m // 2 + 3, n // 2 + 5, k + 7)]
+    unit = UNIT // min(spec.dtypes.input.size, spec.dtypes.output.size)  # in elements
+
+    def whole(size: int) -> int:
+        units = ceil_div(size, 2 * UNIT) * UNIT + UNIT
+        return units + unit if units % size == 0 and size > unit else units
+
+    return [GemmShape(whole(m), whole(n), whole(k)), GemmShape(m // 2 + 3, n // 2 + 5, k + 7)]
 
 
 def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:

@@ -19,7 +19,7 @@ from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments, products
 from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
-from gen.prove.far_indices import SECONDS, FarResult
+from gen.prove.far_indices import SECONDS, FarResult, far_operands
 from gen.prove.inputs import draw_operands
 from gen.prove.verify import against_oracle
 from gen.spec import numerics
@@ -30,9 +30,10 @@ from gen.spec.problem import Batch, GemmProblem, GemmShape
 if TYPE_CHECKING:
     from gen.emulator import Finding, Observer
 
-_PRODUCTS = MAX_GRID_YZ + 2
+_LAST = 2  # products that are computed: on CUDA cores, those of the last launch
+_PRODUCTS = MAX_GRID_YZ + _LAST
+_MANY = (2**15 + 1) * MAX_GRID_YZ + _LAST  # more than 2^31
 _STRIDE = 2**17 + 48  # times the products, more than 2^32 elements; in whole units of 16 bytes
-_LAST = 2  # products that are computed
 _BUDGET = 10**9
 
 
@@ -42,7 +43,7 @@ def far_batches(
     deadline: float | None = None,
     observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
-    """Runs the last products, of one tile each; not of a kernel whose blocks share tiles.
+    """Runs the last products, of one tile at most; not of a kernel whose blocks share tiles.
 
     deadline: see far_results. Raises MissingError where this machine does not map so much memory.
     """
@@ -51,13 +52,33 @@ def far_batches(
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     shape = GemmShape(5, 6, steps * min(spec.threadblock.k, 256) - 1)
     alone = GemmProblem.packed(shape, spec.layouts, 2, -1, 16, 16)
+    length = shape.n if spec.layouts.c else shape.m
+    alone = replace(alone, operands=far_operands(spec, length, 0))
     apart = (_STRIDE + 16 * i for i in range(4))  # a stride in place of another is another place
-    problem = replace(alone, batch=Batch(_PRODUCTS, *apart))
+    yield _run(spec, module, replace(alone, batch=Batch(_PRODUCTS, *apart)), deadline, observers)
+    if not spec.row.takes_workspace:  # products are numbered beyond 32 bits, too
+        shape = GemmShape(1, 1, 1)
+        alone = GemmProblem.packed(shape, spec.layouts, 2, -1)
+        alone = replace(alone, operands=far_operands(spec, 1, 0))
+        yield _run(
+            spec, module, replace(alone, batch=Batch(_MANY, 1, 2, 3, 4)), deadline, observers
+        )
+
+
+def _run(
+    spec: KernelSpec,
+    module: Module,
+    problem: GemmProblem,
+    deadline: float | None,
+    observers: Sequence[Observer],
+) -> FarResult:
+    """The last products."""
+    count = problem.batch.products
     last = replace(problem, batch=problem.batch._replace(products=_LAST))
     given = draw_operands(spec, last, "integer")
     # A persistent kernel has a block, or a cluster, for each product, and for each of two slices.
     runner = EmulatorRunner(
-        observers=observers, multiprocessors=2 * _PRODUCTS * math.prod(spec.cluster)
+        observers=observers, multiprocessors=2 * count * math.prod(spec.cluster)
     )
     runner.budget, runner.deadline = _BUDGET, deadline
     runner.time_budget = None if deadline else SECONDS
@@ -70,14 +91,13 @@ def far_batches(
     if given.bias is not None:
         places[BIAS] = Place(runner.upload(given.bias, BIAS))
     for name, array in given.own.items():
-        places[name] = Place(runner.upload(array.reshape(-1), name))
-    plan = spec.plan(
-        replace(problem, operands=last.operands), alignment(places), runner.multiprocessors
-    )
+        stored = array if spec.layouts.c else array.T
+        places[name] = Place(runner.upload(stored.reshape(-1), name))
+    plan = spec.plan(problem, alignment(places), runner.multiprocessors)
     places[WORKSPACE] = Place(runner.upload_zeros(max(plan.workspace_bytes, 1), WORKSPACE))
     found: list[Finding] = []
     for launch in plan.launches:
-        for window in _windows(spec, launch):
+        for window in _windows(spec, launch, count):
             runner.window = window
             args = arguments(launch.args, places, runner)
             found += runner.launch(
@@ -87,8 +107,8 @@ def far_batches(
     message = ""
     for i, (one, own) in enumerate(products(spec.layouts, last, given)):
         _, wrong = against_oracle(spec, one, own, np.ascontiguousarray(got[i]), "integer")
-        message = message or (wrong and f"in product {_PRODUCTS - _LAST + i}, {wrong}")
-    yield FarResult(shape, found, message)
+        message = message or (wrong and f"in product {count - _LAST + i}, {wrong}")
+    return FarResult(problem.shape, found, message)
 
 
 def _matrices(spec: KernelSpec, problem: GemmProblem, name: str, memory: Any) -> np.ndarray:
@@ -97,7 +117,7 @@ def _matrices(spec: KernelSpec, problem: GemmProblem, name: str, memory: Any) ->
     count, length, ld = problem.lines(name, layouts)
     flat = memory.view(numerics.storage_dtype((types.input if name in "AB" else types.output).name))
     stride = problem.batch.stride(name)
-    here = flat[(_PRODUCTS - _LAST) * stride :]
+    here = flat[(problem.batch.products - _LAST) * stride :]
     strides = tuple(n * flat.itemsize for n in (stride, ld, 1))
     lines = np.lib.stride_tricks.as_strided(here, (_LAST, count, length), strides)
     row_major = {"A": layouts.a, "B": layouts.b}.get(name, layouts.c)
@@ -107,24 +127,25 @@ def _matrices(spec: KernelSpec, problem: GemmProblem, name: str, memory: Any) ->
 def _placed(
     runner: EmulatorRunner, spec: KernelSpec, problem: GemmProblem, name: str, matrices: np.ndarray
 ) -> Place:
-    elements = (_PRODUCTS - 1) * problem.batch.stride(name) + problem.extent(name, spec.layouts)
+    before = (problem.batch.products - 1) * problem.batch.stride(name)
+    elements = before + problem.extent(name, spec.layouts)
     buffer = runner.upload_zeros(elements * matrices.itemsize, name)
     _matrices(spec, problem, name, buffer.buffer)[...] = matrices
     return Place(buffer)
 
 
-def _windows(spec: KernelSpec, launch: Launch) -> Iterator[tuple[Dim3, Dim3]]:
+def _windows(spec: KernelSpec, launch: Launch, count: int) -> Iterator[tuple[Dim3, Dim3]]:
     """The first block and the number of blocks along each axis, of those that the products take."""
     x, y, z = launch.grid
     if not spec.row.takes_workspace:
-        if z == _PRODUCTS % MAX_GRID_YZ:  # the last launch has them all
+        if z == count % MAX_GRID_YZ:  # the last launch has them all
             yield (0, 0, 0), (x, y, z)
         return
     if launch.kernel != spec.name:  # the reduction, with as many blocks for each tile
-        blocks = x // _PRODUCTS * _LAST
+        blocks = x // count * _LAST
         yield (x - blocks, 0, 0), (blocks, y, z)
         return
     # A persistent kernel has all tiles of a slice, then those of the next one.
     cluster = math.prod(spec.cluster)
-    for end in range(_PRODUCTS * cluster, x + 1, _PRODUCTS * cluster):
+    for end in range(count * cluster, x + 1, count * cluster):
         yield (end - _LAST * cluster, 0, 0), (_LAST * cluster, y, z)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,12 @@ from gen.device.execute import Place, alignment, striding
 from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, SharedRaces
 from gen.errors import SpecError
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Plan, Pointer, TensorMap
-from gen.prove import oracle
+from gen.prove import fused, oracle
+from gen.prove.fused import Within
 from gen.prove.oracle import After
 from gen.spec import numerics
 from gen.spec.arch import MAX_GRID_X, UNIT
+from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 
@@ -59,6 +62,17 @@ class _Part(NamedTuple):
         # What an operand has between two lines, if anything, may be read along in whole units.
         unit = UNIT if name in "AB" and self.ld > 2 * lines.shape[1] + UNIT * 4 else 1
         return emulator.alloc_lines(lines, self.ld * size, name, first * size, unit)
+
+
+def far_operands(spec: KernelSpec, ldd: int, apart: int = 16) -> tuple[tuple[str, float], ...]:
+    """Leading dimensions and numbers of an epilogue's own; the former differ, by so many."""
+    found: list[tuple[str, float]] = []
+    for i, operand in enumerate(spec.operands):
+        if operand.index == MATRIX:
+            found.append((operand.ld, ldd + apart * (i + 1)))
+        elif not operand.index:
+            found.append((operand.name, 3))
+    return tuple(found)
 
 
 def why_not(spec: KernelSpec) -> str:
@@ -135,7 +149,18 @@ def _run(
     if spec.has_bias:
         bias = numerics.from_integers(rng.integers(-3, 4, width), output)
         places[BIAS] = Place(_Part(bias[None], True, column, shape.n).map(emulator, BIAS))
-    problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA)
+    operands = far_operands(spec, d.ld, 16 if far else 0)
+    problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA, operands=operands)
+    own: dict[str, np.ndarray] = {}
+    for operand in spec.operands:
+        name, size = operand.element(types).name, operand.shape(shape.m, width)
+        if not operand.index:
+            continue
+        values = own[operand.name] = numerics.from_integers(rng.integers(-3, 4, size), name)
+        at = _Part(values[None], True, column if operand.index == "col" else 0, size[0])
+        if operand.index == MATRIX:
+            at = _Part(values, layouts.c, column, int(problem.value(operand.ld, d.ld)))
+        places[operand.name] = Place(at.map(emulator, operand.name))
     if spec.grouped:
         places[OFFSETS] = Place(emulator.alloc(np.array([shape.m], np.int32), OFFSETS))
     steps = spec.plan(problem, alignment(places))
@@ -144,14 +169,19 @@ def _run(
     found = _launch(spec, emulator, module, steps, places, bool(column), products, observers)
     lines = emulator.read_lines(mapped["D"])
     got = lines if layouts.c else lines.T
-    inputs = (a.values, b.values, c.values, _ALPHA, _BETA, types.name, After(spec.epilogue, bias))
-    want = oracle.oracle(*inputs)
-    if types.output.is_float:
-        want = numerics.from_float64(want, output)
-    same = _bits(got) == _bits(want)
-    if spec.epilogue.endswith("gelu"):
+    after = oracle.LINEAR if spec.fused else After(spec.epilogue, bias)
+    inputs = (a.values, b.values, c.values, _ALPHA, _BETA, types.name, after)
+    exact = want = oracle.oracle(*inputs)
+    if spec.fused:
+        small = replace(problem, shape=GemmShape(shape.m, width, shape.k))
+        within = Within(0, column, shape.m, shape.n)
+        same, want = fused.fitting(spec, small, own, exact, got, within)
+    elif spec.epilogue.endswith("gelu"):
         bound = oracle.error_bound(*inputs, oracle.sums_of(spec))
-        same = np.abs(numerics.to_float64(got, output) - oracle.oracle(*inputs)) <= bound
+        same = np.abs(numerics.to_float64(got, output) - exact) <= bound
+    else:
+        want = numerics.from_float64(exact, output) if types.output.is_float else exact
+        same = _bits(got) == _bits(want)
     untouched = _bits(got) == _bits(d.values)
     return FarResult(shape, found, _difference(got, want, same, untouched, column, output))
 

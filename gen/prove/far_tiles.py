@@ -19,15 +19,17 @@ import numpy as np
 
 from gen.compile.nvrtc import Module
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import Place, alignment, arguments, ends_of
+from gen.device.execute import Place, alignment, arguments, ends_of, products
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
-from gen.prove.far_indices import SECONDS, FarResult
+from gen.prove.far_indices import SECONDS, FarResult, far_operands
+from gen.prove.fused import Within
 from gen.prove.inputs import draw_operands
 from gen.prove.verify import against_oracle
 from gen.spec import numerics
 from gen.spec.arch import MAX_GRID_X
+from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Batch, GemmProblem, GemmShape
 
@@ -55,7 +57,10 @@ def far_tiles(
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
-        shape = GemmShape(3, _ROWS, 2) if spec.swapped else GemmShape(_ROWS, 3, 2)
+        height = tile.n if spec.swapped else tile.m
+        # Blocks that stride over tiles number them beyond 32 bits, too.
+        rows = max(_ROWS, (2**31 + _LAST) * height) if "x" in spec.geometry.strides else _ROWS
+        shape = GemmShape(3, rows, 2) if spec.swapped else GemmShape(rows, 3, 2)
         if result := _run(spec, module, shape, (0, 0), deadline, observers):
             yield result
         return
@@ -112,13 +117,14 @@ def _run(
     tiles = ceil_div(lines, size)
     first = (tiles - 2) * size if spec.row.takes_workspace else lines - _LAST
     problem = GemmProblem.packed(shape, layouts, 2, -1, 16, 16)
+    problem = replace(problem, operands=far_operands(spec, problem.ldd))
     if spec.grouped:  # the last rows, or all, are a second group, whose B is far behind
         problem = replace(problem, batch=Batch(2, stride_b=_FAR), ends=(first * down, shape.m))
     part = GemmShape(
         lines - first if down else shape.m, shape.n if down else lines - first, shape.k
     )
-    small = GemmProblem.packed(part, layouts, 2, -1)
-    given = draw_operands(spec, small, "integer")
+    small = replace(GemmProblem.packed(part, layouts, 2, -1), operands=problem.operands)
+    _, given = next(products(layouts, small, draw_operands(spec, small, "integer")))
     at_once = 2 * tiles * below * beside
     runner = EmulatorRunner(observers=observers, multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline
@@ -131,6 +137,14 @@ def _run(
         "D": (shape.m, shape.n, layouts.c, problem.ldd, skips[1], output),
         BIAS: (1, shape.n, True, shape.n, 0, output),
     }
+    for own in spec.operands:
+        element = own.element(types).name
+        if own.index == MATRIX:
+            ld = int(problem.value(own.ld, problem.ldd))
+            sizes[own.name] = (shape.m, shape.n, layouts.c, ld, 0, element)
+        elif own.index:
+            count = shape.m if own.index == "row" else shape.n
+            sizes[own.name] = (1, count, True, count, 0, element)
     apart = {"B": problem.batch.stride_b}
     matrices = {
         name: _matrix(runner, name, *size, behind=apart.get(name, 0))
@@ -143,6 +157,10 @@ def _run(
     matrices["D"].elements[rows, columns] = numerics.poison(output)
     if given.bias is not None:
         matrices[BIAS].elements[0, columns] = given.bias
+    parts = {MATRIX: (rows, columns), "row": (0, rows), "col": (0, columns)}
+    for own in spec.operands:
+        if own.index:
+            matrices[own.name].elements[parts[own.index]] = given.own[own.name]
     places = {name: matrix.place for name, matrix in matrices.items()}
     if spec.grouped:
         places[OFFSETS] = Place(runner.upload(np.array(ends_of(problem), np.int32), OFFSETS))
@@ -165,7 +183,9 @@ def _run(
                 module, launch.kernel, launch.grid, launch.block, args, launch.shared_bytes
             )
     got = np.ascontiguousarray(matrices["D"].elements[rows, columns])
-    _, message = against_oracle(spec, small, given, got, "integer")
+    corner = (first, 0) if down else (0, first)
+    within = Within(*corner, shape.m, shape.n)
+    _, message = against_oracle(spec, small, given, got, "integer", within=within)
     where = f"in the last {lines - first} lines"
     return FarResult(shape, found, message and f"{where}, {message}")
 

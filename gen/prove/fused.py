@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,20 +103,35 @@ class Reading:
         return np.where(condition.yes, yes, no)
 
 
+class Within(NamedTuple):
+    """Of a part of D: the place of its first element, and the sizes of all of D."""
+
+    row: int
+    column: int
+    m: int
+    n: int
+
+
 def results(
-    spec: KernelSpec, problem: GemmProblem, own: Mapping[str, np.ndarray], x: Value
+    spec: KernelSpec,
+    problem: GemmProblem,
+    own: Mapping[str, np.ndarray],
+    x: Value,
+    within: Within | None = None,
 ) -> Value:
     """What D (M x N) may be before it is rounded to its type.
 
     own: arrays of the epilogue's operands, of storage. x: of alpha * A * B + beta * C, an Interval
-    or, in integers, an array.
+    or, in integers, an array. within: where this D is a part of one.
     """
     assert spec.fused
     scalar = spec.dtypes.scalar
     m, n = problem.shape.m, problem.shape.n
+    row, column, *sizes = within or Within(0, 0, m, n)
     names: dict[str, Value] = {
-        "x": x, "M": np.int64(m), "N": np.int64(n),
-        "row": np.arange(m, dtype=np.int64)[:, None], "col": np.arange(n, dtype=np.int64)[None],
+        "x": x, "M": np.int64(sizes[0]), "N": np.int64(sizes[1]),
+        "row": row + np.arange(m, dtype=np.int64)[:, None],
+        "col": column + np.arange(n, dtype=np.int64)[None],
     }  # fmt: skip
     for operand in spec.operands:
         exact = _values(spec, problem, operand, own)
@@ -140,6 +155,25 @@ def _values(
     array = own[operand.name]
     found = numerics.to_float64(array, element.name) if element.is_float else array.astype(scalar)
     return found[:, None] if operand.index == "row" else found
+
+
+def fitting(
+    spec: KernelSpec,
+    problem: GemmProblem,
+    own: Mapping[str, np.ndarray],
+    x: np.ndarray,
+    got: np.ndarray,
+    within: Within,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where D (M x N, of storage) is right, and one that is right everywhere; x is exact."""
+    output = spec.dtypes.output
+    if not output.is_float:
+        exact = results(spec, problem, own, x, within)
+        return np.asarray(got == exact), exact
+    scalar = numerics.storage_dtype(spec.dtypes.scalar.name).type
+    found = results(spec, problem, own, enclose(x, x, scalar), within)
+    wrong, _, (low, _) = outside(found, numerics.to_float64(got, output.name), output.name)
+    return ~wrong, numerics.from_float64(low, output.name)
 
 
 def outside(found: Interval, got: np.ndarray, output: str) -> tuple[np.ndarray, np.ndarray, Any]:

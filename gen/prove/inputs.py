@@ -261,7 +261,8 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
 
     D is full of poison, and so is C where it must not be read; where results are to be NaN, D holds
     numbers. For sums in f16, random values are not negative: where they cancel out, a right result
-    may be off by more than its size. The products of a batch are drawn apart.
+    may be off by more than its size. The products of a batch are drawn apart; where they overlap in
+    memory, they have what is there.
     """
     seed = zlib.crc32(f"{problem} {kind}".encode())  # the same inputs in every run
     rng = np.random.default_rng(seed)
@@ -277,6 +278,7 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
         np.stack(matrices)[: batch.matrices(name)]
         for name, matrices in zip("ABCD", of_all, strict=True)
     )
+    a, b, c = (_overlapped(spec, problem, *one) for one in zip("ABC", (a, b, c), strict=True))
     if not spec.batched:
         a, b, c, before = a[0], b[0], c[0], before[0]
     d = numerics.pack(before, spec.layouts.c, problem.ldd, spec.dtypes.output.name, batch.stride_d)
@@ -299,6 +301,21 @@ def _draw_groups(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -
     b = np.stack([x.b for x in drawn])[: batch.matrices("B")]
     d = numerics.pack(before, True, problem.ldd, output)
     return Operands(a, b, c, d, drawn[0].bias)
+
+
+def _overlapped(
+    spec: KernelSpec, problem: GemmProblem, name: str, matrices: np.ndarray
+) -> np.ndarray:
+    """The same matrices, where they have elements in common in memory with one value each."""
+    stride = problem.batch.stride(name)
+    if len(matrices) < 2 or stride >= problem.extent(name, spec.layouts):
+        return matrices
+    ld = problem.lines(name, spec.layouts)[2]
+    row_major = {"A": spec.layouts.a, "B": spec.layouts.b, "C": spec.layouts.c}[name]
+    type_ = spec.dtypes.output if name == "C" else spec.dtypes.input
+    stored = numerics.pack(matrices, row_major, ld, type_.name, stride)
+    count, rows, columns = matrices.shape
+    return numerics.unpack(stored, rows, columns, row_major, ld, (count, stride))
 
 
 class _One(NamedTuple):
@@ -334,9 +351,15 @@ def _draw_one(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -> _
 
 
 def _own(rng: _Rng, element: ElementType, shape: tuple[int, ...], kind: str) -> np.ndarray:
-    """An array that an epilogue of the user's own takes: as A has them, but not as large."""
+    """An array that an epilogue of the user's own takes: as A has them, but not as large.
+
+    Random integers are any that the type holds.
+    """
     if kind == "random" and element.is_float:
         return _random(rng, shape, element.name, -1)
+    if kind == "random":
+        ends = np.iinfo(numerics.storage_dtype(element.name))
+        return rng.integers(ends.min, ends.max, shape, ends.dtype, endpoint=True)
     values = rng.integers(-4, 5, shape)
     if kind != "special" or not element.is_float:
         return _stored(values, element.name)

@@ -77,11 +77,12 @@ class Interval(NamedTuple):
 def enclose(low: Any, high: Any, dtype: Any) -> Interval:
     """Intervals that have all numbers from low to high, which are as precise or more; of NaN none.
 
-    Ends that are numbers of the type stay as they are.
+    Ends that are numbers of the type stay as they are, those beyond its largest are infinite.
     """
     low, high = np.broadcast_arrays(np.asarray(low), np.asarray(high))
     nan = np.isnan(low) | np.isnan(high)
-    return _made(low, high, nan, nan, dtype)
+    with np.errstate(over="ignore"):
+        return _made(low, high, nan, nan, dtype)
 
 
 def _made(low: Any, high: Any, nan: Any, empty: Any, dtype: Any) -> Interval:

@@ -26,6 +26,9 @@ _LONG = {
     "i32": ((2**31 - 1, -(2**31)), (2**24 + 1, -(2**25) - 3)),
 }
 
+# An epilogue's own numbers, which are whole.
+_NUMBER = {"f32": 2**20 + 1, "f64": 2**40 + 1, "i32": 2**24 + 1}
+
 
 def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     """Problems of all sizes on several GPUs, and each that is to be refused.
@@ -50,7 +53,7 @@ def with_own(spec: KernelSpec, call: Call) -> Call:
         if operand.index == MATRIX:
             values.append((operand.ld, min(ldd + (ldd > 0) * i, 2**63 - 1)))
         elif not operand.index:
-            values.append((operand.name, 3 + i))
+            values.append((operand.name, _NUMBER[spec.dtypes.scalar.name] + i))
     names = tuple(
         name
         for operand in spec.operands

@@ -82,6 +82,7 @@ class Trial:
             words.append(f"{_listed(self.problem.ends)}, stride_b={self.problem.batch.stride_b}")
         elif self.problem.batch != ONE:
             words.append(", ".join(f"{k}={v}" for k, v in self.problem.batch._asdict().items()))
+        words += [f"{name}={value:.9g}" for name, value in self.problem.operands]
         words += ["C is D"] * self.in_place
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
         words += [f"{self.multiprocessors} multiprocessors"] * (self.multiprocessors > 0)
@@ -227,12 +228,18 @@ class Placement(NamedTuple):
         )
 
     def batched(
-        self, problem: GemmProblem, layouts: Layouts, count: int, shared: str
+        self, problem: GemmProblem, layouts: Layouts, count: int, shared: str, shifted: str = ""
     ) -> GemmProblem:
-        """So many of them; of the matrices that are `shared`, all have the same."""
+        """So many of them; of the matrices that are `shared`, all have the same.
+
+        Those that are `shifted` overlap: each begins an element, or a unit, behind the one before.
+        """
         found = problem.batched(layouts, count, self.padding, shared, self.multiple)
-        strides = zip(found.batch[1:], self.further, strict=False)
-        return replace(found, batch=Batch(count, *(s and s + more for s, more in strides)))
+        strides = (
+            stride and (self.multiple if name in shifted else stride) + more
+            for name, stride, more in zip("ABCD", found.batch[1:], self.further, strict=False)
+        )
+        return replace(found, batch=Batch(count, *strides))
 
 
 PACKED = Placement()
@@ -300,7 +307,7 @@ def trial(
 
     Of a batched kernel, how many products there are, and what they share, is drawn: with the same
     shape and the same scalars, now this and now that. An epilogue's own matrices have leading
-    dimensions of their own where there are gaps.
+    dimensions of their own where there are gaps; its numbers are drawn.
     """
     problem = where.problem(shape, spec.layouts, *scalars)
     draw = random.Random(f"{shape} {kind} {scalars} {where}")
@@ -311,21 +318,33 @@ def trial(
         problem = replace(problem, batch=Batch(len(ends), stride_b=batch.stride_b), ends=ends)
     elif spec.batched:
         shared = draw.choice(_SHARED) if kind in _DRAWN_APART else ""
+        shifted = draw.choice(_SHIFTED) if kind in _DRAWN_APART else ""
         count = draw.choice(_COUNTS)
         if draw.random() < _BESIDE and where.further == NO_SKIPS:
             problem = problem.side_by_side(count, shared)
         else:
-            problem = where.batched(problem, spec.layouts, count, shared)
+            problem = where.batched(problem, spec.layouts, count, shared, shifted)
     own: list[tuple[str, float]] = []
+    draw = random.Random(f"numbers {shape} {kind} {scalars} {where}")
+    numbers = _numbers(spec.dtypes, kind)
     for i, operand in enumerate(spec.operands):
         if operand.index == MATRIX:
             own.append((operand.ld, problem.ldd + (3 * i + 1) * (where.padding > 0)))
         elif not operand.index:
-            own.append((operand.name, (3, -2, 5)[i % 3]))
+            own.append((operand.name, draw.choice(numbers)))
     return Trial(replace(problem, operands=tuple(own)), kind, where.skips)
+
+
+def _numbers(dtypes: DTypes, kind: str) -> Sequence[float]:
+    """What an epilogue's own numbers are: of both signs, some that only alpha's type holds."""
+    if not dtypes.scalar.is_float:
+        return (3, -2, 0, 65_537, -(2**24) - 1)
+    long = 1 + 2.0**-40 if dtypes.scalar.size == 8 else 1 + 2.0**-20
+    return (3, -2, 0, -0.3, long, *((_NAN, _INF, -_INF) if kind == "special" else ()))
 
 
 _COUNTS = (2, 3, 2, 1)  # of products
 _BESIDE = 0.2  # of the batches lie in the same lines
 _SHARED = ("", "", "A", "B", "C", "AB")  # matrices that these have together
+_SHIFTED = ("", "", "A", "B", "C", "ABC")  # and those that overlap
 _DRAWN_APART = ("integer", "random")  # inputs that fit any others'

@@ -307,14 +307,16 @@ def against_oracle(
     got: np.ndarray,
     kind: str,
     core: oracle.TensorCore = oracle.ANY,
+    within: fused.Within | None = None,
 ) -> tuple[float, str]:
     """D (M x N, of storage) of inputs of a kind: the worst error as a fraction of its bound.
 
-    And what is wrong, if anything. `core`: what made the sums.
+    And what is wrong, if anything. `core`: what made the sums. `within`: where this D is a part of
+    one.
     """
     dtypes = spec.dtypes
     if spec.fused:
-        return _against_intervals(spec, problem, operands, got, kind, core)
+        return _against_intervals(spec, problem, operands, got, kind, core, within)
     exact_sums, gelu = kind != "random", spec.epilogue.endswith("gelu")
     worst, message = 0.0, ""
     if dtypes.accumulator.is_float and (gelu or not exact_sums):
@@ -339,20 +341,21 @@ def _against_intervals(
     got: np.ndarray,
     kind: str,
     core: oracle.TensorCore,
+    within: fused.Within | None,
 ) -> tuple[float, str]:
     """The same where the epilogue is the user's own: see `gen.prove.fused`."""
     output, rows = spec.dtypes.output, covered(problem)
     behind = ((0, problem.shape.m - rows), (0, 0))
     x, got = np.pad(_exact(spec, problem, operands), behind), got[:rows]
     if not output.is_float:
-        exact = fused.results(spec, problem, operands.own, x)[:rows]
+        exact = fused.results(spec, problem, operands.own, x, within)[:rows]
         message = _first_difference(spec, got, exact, "the oracle")
         return (np.inf if message else 0.0), message
     bound: np.ndarray | float = 0.0
     if kind == "random":
         bound = np.pad(_bound(spec, problem, operands, core, stored=False), behind)
     own = numerics.storage_dtype(spec.dtypes.scalar.name).type
-    found = fused.results(spec, problem, operands.own, enclose(x - bound, x + bound, own))
+    found = fused.results(spec, problem, operands.own, enclose(x - bound, x + bound, own), within)
     found = Interval(*(each[:rows] for each in found))
     values = numerics.to_float64(got, output.name)
     wrong, fractions, (low, high) = fused.outside(found, values, output.name)

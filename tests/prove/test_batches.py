@@ -88,23 +88,31 @@ def test_mistakes_of_launchers_are_found(variant: str, old: str, new: str) -> No
     assert check_launcher(wrong).wrong
 
 
-def far(source: Source) -> list[bool]:
+def far(source: Source) -> bool:
     """Whether the last products of a batch beyond 32 bits are right."""
     assert source.spec
     module = compile_cuda(source.text, name="far.cu", arch=source.spec.arch)
-    return [not (one.findings or one.message) for one in far_batches(source.spec, module)]
+    results = list(far_batches(source.spec, module))
+    assert results
+    return not any(one.findings or one.message for one in results)
 
 
 @pytest.mark.parametrize("variant", sift(BATCHED, QUICK))
 def test_products_beyond_32_bits_are_right(variant: str) -> None:
-    assert far(render(small(variant, layout="crc", batched=True))) == [True]
+    assert far(render(small(variant, layout="crc", batched=True)))
+    own = "x * up[row, col] + shift_by[row]"
+    assert far(render(small(variant, layout="crc", batched=True, epilogue=own)))
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("product * stride_d", "int(product * stride_d)"), ("first + blockIdx.z", "blockIdx.z")],
+    [
+        ("product * stride_d", "int(product * stride_d)"),
+        ("first + blockIdx.z", "blockIdx.z"),
+        ("const index_t product", "const int product"),
+    ],
 )
 def test_mistakes_beyond_32_bits_are_found(old: str, new: str) -> None:
     source = render(small("tiles", batched=True))
     assert old in source.text
-    assert far(Source(source.name, source.text.replace(old, new), source.spec)) == [False]
+    assert not far(Source(source.name, source.text.replace(old, new), source.spec))

@@ -1,6 +1,7 @@
 """Index arithmetic beyond 32 bits, and blocks that stride."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -76,3 +77,42 @@ def test_a_bias_whose_index_wraps_around_is_found() -> None:
     assert not near.findings
     assert not near.message
     assert "memcheck" in str(far.findings[0])
+
+
+OWN = "x * up[row, col] + shift_by[col] + one_row[row] where one_row=f16[row]"
+
+
+@pytest.mark.parametrize(
+    ("variant", "options"),
+    sift(
+        [
+            ("naive", {"layout": "rrc"}),
+            ("vectorized", {"dtype": "f16"}),
+            ("mma", {"split_k": 3}),
+            ("simt", {"layout": "rcc"}),
+            ("gemv", {"few": "columns"}),
+            ("tiles", {"dtype": "i8", "epilogue": OWN.replace("f16", "i8")}),
+            ("tiles", {"epilogue": "col <= row ? x / N : row"}),
+        ],
+        [("naive", {"layout": "rrc"})],
+    ),
+)
+def test_an_epilogue_of_the_users_own_is_right_far_away(
+    variant: str, options: dict[str, Any]
+) -> None:
+    found = results(small(variant, **{"epilogue": OWN, **options}))
+    assert found
+    assert not any(r.findings or r.message for r in found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("up[c_at(row, col, aux.ld_up)]", "up[int(c_at(row, col, aux.ld_up))]"),
+        ("shift_by[col]", "shift_by[unsigned(col)]"),
+        ("aux.ld_up)", "unsigned(aux.ld_up))"),
+    ],
+)
+def test_an_epilogue_whose_index_wraps_around_is_found(old: str, new: str) -> None:
+    found = results(make_spec("tiles", tile=7, epilogue=OWN), (old, new))
+    assert any(r.findings or r.message for r in found)

@@ -44,3 +44,14 @@ def test_few_blocks_do_not_walk_over_all_rows(grid: int) -> None:
 def test_a_row_that_is_counted_in_32_bits_is_found() -> None:
     spec = make_spec("block_1d", grid=3)
     assert complaints(spec, "D[c_at(row,", "D[c_at(unsigned(row),")
+
+
+def test_tiles_that_are_counted_in_32_bits_are_found() -> None:
+    assert complaints(make_spec("gemv"), "tile < groups * strips", "tile < int(groups * strips)")
+
+
+def test_an_epilogue_that_takes_rows_in_32_bits_is_found() -> None:
+    spec = make_spec("thread_1d", epilogue="col <= row ? x * scale[row] : row - x")
+    assert not complaints(spec)
+    assert complaints(spec, "aux.scale[row]", "aux.scale[unsigned(row)]")
+    assert complaints(spec, "col <= row ?", "col <= int(row) ?")

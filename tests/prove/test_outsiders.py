@@ -245,6 +245,27 @@ MISTAKES = {
         "mma_tma", "  }\n" + WAIT, "  }\n  if (kReduceWidth > 8)\n" + WAIT,
         split_k=0,
     ),
+    # epilogues of the user's own
+    "the magnitude of an epilogue's number": one(
+        "naive", "x * aux.slope", "x * fabsf(aux.slope)", epilogue="x * slope where slope=scalar"
+    ),
+    "an epilogue's number in f16": one(
+        "tiles", "x * aux.slope", "x * scalar_t(output_t(aux.slope))",
+        dtype="f16", epilogue="x * slope where slope=scalar",
+    ),
+    "NaN of a clamp": one(
+        "naive", "fminf(fmaxf(t, low), high)", "t < low ? low : t > high ? high : t",
+        epilogue="clamp(x, -6, 6)",
+    ),
+    "products with an epilogue's integers in 16 bits": one(
+        "tiles", "x * scale)", "short(x * scale))", dtype="i8", epilogue="x * scale[row]"
+    ),
+    # batches
+    "matrices of a batch that overlap are one": one(
+        "naive", "A += product * stride_a;", "A += stride_a < K ? 0 : product * stride_a;",
+        batched=True,
+    ),
+    "vectors of whole units beyond the columns of D": one("skinny", "col < N ? K : 0", "K"),
     "stages begin where shared memory begins": one(
         "mma_tma", "stages = (begin + 1023) & ~1023u;", "stages = begin;"
     ),
