@@ -601,7 +601,8 @@ index_t predict(
     const index_t near = near_m * near_n / 1024 * near_k / 1024 * near_count / 1024;
     const bool alike = odd_a + 2 * odd_b == at_odd && near >= 128;
     const index_t squared = near * near;
-    const index_t weight = alike ? squared * 64 / (1048577 - squared) * own : 0;
+    const index_t closer = squared * 64 / (1048577 - squared) * own;
+    const index_t weight = alike ? closer + 8 : 0;
     weights += weight;
     weighted += weight * at_ratio;
   }
