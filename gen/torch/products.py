@@ -31,8 +31,10 @@ def shape_of(a: Tensor, b: Tensor) -> tuple[int, ...]:
             f"A is {tuple(a.shape)} and B is {tuple(b.shape)}: A's columns are not as many as B's "
             "rows; transpose one of them"
         )
+    batch = a.shape[:-2]
     try:
-        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if b.dim() > 2:
+            batch = torch.broadcast_shapes(batch, b.shape[:-2])
     except RuntimeError:
         raise SpecError(
             f"the batches {tuple(a.shape[:-2])} of A and {tuple(b.shape[:-2])} of B do not "
@@ -43,8 +45,19 @@ def shape_of(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 def dtype_of(a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None) -> torch.dtype:
     """The type of a product without `out`. Raises SpecError where no kernel has the types."""
-    kind = dtypes_of(None, a=a, b=b, c=c, bias=bias).output.name
-    found: torch.dtype = getattr(torch, framework_dtype(kind))
+    types = a.dtype, b.dtype, c if c is None else c.dtype, bias if bias is None else bias.dtype
+    if (found := _results.get(types)) is None:
+        kind = dtypes_of(None, a=a, b=b, c=c, bias=bias).output.name
+        found = _results[types] = getattr(torch, framework_dtype(kind))
+    return found
+
+
+_results: dict[tuple[torch.dtype | None, ...], torch.dtype] = {}  # what was found so far
+
+
+def asks_for_tf32() -> bool:
+    """PyTorch's own switch, which `allow_tf32` sets, too, but cannot be read by once it is set."""
+    found: bool = torch.backends.cuda.matmul.fp32_precision == "tf32"
     return found
 
 
@@ -72,8 +85,8 @@ def multiply(
     if not a.is_cuda:
         _check_host(a, b, shape)
         device = "cpu"
-    elif a.dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32:
-        dtype = "tf32"  # PyTorch's own switch: the user has asked for it
+    elif a.dtype is torch.float32 and asks_for_tf32():
+        dtype = "tf32"
     given = {
         name: _like_result(x, by_row) if name in matrices(epilogue) else _adjacent(x)
         for name, x in (operands or {}).items()

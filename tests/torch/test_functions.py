@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -238,6 +240,19 @@ def test_what_is_refused() -> None:
     large = torch.empty(1 << 10, 1 << 10)
     with pytest.raises(UsageError, match=r"1024 x 1024 x 1024 on the CPU .* move the arrays to"):
         gt.matmul(large, large)
+
+
+def test_tf32_is_asked_for_as_pytorch_has_it() -> None:
+    """By either of its switches, of which the older one may not be read when the newer is set."""
+    script = (
+        "import torch, gen.torch.products as p; m = torch.backends.cuda.matmul; "
+        "found = [p.asks_for_tf32()]; m.{} = {}; print(*found, p.asks_for_tf32())"
+    )
+    for switch, value in (("allow_tf32", True), ("fp32_precision", "'tf32'")):
+        done = subprocess.run(
+            [sys.executable, "-c", script.format(switch, value)], capture_output=True, text=True
+        )
+        assert done.stdout.split() == ["False", "True"], done.stderr
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -303,6 +303,29 @@ def test_on_a_gpu(dtype: str) -> None:
 
 
 @pytest.mark.gpu
+def test_batches_and_epilogues_on_a_gpu() -> None:
+    """The heads of attention as views, grouped queries, what an epilogue takes of each product."""
+    heads = ints(2, 5, 6, 40, dtype=torch.float16).cuda().transpose(1, 2)
+    keys = ints(2, 7, 3, 40, dtype=torch.float16).cuda().transpose(1, 2)
+    for a, b in [
+        (heads, heads.mT),
+        (heads.unflatten(1, (3, 2)), keys.unsqueeze(2).mT),
+        (heads[:, :, 0], keys[0, 0].mT),
+    ]:
+        tensors = a.detach().requires_grad_(), b.detach().requires_grad_()
+        same(gt.matmul(a, b), torch.matmul(a, b))
+        for wanted, found in zip(
+            *(gradients(f, list(tensors)) for f in (torch.matmul, gt.matmul)), strict=True
+        ):
+            same(found, wanted)
+    operands = [x.cuda() for x in OPERANDS]
+    same(with_operands(*operands), by_pytorch(*operands))
+    a, b, bias = ints(3, 4, 8).cuda(), ints(3, 8, 5).cuda(), ints(3, 5).cuda()
+    same(gt.matmul(a, b, bias=bias), a @ b + bias[:, None])
+    same(torch.func.vmap(gt.matmul)(a, b), a @ b)
+
+
+@pytest.mark.gpu
 def test_a_training_step_in_a_cuda_graph() -> None:
     """Odd sizes, which need a workspace: all memory is the graph's own."""
     model = torch.nn.Sequential(gt.Linear(131, 67), torch.nn.ReLU(), gt.Linear(67, 131))
