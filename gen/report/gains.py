@@ -13,7 +13,7 @@ from gen.bench.sizes import Batched
 from gen.dispatch import choice, table
 from gen.dispatch.ranking import model_of
 from gen.dispatch.table import Entry, Run, Table
-from gen.errors import GenError
+from gen.errors import GenError, UsageError
 from gen.kernels.registry import make_spec
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
@@ -49,6 +49,8 @@ def read(path: Path) -> list[tuple[Results, list[Gain]]]:
     Others are left out, as a page has the source of each. Raises UsageError.
     """
     found = table.load(path)
+    if not found.entries:
+        raise UsageError(f"{path} has no times; use a table of gen tune")
     keys = dict.fromkeys(entry.gpu for entry in found.entries)
     return [_of_gpu([e for e in found.entries if e.gpu == key], found) for key in keys]
 

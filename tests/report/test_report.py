@@ -692,6 +692,10 @@ def test_a_folder_of_tables_is_shown_beside_benchmarks(
     assert out.code == 0, out.err
     assert "**What tuning gained**" in out.out
     assert "`tuned`: GPU: NVIDIA H200" in out.out
+    (tmp_path / "nothing").mkdir()
+    out = gen("report", str(tmp_path / "nothing"))
+    assert (out.code, out.out) == (2, "")
+    assert "nothing has no times; use a table of gen tune" in out.err
     table.write_text(table.read_text().replace('"version": 1', '"version": 2'))
     out = gen("report", str(table), "--format", "md")
     assert out.code == 2
