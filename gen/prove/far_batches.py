@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _LAST = 2  # products that are computed: on CUDA cores, those of the last launch
 _PRODUCTS = MAX_GRID_YZ + _LAST
+_PACKED = MAX_GRID_YZ // 2  # matrices of an operand that the blocks of a grid pack
 _MANY = (2**15 + 1) * MAX_GRID_YZ + _LAST  # more than 2^31
 _STRIDE = 2**17 + 48  # times the products, more than 2^32 elements; in whole units of 16 bytes
 _BUDGET = 10**9
@@ -56,6 +57,8 @@ def far_batches(
     alone = replace(alone, operands=far_operands(spec, length, 0))
     apart = (_STRIDE + 16 * i for i in range(4))  # a stride in place of another is another place
     yield _run(spec, module, replace(alone, batch=Batch(_PRODUCTS, *apart)), deadline, observers)
+    if spec.packs:
+        yield _run(spec, module, _packed(spec), deadline, observers)
     if not spec.row.takes_workspace:  # products are numbered beyond 32 bits, too
         shape = GemmShape(1, 1, 1)
         alone = GemmProblem.packed(shape, spec.layouts, 2, -1)
@@ -63,6 +66,18 @@ def far_batches(
         yield _run(
             spec, module, replace(alone, batch=Batch(_MANY, 1, 2, 3, 4)), deadline, observers
         )
+
+
+def _packed(spec: KernelSpec) -> GemmProblem:
+    """Operands to pack, whose copies are more than 2^32 elements.
+
+    There are more of them than blocks: the blocks stride, and have the last ones in a fourth round.
+    """
+    tile = spec.threadblock
+    shape = GemmShape(tile.m, tile.n, 2**16 // min(tile.m, tile.n) + 40)
+    alone = GemmProblem.packed(shape, spec.layouts, 2, -1, 3)
+    alone = replace(alone, operands=far_operands(spec, shape.n if spec.layouts.c else shape.m, 0))
+    return alone.batched(spec.layouts, 3 * _PACKED + _LAST, 1)
 
 
 def _run(
@@ -140,6 +155,10 @@ def _windows(spec: KernelSpec, launch: Launch, count: int) -> Iterator[tuple[Dim
     if not spec.row.takes_workspace:
         if z == count % MAX_GRID_YZ:  # the last launch has them all
             yield (0, 0, 0), (x, y, z)
+        return
+    if "a_packed" in launch.args:  # blocks along z of each operand in turn
+        at = (count - _LAST) % (z // 2)
+        yield (0, 0, 2 * at), (x, y, 2 * _LAST)
         return
     if launch.kernel != spec.name:  # the reduction, with as many blocks for each tile
         blocks = x // count * _LAST
