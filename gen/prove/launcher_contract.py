@@ -14,7 +14,6 @@ from gen.spec.kernel import KernelSpec
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION = 0, 1, 9
 INVALID_HANDLE, NOT_SUPPORTED = 400, 801
 _MOST = 2**44  # elements of a matrix
-_MOST_PRODUCTS = 2**31 - 1
 _FAR = 2**40  # bytes between lines, which the TMA does not take
 
 
@@ -41,7 +40,7 @@ def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
     p, batch = call.problem, call.problem.batch
     m, n, k = call.shape
     null, layouts = call.without.split(), spec.layouts
-    most = spec.row.most if spec.grouped else _MOST_PRODUCTS
+    most = spec.row.most if spec.grouped else spec.most_work
     if batch.products < 0 or (spec.row.takes_workspace and batch.products > most):
         return INVALID_VALUE
     if min(m, n, k) < 0 or (spec.row.takes_workspace and max(m, n, k) > spec.row.most):

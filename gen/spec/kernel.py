@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gen.spec.arch import MULTIPROCESSORS
+from gen.spec.arch import MAX_GRID_X, MULTIPROCESSORS
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import Epilogue, Operand, parse_epilogue
 from gen.spec.names import check_symbol, default_symbol
@@ -190,6 +190,14 @@ class KernelSpec:
     def persistent(self) -> bool:
         """Whether a block computes tile after tile."""
         return self.row.persistent or self.grouped
+
+    @property
+    def most_work(self) -> int:
+        """The most work tiles of a launch, or products of a batch: kernels count them as int.
+
+        So is the number of a block's next tile, a grid of fewer than 2^16 blocks further.
+        """
+        return 2**31 - 2**16 if self.persistent else MAX_GRID_X
 
     @property
     def said(self) -> dict[str, Any]:

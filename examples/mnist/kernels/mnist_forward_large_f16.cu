@@ -510,7 +510,7 @@ struct Plan {
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
-constexpr size_t kMost = 2147483647;  // blocks, work tiles
+constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Sets *bytes to the size of the workspace that the launcher needs.

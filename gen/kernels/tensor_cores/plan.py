@@ -28,7 +28,6 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Alignment, GemmProblem
 
 MOST_SIZE = 2**31 - 4096  # M, N, K: where tiles and steps ahead end is an int
-MOST_WORK = 2**31 - 1  # work tiles of all slices: kernels count them as int
 
 
 def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
@@ -105,9 +104,9 @@ def plan(
     }  # fmt: skip
     grid = (found["tiles"], found.get("slices", 1), 1)
     if spec.persistent:
-        if (work := found.get("work", found["tiles"])) > MOST_WORK:
+        if (work := found.get("work", found["tiles"])) > spec.most_work:
             raise SpecError(
-                f"{problem.shape} needs {work} work tiles, more than {MOST_WORK}; "
+                f"{problem.shape} needs {work} work tiles, more than {spec.most_work}; "
                 "use a smaller problem or larger tiles"
             )
         grid = (found["blocks"], 1, 1)

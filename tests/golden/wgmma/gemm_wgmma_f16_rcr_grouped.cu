@@ -616,7 +616,7 @@ struct Plan {
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
-constexpr size_t kMost = 2147483647;  // blocks, work tiles
+constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Describes a matrix, or one for each group, to the TMA. The driver's function is found by name: libcuda is not linked.
