@@ -111,7 +111,7 @@ class Kernel:
             self._wanted = Wanted(spec.dtypes.name, spec.layouts, spec.epilogue, *several)
         else:
             epilogue = self._tunables.get("epilogue", "linear")
-            checked(str(epilogue))
+            checked(epilogue)
             layouts = parse_layout(layout) if layout else None
             self._wanted = Wanted(
                 parse_dtype(dtype).name if dtype else None,
@@ -183,6 +183,7 @@ class Kernel:
         at_extra: tuple[int, ...] = ()
         if operands or offsets is not None:
             operands = with_offsets(operands or {}, offsets)
+            checked(self._wanted.epilogue, operands)
             extra = _described(home, operands, given)
             at_extra = tuple(view.address for view in extra.views.values())
             addresses += at_extra

@@ -133,7 +133,12 @@ def place(
     return Placed(tuple(values), tuple(extents[name] for name in own.views))
 
 
-def checked(text: str) -> None:
-    """Raises UsageError for a word that names no epilogue."""
+def checked(text: Any, operands: Any = None) -> None:
+    """Raises UsageError for what is no text, a word that names no epilogue, nameless operands."""
+    if not isinstance(text, str):
+        raise UsageError(f"epilogue={text!r} is no text; use a name, or an expression of x")
+    if operands is not None and not isinstance(operands, Mapping):
+        kind = type(operands).__name__
+        raise UsageError(f"operands is a {kind}; pass a dict of arrays and numbers by name")
     if text not in EPILOGUES and text.isidentifier() and text != "x":
         raise unknown("epilogue", text, EPILOGUES)

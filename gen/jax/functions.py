@@ -62,7 +62,7 @@ def matmul(
     """
     a, b = jnp.asarray(a), jnp.asarray(b)
     c, bias = (None if x is None else jnp.asarray(x) for x in (c, bias))
-    checked(epilogue)
+    checked(epilogue, operands)
     if bias is not None and epilogue == "linear":
         epilogue = "linear_bias"
     if epilogue in EPILOGUES and (bias is not None) != ("bias" in epilogue):

@@ -16,6 +16,7 @@ from gen.spec.epilogue import matrices
 from gen.spec.kernel import EPILOGUES
 from gen.torch import operators
 
+_NUMBERS = (int, float, Real, torch.SymFloat, torch.SymInt)
 Operands = Mapping[str, Any]  # tensors and numbers by name
 
 
@@ -37,11 +38,12 @@ def linear(
     Raises UsageError and SpecError for tensors that no kernel takes.
     """
     if epilogue != "linear" or operands:
+        _check_tensors(weight=weight)
         return matmul(
             x, weight.t(), bias=bias, epilogue=epilogue, operands=operands, invariant=invariant
         )
     check_invariant(invariant)
-    _check_tensors(x=x, weight=weight)
+    _check_tensors(x=x, weight=weight, bias=bias)
     if weight.dim() != 2:
         raise SpecError(
             f"weight has shape {tuple(weight.shape)}, not (N, K); use gen.torch.matmul for others"
@@ -89,7 +91,8 @@ def matmul(
     Raises UsageError and SpecError for tensors that do not fit together or that no kernel takes.
     """
     check_invariant(invariant)
-    _check_tensors(A=a, B=b)
+    _check_tensors(A=a, B=b, C=c, bias=bias, out=out)
+    checked(epilogue, operands)
     if _casts(a):
         a, b, c, bias = _autocast(a, b, c, bias)
     if not (a.dim() and b.dim()):
@@ -108,6 +111,10 @@ def matmul(
         return found.squeeze(lacks) if out is None else out
     if c is None and beta != 0:
         raise UsageError(f"beta={beta:g} needs c; pass c, which may be out itself")
+    if not (isinstance(alpha, _NUMBERS) and isinstance(beta, _NUMBERS)):
+        raise UsageError(
+            f"alpha={alpha!r} and beta={beta!r} have to be numbers; multiply the result by a tensor"
+        )
     product = (a, b, c, bias, alpha, beta, invariant)
     if epilogue == "linear" and not operands and out is None:
         return operators.product(*product)
@@ -133,6 +140,8 @@ def check_invariant(invariant: str | None) -> None:
 
 def _check_tensors(**tensors: Any) -> None:
     for name, x in tensors.items():
+        if x is None and name not in ("A", "B", "x", "weight"):
+            continue
         if not isinstance(x, Tensor):
             raise UsageError(
                 f"{name} is a {type(x).__name__}; pass tensors of PyTorch, or use gen.matmul"
@@ -158,7 +167,6 @@ def _own(
     epilogue: str, bias: Tensor | None, operands: Operands
 ) -> tuple[str, list[str], list[Tensor], list[float]]:
     """What the operators take of an epilogue: its text, names, tensors, numbers."""
-    checked(epilogue)
     if epilogue not in EPILOGUES and bias is not None:
         raise UsageError(
             f"a bias is given, but epilogue={epilogue} has none; write it as an operand, such as "
@@ -169,7 +177,7 @@ def _own(
     tensors = {name: x for name, x in operands.items() if isinstance(x, Tensor)}
     values = {name: x for name, x in operands.items() if name not in tensors}
     for name, x in values.items():
-        if not isinstance(x, Real | torch.SymFloat | torch.SymInt):
+        if not isinstance(x, _NUMBERS):
             raise UsageError(f"{name} is a {type(x).__name__}; pass a tensor or a number")
     return epilogue, [*tensors, *values], list(tensors.values()), list(values.values())
 

@@ -50,6 +50,8 @@ def test_an_expression_may_have_none() -> None:
         ("linear", {"up": UP}, "epilogue=linear takes none"),
         ("x * bias[col]", {}, "needs bias; pass an array"),
         ("linea", {}, "did you mean linear"),
+        (3, {}, "epilogue=3 is no text"),
+        ("x * gain", [2], "operands is a list; pass a dict"),
     ],
 )
 def test_what_does_not_fit(epilogue: str, operands: dict[str, Any], message: str) -> None:

@@ -229,6 +229,10 @@ def test_what_is_refused() -> None:
         gt.matmul(a, a, beta=1)
     for wrong, match in [
         (lambda: gt.matmul(a.numpy(), a), "A is a ndarray; pass tensors"),
+        (lambda: gt.matmul(a, a, bias=1), "bias is a int; pass tensors"),
+        (lambda: gt.matmul(a, a, alpha="x"), "alpha='x' and beta=0 have to be numbers"),
+        (lambda: gt.matmul(a, a, epilogue=None), "epilogue=None is no text"),
+        (lambda: gt.matmul(a, a, epilogue="x * s", operands=[1]), "operands is a list; pass a"),
         (lambda: gt.linear(a.to_sparse(), a), "x is no dense tensor, but torch.sparse_coo"),
         (lambda: gt.linear(a, a[0]), r"weight has shape \(4,\), not \(N, K\)"),
         (lambda: gt.matmul(a.expand(2, 4, 4), a.expand(3, 4, 4)), "do not broadcast"),
