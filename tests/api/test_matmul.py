@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ from gen.api.call import Arguments, Wanted
 from gen.api.problem import fit
 from gen.api.views import View
 from gen.device.driver import why_no_gpu
+from gen.device.gpus import GPUS
+from gen.dispatch import folders
+from gen.dispatch.ranking import Product, rank
+from gen.dispatch.table import Table
 from gen.errors import (
     BudgetError,
     CheckError,
@@ -32,6 +37,9 @@ from gen.errors import (
 )
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.source.render import render
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import ALIGNED
+from tests.support import tuned
 from tests.support.slow import each, sift
 
 
@@ -413,6 +421,31 @@ def test_devices() -> None:
     host = other._replace(device=-1)
     with pytest.raises(UsageError, match="A is on GPU 0 and B in host memory"):
         fit(Arguments(here, host, None, None, None), free, 1, 0)
+
+
+def test_the_kernel_is_the_fastest_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the user's times, from the time on that there are some; a broken table is left out."""
+    monkeypatch.setenv("GEN_TUNED_DIR", str(tmp_path))
+    a, b = (View(0, (1024, 1024), (1024, 1), np.dtype(np.float16), 0) for _ in "AB")
+    call = fit(Arguments(a, b, None, None, None), Wanted(None, None, "linear"), 1, 0)
+    gpu = SimpleNamespace(name="NVIDIA H200", format="cubin", multiprocessors=132,
+                          target=lambda _: "sm_90a")  # fmt: skip
+
+    def chosen() -> KernelSpec:
+        return gen.Kernel().choose(call, gpu, ALIGNED)[0]
+
+    product = Product.packed(call.problem.shape, call.dtypes, call.layouts)
+    first, _, third, *_ = rank(product, GPUS["h200"], "sm_90a")
+    assert chosen() == first.spec
+    measured = [(first, 2), (third, 1)]
+    entries = tuple(tuned.entry(each, product, "h200", us) for each, us in measured)
+    folders.keep(Table(entries, {tuned.RUN.name: tuned.RUN}), tmp_path)
+    assert chosen() == third.spec
+    (tmp_path / "h200" / "f16.json").write_text("{")
+    with pytest.warns(RuntimeWarning, match="measured times are left out: .*f16.json is not JSON"):
+        assert chosen() == first.spec
 
 
 # -- the package --------------------------------------------------------------------------------
