@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,9 @@ class Run(NamedTuple):
         return f"{self.date} {self.device}"
 
 
+_size = lru_cache(maxsize=4096)(parse_shape)  # a table has each several times
+
+
 @dataclass(frozen=True)
 class Entry:
     """A kernel on a problem, with operands that lie without gaps, in no cache.
@@ -65,7 +68,7 @@ class Entry:
     @cached_property
     def size(self) -> GemmShape:
         """M, N and K."""
-        return parse_shape(self.shape)
+        return _size(self.shape)
 
     @cached_property
     def problem(self) -> tuple[Any, ...]:
@@ -171,12 +174,12 @@ def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
     needed = ("gpu", "shape", "spec", "us", "rounds", "noise", "templates", "run")
     entry = Entry(**{name: content[name] for name in needed}, batch=content.get("batch", 1))
     spec = entry.spec
-    texts = [entry.gpu, entry.shape, entry.templates, entry.run]
-    texts += [spec[name] for name in ("variant", "dtype", "layout", "arch")]
-    numbers = [entry.us] if entry.noise is None else [entry.us, entry.noise]
+    texts = entry.gpu, entry.shape, entry.templates, entry.run
+    named = spec["variant"], spec["dtype"], spec["layout"], spec["arch"]
     if not (
-        all(isinstance(text, str) for text in texts)
-        and all(_is_number(number) for number in numbers)
+        {*map(type, (*texts, *named))} == {str}
+        and _is_number(entry.us)
+        and (entry.noise is None or _is_number(entry.noise))
         and _is_count(entry.rounds)
         and _is_count(entry.batch)
     ):
