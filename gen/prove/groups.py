@@ -34,7 +34,7 @@ def draw_ends(shape: GemmShape, tile: int, draw: random.Random) -> tuple[int, ..
         (*[0] * alone, *[m] * (4 - alone)),
         tuple(cuts),  # perhaps with rows behind them
         (max(m - 1, 0),),
-        tuple(min(i, m) for i in range(1, 36)),
+        tuple(range(m - 32, m + 1)),  # 33, of which the last one has a row
         tuple(int(x) for x in np.minimum(np.cumsum(one_by_one), m)),
         tuple(m * i // MANY for i in range(MANY)),
         (0,) * 70,

@@ -50,6 +50,9 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "mma batched": {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 0, "batched": True,
     },
+    "mma grouped": {
+        "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "grouped": True,
+    },
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
     "mma_tma batched": {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 2, "batched": True,
@@ -82,6 +85,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "schedule": "pingpong", "threadblock": "64x64x32", "stages": 3, "stream_k": 1,
     },
     "wgmma split-k": {"threadblock": "128x128x32", "stages": 2, "split_k": 3},
+    "wgmma grouped": {"layout": "rcr", "threadblock": "64x64x64", "stages": 2, "grouped": True},
     # Elements in three parts: of A, lines along K, of B, panels of 64 columns.
     "wgmma parts": {
         "dtype": "f32_6xbf16", "threadblock": "64x128x32", "stages": 2, "split_k": 1,

@@ -115,6 +115,22 @@ def test_bits_are_those_of_single_products(variant: str) -> None:
         begin += one.shape.m
 
 
+@pytest.mark.parametrize(("new", "right"), [("gridDim.z - 1", True), ("gridDim.z", False)])
+def test_packing_strides_over_matrices(
+    monkeypatch: pytest.MonkeyPatch, new: str, right: bool
+) -> None:
+    """As with more of them than a grid is deep."""
+    monkeypatch.setattr("gen.kernels.tensor_cores.operands.MOST_DEEP", 2)
+    spec = kernel("mma")
+    source = render(spec)
+    text = source.text.replace("gridDim.z - 1", new)
+    problem = grouped(ENDS["ragged"], spec)
+    odd = replace(problem, ldb=problem.ldb + 1)
+    batch = odd.batched(spec.layouts, len(ENDS["ragged"])).batch
+    odd = replace(odd, batch=Batch(batch.products, stride_b=batch.stride_b))
+    assert (complaint(Source(source.name, text, spec), odd) == "") == right
+
+
 def _module(spec: KernelSpec) -> Module:
     return compile_cuda(render(spec).text, name="x.cu", arch=spec.arch)
 

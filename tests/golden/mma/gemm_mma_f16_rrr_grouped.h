@@ -45,7 +45,7 @@ gemm_mma_f16_rrr_grouped_load(void);
 GEMMGEN_API int  // 0 once *bytes is set
 gemm_mma_f16_rrr_grouped_workspace(
     long long M, long long N, long long K,  // sizes, as for the launch
-    long long groups,  // how many groups M rows are at most, with a matrix B each; may be 0
+    long long groups,  // how many groups of rows, with a matrix B each; may be 0
     const void* A, long long lda,  // the pointer's value counts, not what it points to
     const void* B, long long ldb,  // as A's
     long long stride_b,  // from B of one group to that of the next; 0: they have the same
@@ -72,12 +72,12 @@ gemm_mma_f16_rrr_grouped_workspace(
 GEMMGEN_API int  // 0 once the kernels are on their way
 gemm_mma_f16_rrr_grouped_launch(
     long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N; may be 0
-    long long groups,  // how many groups M rows are at most, with a matrix B each; may be 0
+    long long groups,  // how many groups of rows, with a matrix B each; may be 0
     float alpha,  // a value, not a pointer
     const void* A, long long lda,  // __half, row-major; leading dimension >= K
     const void* B, long long ldb,  // __half, row-major; leading dimension >= N
     long long stride_b,  // from B of one group to that of the next; 0: they have the same
-    const int* offsets,  // in device memory, one for each group: the row of A behind its last one
+    const int* offsets,  // in device memory: of each group the row behind its last one, at most M
     float beta,  // if it is 0, C is not read, and may be null
     const void* C, long long ldc,  // __half, row-major; leading dimension >= N
     void* D, long long ldd,  // as C; may be C, must not overlap A or B
