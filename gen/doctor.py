@@ -78,7 +78,8 @@ def _extra(requirement: str, extra: str) -> Check:
     found = _package(requirement)
     if found.status == "ok":
         return found
-    user = f"gen.{extra}" if extra in ("torch", "jax") else f"gen {extra}"
+    users = {"torch": "gen.torch", "jax": "gen.jax", "cluster": "--on"}
+    user = users.get(extra, f"gen {extra}")
     return Check(found.name, "note", f"{found.found}; only {user} uses it", found.fix)
 
 

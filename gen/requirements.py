@@ -30,6 +30,7 @@ EXTRAS = {
     "bench": ("cuda-bench[cu13]>=0.3", "cuda-toolkit[cublas]>=13.0,<13.3", "nvmath-python>=0.9"),
     "profile": ("nvidia-cuda-nvdisasm>=13.2",),
     "report": ("matplotlib>=3.9",),
+    "cluster": ("distributed>=2024.8",),
     "torch": ("torch>=2.10",),
     "jax": ("jax>=0.6",),
 }

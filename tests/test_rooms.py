@@ -39,6 +39,7 @@ ORDER = (
     "emulator",
     "device",
     "dispatch",
+    "spread",
     "source.cpp",
     "prove",
     "profile",

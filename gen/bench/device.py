@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from gen.device.driver import FirstGpu, cuda_version, why_no_gpu
+from gen.device.driver import FirstGpu, driver_version, why_no_gpu
 from gen.errors import CheckError, MissingError
 
 if TYPE_CHECKING:
@@ -87,12 +87,7 @@ class MeasuredGpu(FirstGpu):
 
     def driver_version(self) -> str:
         """The driver's version, such as 580.95.05."""
-        try:
-            from cuda.core import system
-
-            return ".".join(f"{part:02}" for part in system.get_kernel_mode_driver_version())
-        except Exception:  # NVML is not everywhere
-            return f"CUDA {cuda_version()}"
+        return driver_version()
 
     def clocks(self) -> dict[str, int]:
         """MHz at this moment: sm, sm_max, memory. Empty where NVML does not tell."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ import typer
 
 from gen.cli import output
 from gen.cli.options import ALL, ARCH, LAYOUT, RESULTS, RESUME, SHAPE, VARIANT, measurable
-from gen.errors import MissingError, UsageError, unknown
+from gen.cli.workers import ON, Team, team
+from gen.errors import UsageError, unknown
 from gen.files import write
 from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
@@ -22,7 +24,7 @@ from gen.spec.problem import GemmShape, parse_layout, parse_shape
 
 if TYPE_CHECKING:
     from gen.tune.axes import SweepPlan
-    from gen.tune.meters import Meter
+    from gen.tune.meters import Measuring
     from gen.tune.results import Sweep
 
 PICTURES = ("svg", "png")
@@ -75,6 +77,7 @@ def sweep(
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="The format of plots: svg or png.")
     ] = "svg",
+    on: Annotated[str | None, ON] = None,
     **tunables: Value | None,
 ) -> None:
     """Measure kernels over values of their tunables."""
@@ -86,6 +89,7 @@ def sweep(
         DEFAULT_VARIANTS,
         SweepPlan,
     )
+    from gen.tune.meters import Measuring
 
     if format_ not in PICTURES:
         raise unknown("format", format_, PICTURES)
@@ -107,11 +111,12 @@ def sweep(
         from gen.report import require_matplotlib
 
         require_matplotlib()
-    meter = _meter(device, limit)
-    if not shapes:
-        kind = "cpu" if meter.header.gpu == "emulator" else "gpu"
-        shapes = [GemmShape(n, n, n) for n in DEFAULT_SIZES[kind]]
-    done = _sweep(SweepPlan(chosen, shapes, axes, *kept), meter, json, resume)
+    with team(on, device, emulator=", counters in place of times") as who:
+        if not shapes:
+            sizes = DEFAULT_SIZES["cpu" if who.place.finds_reads else "gpu"]
+            shapes = [GemmShape(n, n, n) for n in sizes]
+        measuring = Measuring(device, limit, shlex.join(["gen", *sys.argv[1:]]))
+        done = _sweep(SweepPlan(chosen, shapes, axes, *kept), who, measuring, json, resume)
     if output_:
         from gen.report.pictures import sweep_files
 
@@ -134,45 +139,28 @@ def _axes(texts: Sequence[str]) -> dict[str, Sequence[Value]]:
     return axes
 
 
-def _meter(device: str, limit: float) -> Meter:
-    from gen.device.choose import DEVICES
-    from gen.device.driver import why_no_gpu
-    from gen.tune import meters
-
-    if device not in DEVICES:
-        raise unknown("device", device, DEVICES)
-    reason = why_no_gpu() if device == "auto" else None
-    if device == "cpu" or reason:
-        because = f" ({reason})" if reason else ""
-        print(f"device: emulator, counters in place of times{because}", file=sys.stderr)
-        return meters.EmulatorMeter()
-    if missing := why_no_gpu():
-        raise MissingError(
-            f"no GPU to measure on: {missing}; --device cpu counts on the emulator instead"
-        )
-    return meters.GpuMeter(limit)
-
-
-def _sweep(plan: SweepPlan, meter: Meter, json: Path | None, resume: bool) -> Sweep:
+def _sweep(
+    plan: SweepPlan, who: Team, measuring: Measuring, json: Path | None, resume: bool
+) -> Sweep:
     from gen.cli import tables
+    from gen.tune.meters import joined
     from gen.tune.results import Sweep, batches, merge_axes, ordered, resumed
 
-    done = Sweep(meter.header, merge_axes([plan.axes]))
+    ((_, opened),) = who.workers.map(measuring, [()])
+    measuring.header = header = opened.header
+    done = Sweep(header, merge_axes([plan.axes]))
     if json and resume:
-        done = resumed(json, meter.header, plan.axes)
+        done = resumed(json, header, plan.axes)
     done, left = batches(plan, done)
     with _shown_at_the_end() as seen, tables.progress("measuring", len(left)) as step:
-        for cells in left:
-            first = cells[0]
-            place = " ".join(f"{name}={value}" for name, value in first.values.items())
-            step.now(f"measuring {first.shape} {first.dtype} {place}".rstrip())
-            for entry in meter.measure(cells):
+        for _, found in who.map(measuring, left, step):
+            for entry in found.entries:
                 done = done.with_entry(entry)
-            done = ordered(plan, replace(done, header=meter.header))
+            header = joined(header, found.header)
+            done = ordered(plan, replace(done, header=header))
             seen[:] = [done]
             if json:
                 write(done.to_json().encode(), json)
-            step()
         seen[:] = [done]
     return done
 

@@ -368,11 +368,10 @@ def result_fields(result: ShapeResult) -> dict[str, object]:
     }
 
 
-def results_as_json(found: Sequence[Sequence[ShapeResult]], device: str, complete: bool) -> None:
+def results_as_json(found: Sequence[ShapeResult], device: str, complete: bool) -> None:
     """What `gen verify --json` prints; what is not complete is not right."""
-    every = [result for group in found for result in group]
-    fields = [result_fields(result) for result in every]
-    ok = complete and all(result.ok for result in every)
+    fields = [result_fields(result) for result in found]
+    ok = complete and all(result.ok for result in found)
     as_json({"device": device, "ok": ok, "results": fields})
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gen.cli.options import ALL, ARCH, JSON, LAYOUT, VARIANT, select
+from gen.cli.workers import ON, Team, team
 from gen.errors import SpecError
 from gen.kernels.registry import with_defaults_of
 from gen.kernels.tunables import Value
@@ -17,7 +20,9 @@ from gen.spec.problem import GemmShape, parse_shape
 
 if TYPE_CHECKING:
     from gen.device.runner import Runner
+    from gen.prove.proofs import Proofs
     from gen.prove.verify import ShapeResult
+    from gen.spread.place import Place
 
 
 def verify(
@@ -44,67 +49,103 @@ def verify(
     ] = "auto",
     each: Annotated[bool, typer.Option("--each", help="Print a row for each shape.")] = False,
     json: Annotated[bool, JSON] = False,
+    on: Annotated[str | None, ON] = None,
     **tunables: Value | None,
 ) -> None:
     """Run kernels; compare with CUTLASS and an oracle."""
+    from gen.prove.proofs import Proofs
+
     specs = select(variant or [ALL], dtype or [], layout or ["rrr"], arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
     named = [*(variant or ()), *(dtype or ())]
-    if not _verify(specs, shapes, device, each or bool(shape), json, named):
+    job = Proofs(device)
+    with team(on, device) as who:
+        right = _verify(specs, shapes, who, job, each or bool(shape), json, named)
+    if not right:
         raise typer.Exit(1)
 
 
 def _verify(
     specs: Sequence[KernelSpec],
     shapes: Sequence[GemmShape] | None,
-    device: str,
+    who: Team,
+    job: Proofs,
     each: bool,
     json: bool,
     named: Collection[str],
 ) -> bool:
     from gen.cli import tables
-    from gen.device.choose import choose_runner
-    from gen.device.driver import why_no_gpu
+    from gen.prove.proofs import Proof
     from gen.prove.trials import emulated
     from gen.prove.verify import default_shapes
-    from gen.prove.verify import verify as verify_kernel
 
-    runner = choose_runner(device)
-    reason = why_no_gpu() if device == "auto" else None
-    print(f"device: {runner.name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
-    specs = _runnable(specs, runner, named)
-    if runner.finds_reads:  # the emulator
+    place = who.place
+    specs = _runnable(specs, place, named)
+    if place.finds_reads:  # the emulator
         emulated(shapes or ())
-    found: list[list[ShapeResult]] = []
-    counts = [len(shapes or default_shapes(spec)) for spec in specs]
+    every = [[Proof(spec, shape) for shape in shapes or default_shapes(spec)] for spec in specs]
+    proofs = [proof for some in every for proof in some]
+    titles = [str(p.shape) for p in proofs] if each else [tables.shapes_of(len(e)) for e in every]
+    found = _Found([len(some) for some in every], each)
+    table: tables.Growing | None = None
     try:
-        with tables.progress("verifying", sum(counts)) as step:
-            every = [shapes or default_shapes(spec) for spec in specs] if each else []
-            titles = [str(shape) for some in every for shape in some]
-            titles += [] if each else [tables.shapes_of(count) for count in counts]
-            table = None if json else tables.growing_results(specs, titles, runner.name)
-            for spec in specs:
-                step.now(f"verifying {spec.variant} {spec.dtypes.name}")
-                results = []
-                for result in verify_kernel(spec, runner, shapes):
-                    results.append(result)
-                    if table and each:
-                        table.add(tables.result_row([result], runner.name))
-                    step()
-                found.append(results)
-                if table and not each:
-                    table.add(tables.result_row(results, runner.name))
+        with tables.progress("verifying", len(proofs)) as step:
+            if not json:
+                table = tables.growing_results(specs, titles, place.name)
+            for index, result in who.map(job, proofs, step):
+                found.results[index] = result
+                for row in found.rows():
+                    if table:
+                        table.add(tables.result_row(row, place.name))
     finally:  # also what was done before an interruption or an error
-        left = len(specs) - len(found)
+        kernels, left = found.kernels()
         if json:
-            tables.results_as_json(found, runner.name, not left)
-        elif found:
-            tables.failures(found, each, left)
-    return all(result.ok for results in found for result in results)
+            tables.results_as_json(found.in_order(), place.name, not left)
+        elif table and kernels:
+            for row in found.rows(last=True):
+                table.add(tables.result_row(row, place.name))
+            tables.failures(kernels, each, left)
+    return not left and all(result.ok for group in kernels for result in group)
+
+
+class _Found:
+    """Results by their indices, which come in any order; `counts` of them for each kernel.
+
+    A kernel of which a result is wrong is known, one is right when all of them are.
+    """
+
+    def __init__(self, counts: Sequence[int], each: bool) -> None:
+        self.results: dict[int, ShapeResult] = {}
+        ends = list(accumulate(counts))
+        self._kernels = [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        self._rows = deque([range(i, i + 1) for i in range(sum(counts))] if each else self._kernels)
+
+    def in_order(self) -> list[ShapeResult]:
+        """All of them."""
+        return self._of(range(self._kernels[-1].stop))
+
+    def kernels(self) -> tuple[list[list[ShapeResult]], int]:
+        """The results of each kernel that is known, and how many are not."""
+        known = [self._of(kernel) for kernel in self._kernels if self._known(kernel)]
+        return known, len(self._kernels) - len(known)
+
+    def rows(self, last: bool = False) -> Iterator[list[ShapeResult]]:
+        """The rows that can be printed next, in their order: `last`, if something is missing."""
+        while self._rows and (last or len(self._of(self._rows[0])) == len(self._rows[0])):
+            row = self._rows.popleft()
+            if self._known(row):
+                yield self._of(row)
+
+    def _known(self, indices: range) -> bool:
+        found = self._of(indices)
+        return len(found) == len(indices) or not all(result.ok for result in found)
+
+    def _of(self, indices: range) -> list[ShapeResult]:
+        return [self.results[i] for i in indices if i in self.results]
 
 
 def _runnable(
-    specs: Sequence[KernelSpec], runner: Runner, named: Collection[str] = ()
+    specs: Sequence[KernelSpec], place: Place | Runner, named: Collection[str] = ()
 ) -> list[KernelSpec]:
     """The kernels that the device has the instructions and the memory for; notes on the others.
 
@@ -114,7 +155,7 @@ def _runnable(
     found, why = [], {}
     for spec in specs:
         try:
-            found.append(with_defaults_of(spec, runner.target(spec.arch)))
+            found.append(with_defaults_of(spec, place.target(spec.arch)))
         except SpecError as error:
             why[spec.variant, spec.dtypes.name] = error
     have = {name for spec in found for name in (spec.variant, spec.dtypes.name)}
@@ -123,5 +164,5 @@ def _runnable(
         if not found or len(own) == 2 or own - have:
             raise reason
     for (variant, dtype), reason in why.items():
-        print(f"note: {variant} {dtype} is left out on {runner.name}: {reason}", file=sys.stderr)
+        print(f"note: {variant} {dtype} is left out on {place.name}: {reason}", file=sys.stderr)
     return found

@@ -13,8 +13,10 @@ import json
 import os
 import threading
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from cuda.core.utils import FileStreamProgramCache
@@ -43,8 +45,60 @@ def cache_dir() -> Path:
     return base / "gemmgen"
 
 
+class Entry(NamedTuple):
+    """What is stored: JSON's types, and code."""
+
+    key: str
+    header: dict[str, Any]
+    code: bytes
+
+
+_adopted: dict[str, Entry] = {}
+_recording: list[Entry] | None = None
+
+
+@contextmanager
+def recorded() -> Iterator[list[Entry]]:
+    """What is loaded and saved meanwhile, for other processes to adopt."""
+    global _recording
+    found: list[Entry] = []
+    _recording = found
+    try:
+        yield found
+    finally:
+        _recording = None
+
+
+def adopt(entries: Iterable[Entry]) -> None:
+    """Takes what another process has recorded, in place of what was adopted before.
+
+    It is stored, too, so that it outlives this process.
+    """
+    global _adopted
+    before, _adopted = _adopted, {entry.key: entry for entry in entries}
+    for key, entry in _adopted.items():
+        if key not in before and _stored(key) is None:
+            _store(entry)
+
+
 def load(key: str) -> tuple[dict[str, Any], bytes] | None:
     """Header and code stored under `key`, or None. Never raises; drops what is damaged."""
+    adopted = _adopted.get(key)
+    found = (adopted.header, adopted.code) if adopted else _stored(key)
+    if found and _recording is not None:
+        _recording.append(Entry(key, *found))
+    return found
+
+
+def save(key: str, header: dict[str, Any], code: bytes) -> None:
+    """Stores header (JSON types only) and code under `key`. Never raises."""
+    entry = Entry(key, header, code)
+    if _recording is not None:
+        _recording.append(entry)
+    _store(entry)
+
+
+def _stored(key: str) -> tuple[dict[str, Any], bytes] | None:
     store = _open()
     if store is None:
         return None
@@ -63,13 +117,12 @@ def load(key: str) -> tuple[dict[str, Any], bytes] | None:
         return None
 
 
-def save(key: str, header: dict[str, Any], code: bytes) -> None:
-    """Stores header (JSON types only) and code under `key`. Never raises."""
+def _store(entry: Entry) -> None:
     store = _open()
     if store is None:
         return
     try:
-        store[key] = _pack(key, header, code)
+        store[entry.key] = _pack(*entry)
     except OSError as error:
         _warn(str(error))
 

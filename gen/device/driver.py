@@ -97,6 +97,25 @@ def cuda_version() -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
+def driver_version() -> str:
+    """The driver's own version, such as 580.95.05."""
+    try:
+        from cuda.core import system
+
+        return ".".join(f"{part:02}" for part in system.get_kernel_mode_driver_version())
+    except Exception:  # NVML is not everywhere
+        return f"CUDA {cuda_version()}"
+
+
+def works() -> bool:
+    """Whether the current GPU still does: after a kernel failed, it refuses all of a process."""
+    try:
+        call("cuCtxSynchronize")
+    except CheckError:
+        return False
+    return True
+
+
 def gpus_here() -> list[str]:
     """All GPUs, such as `NVIDIA H200 (sm_90)`; none of them is started."""
     from cuda.core import Device

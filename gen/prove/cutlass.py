@@ -111,9 +111,8 @@ def _order(row_major: bool) -> str:
     return "Row" if row_major else "Column"
 
 
-@cache
-def cutlass_module(dtype: str, layout: str, arch: str, format: str) -> nvrtc.Module:
-    """The compiled reference kernel, compiled once per process and cached on disk.
+def compiled(dtype: str, layout: str, arch: str, format: str) -> nvrtc.Module:
+    """The reference kernel as the cache on disk has it, or compiled.
 
     Raises MissingError where CUTLASS is missing or does not compile with the installed headers.
     """
@@ -135,6 +134,9 @@ def cutlass_module(dtype: str, layout: str, arch: str, format: str) -> nvrtc.Mod
         ) from None
 
 
+cutlass_module = cache(compiled)
+
+
 def after(spec: KernelSpec, operands: Operands) -> After:
     """What a kernel does after the linear part, with the bias at hand."""
     return After(spec.epilogue, getattr(operands, "bias", None))
@@ -149,7 +151,7 @@ def cutlass_gemm(
     than alpha * A * B + beta * C is exact for integers (see `_with_bias`), and GELU is left out.
     K = 0 is run like any other K; an empty D needs no launch. Raises CheckError where the device's
     checks find something, UsageError for sizes beyond CUTLASS's 32-bit coordinates, MissingError
-    as `cutlass_module`.
+    as `compiled`.
     """
     shape, dtypes, layouts = problem.shape, spec.dtypes, spec.layouts
     output = dtypes.output.name

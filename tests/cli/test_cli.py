@@ -8,7 +8,7 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,16 @@ from gen.cli import main, options, tables
 from gen.cli.commands import app
 from gen.cli.verify import _runnable
 from gen.device.emulated import EmulatorRunner
-from gen.device.runner import Runner
 from gen.errors import CheckError, SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Integer, Value
 from gen.prove import check as checks
 from gen.prove import verify
 from gen.prove.check import CheckReport
+from gen.prove.proofs import Proof, Proofs
 from gen.prove.verify import CaseResult, ShapeResult
-from gen.source.render import Source, render
-from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmProblem, GemmShape
+from gen.source.render import render
+from gen.spec.problem import GemmProblem
 from tests import ROOT
 from tests.conftest import Gen
 from tests.support.slow import each
@@ -606,23 +605,16 @@ def test_annotations_of_a_kernel_that_gen_did_not_emit(gen: Gen) -> None:
 # --- verify
 
 
-def fake_verify(ok: bool, worst: float) -> object:
-    """Stands for gen.verify.verify: one result for each shape."""
+def fake_proofs(ok: bool, worst: float) -> Callable[[Proofs, Proof], ShapeResult]:
+    """Stands for a call of Proofs."""
 
-    def results(
-        spec: KernelSpec,
-        runner: Runner,
-        shapes: Sequence[GemmShape] | None = None,
-        source: Source | None = None,
-    ) -> Iterator[ShapeResult]:
-        for shape in shapes or verify.default_shapes(spec):
-            problem = GemmProblem.packed(shape, spec.layouts)
-            message = "" if ok else "D[0, 0] is 1, the oracle has 2"
-            yield ShapeResult(
-                spec, shape, (CaseResult("random", problem, ok, worst, 0.002, message),)
-            )
+    def prove(_: Proofs, item: Proof) -> ShapeResult:
+        problem = GemmProblem.packed(item.shape, item.spec.layouts)
+        message = "" if ok else "D[0, 0] is 1, the oracle has 2"
+        case = CaseResult("random", problem, ok, worst, 0.002, message)
+        return ShapeResult(item.spec, item.shape, (case,))
 
-    return results
+    return prove
 
 
 def test_verify_proves_a_kernel_on_the_emulator(gen: Gen) -> None:
@@ -633,7 +625,7 @@ def test_verify_proves_a_kernel_on_the_emulator(gen: Gen) -> None:
 
 
 def test_verify_covers_every_variant_and_dtype(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "verify", fake_verify(True, 0.5))
+    monkeypatch.setattr(Proofs, "__call__", fake_proofs(True, 0.5))
     code, out, err = gen("verify", "--device", "cpu")
     rows = {tuple(line.split()[:3]) for line in out.splitlines()[1:-1]}
     assert (code, err) == (0, "device: emulator\n")
@@ -649,7 +641,7 @@ def test_verify_covers_every_variant_and_dtype(gen: Gen, monkeypatch: pytest.Mon
 def test_a_failure_is_told_and_exits_with_1(
     gen: Gen, monkeypatch: pytest.MonkeyPatch, worst: float
 ) -> None:
-    monkeypatch.setattr(verify, "verify", fake_verify(False, worst))
+    monkeypatch.setattr(Proofs, "__call__", fake_proofs(False, worst))
     choice = (
         "verify",
         "--device",
@@ -787,14 +779,14 @@ def test_a_read_only_folder_is_one_line(gen: Gen) -> None:
 def test_verify_prints_what_was_done_before_an_interruption(
     gen: Gen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = fake_verify(True, 0.5)
+    right = fake_proofs(True, 0.5)
 
-    def interrupted(spec: KernelSpec, *_: object) -> Iterator[ShapeResult]:
-        if spec.dtypes.name == "i32":
+    def interrupted(self: Proofs, item: Proof) -> ShapeResult:
+        if item.spec.dtypes.name == "i32":
             raise KeyboardInterrupt
-        yield from right(spec, None)  # type: ignore[operator]
+        return right(self, item)
 
-    monkeypatch.setattr(verify, "verify", interrupted)
+    monkeypatch.setattr(Proofs, "__call__", interrupted)
     chosen = ("verify", "--device", "cpu", "--variant", "naive")
     code, out, _ = gen(*chosen)
     assert code == 130

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gen.bench.results import FAILED, OK, SKIPPED, WRONG, Header, load
-from gen.cli import sweep_report
 from gen.emulator import Counters
 from gen.errors import MissingError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
@@ -65,7 +64,7 @@ class FakeMeter:
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> FakeMeter:
     fake = FakeMeter()
-    monkeypatch.setattr(sweep_report, "_meter", lambda *_: fake)
+    monkeypatch.setattr(meters, "meter", lambda *_: fake)
     return fake
 
 
@@ -177,7 +176,7 @@ def test_interrupted_then_resumed(
     assert len(kept.entries) == 6
 
     again = FakeMeter()
-    monkeypatch.setattr(sweep_report, "_meter", lambda *_: again)
+    monkeypatch.setattr(meters, "meter", lambda *_: again)
     shapes = ("--shape", "64", "--shape", "32")
     assert gen("sweep", "--json", "s.json", "--resume", *shapes).code == 0
     assert len(again.seen) == 24 - 6
@@ -192,12 +191,12 @@ def test_interrupted_then_resumed(
 
 def test_what_was_wrong_is_measured_again(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = FakeMeter(lambda c: WRONG if c.variant == "tiles" and c.values["side"] == 4 else "")
-    monkeypatch.setattr(sweep_report, "_meter", lambda *_: bad)
+    monkeypatch.setattr(meters, "meter", lambda *_: bad)
     code, out, _ = gen("sweep", "--json", "s.json", "--shape", "64")
     assert code == 1
     assert "tiles 4 at 64: wrong: made up" in out
     good = FakeMeter()
-    monkeypatch.setattr(sweep_report, "_meter", lambda *_: good)
+    monkeypatch.setattr(meters, "meter", lambda *_: good)
     assert gen("sweep", "--json", "s.json", "--resume", "--shape", "64").code == 0
     assert [(c.variant, c.values["side"]) for c in good.seen] == [("tiles", 4)]
 
@@ -247,7 +246,7 @@ def test_without_a_gpu_the_way_out_is_named(gen: Gen, monkeypatch: pytest.Monkey
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     code, out, err = gen("sweep", "--device", "gpu")
     assert (code, out) == (3, "")
-    assert "no GPU to measure on: CUDA_VISIBLE_DEVICES is empty; --device cpu counts" in err
+    assert "no GPU to run on: CUDA_VISIBLE_DEVICES is empty; use --device cpu for" in err
 
 
 # --- on the emulator
