@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from gen.prove.trials import Trial
 from gen.prove.unreached import Probed
 from gen.prove.verify import CaseResult, run_trial
 from gen.spec.kernel import KernelSpec
+from gen.spread.job import Job, Processes, in_order
 
 
 class Limits(NamedTuple):
@@ -151,12 +150,8 @@ def outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outco
     while left and (jobs == 1 or time.perf_counter() < alone):
         yield stand.run(left.popleft())
     if left:
-        # Imports once for the processes of all kernels: that takes as long as many a kernel.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        same = (stand.spec, stand.module, stand.limits, stand.probed)
-        with context.Pool(jobs, _set_up, same) as pool:
-            yield from pool.imap(_run, left)
+        job = _Trials(stand.spec, stand.module, stand.limits, stand.probed)
+        yield from in_order(Processes(jobs).map(job, left))
 
 
 REFERRED = 512  # K: longer sums take CUTLASS's kernel, whose steps are short, as long as all else
@@ -164,14 +159,16 @@ WATCHED = 5000  # along any axis: races of more take minutes to look for
 _ALONE = 1.0  # seconds: about what it takes to start processes
 
 
-_stand: Stand  # of a process that runs trials for another
+class _Trials(Job[Trial, Outcome]):
+    """Trials of one kernel, whose stands are made from what is given."""
 
+    def __init__(self, *given: Any) -> None:
+        self._given = given
 
-def _set_up(*arguments: Any) -> None:
-    global _stand
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which ends this process through its parent
-    _stand = Stand(*arguments)
+    def start(self) -> None:
+        """See Job."""
+        self._stand = Stand(*self._given)
 
-
-def _run(trial: Trial) -> Outcome:
-    return _stand.run(trial)
+    def __call__(self, item: Trial) -> Outcome:
+        """See Job."""
+        return self._stand.run(item)

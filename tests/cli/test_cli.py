@@ -675,7 +675,7 @@ def test_what_ends_a_command_gives_its_exit_code(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(verify, "verify", fail)
+    monkeypatch.setattr(Proofs, "__call__", fail)
     result = gen("verify", "--device", "cpu")
     assert result.code == code
     assert result.err.count("\n") == (1 if code == 130 else 2)  # the device, then the error

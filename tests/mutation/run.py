@@ -1,7 +1,8 @@
 """Does `gen check` notice? Makes mutants of every kernel, checks each, prints those that survive.
 
-    python -m tests.mutation.run [VARIANT ...] [--only REGEX] [--once] [--jobs N]
+    python -m tests.mutation.run [VARIANT ...] [--only REGEX] [--once] [--jobs N | --on ADDRESS]
 
+`--on` is the address of a scheduler of Dask, whose workers share the mutants (docs/machines.md).
 `--once` leaves out what an earlier kernel has as well, on the same line. A kernel of SPECS has its
 name there, such as "mma split-k". REGEX is searched for in `Mutant.key`, which is "operator: line
 -> mutated line". Mutants that compile to the same code are counted apart.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import multiprocessing
 import re
 import sys
 import time
@@ -23,6 +23,9 @@ from gen.errors import CompileError, GenError
 from gen.kernels.registry import make_spec
 from gen.prove import check
 from gen.source.render import Source, render
+from gen.spec.kernel import KernelSpec
+from gen.spread.cluster import Cluster
+from gen.spread.job import Job, Processes, Workers
 from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants, unused
 from tests.prove.test_verify import SCALAR, SMALL
@@ -110,17 +113,42 @@ def complaint(source: Source) -> str:
     return " ".join([*found, *(text for _, text in report.mismatches), report.error]).strip()
 
 
-def verdict(mutant: Mutant) -> str:
+class Complaints(Job[Source, str]):
+    """Of kernels as they are; workers need gen alone."""
+
+    def __call__(self, item: Source) -> str:
+        """See Job."""
+        return complaint(item)
+
+
+class Verdicts(Job[Source, str]):
+    """Of mutants."""
+
+    def needs(self, item: Source) -> list[KernelSpec]:
+        """See Job."""
+        assert item.spec is not None
+        return [item.spec]
+
+    def compile(self, need: KernelSpec) -> None:
+        """See Job."""
+        _code(render(need), need.arch)
+
+    def __call__(self, item: Source) -> str:
+        """See Job."""
+        return verdict(item)
+
+
+def verdict(mutant: Source) -> str:
     """How the mutant was found: by which check, or by the compiler; `same code`; `survived`."""
-    spec = mutant.source.spec
+    spec = mutant.spec
     assert spec is not None
     try:
-        if _code(mutant.source, spec.arch) == _code(render(spec), spec.arch):
+        if _code(mutant, spec.arch) == _code(render(spec), spec.arch):
             return "same code"
     except CompileError:
         return "compiler"
     try:
-        report = check.check(mutant.source, first=True)
+        report = check.check(mutant, first=True)
     except GenError:
         return "refused"
     if report.findings:
@@ -143,16 +171,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("variants", nargs="*", default=list(SPECS))
     parser.add_argument("--only", type=re.compile, default="", metavar="REGEX")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--on", metavar="ADDRESS")
     parser.add_argument("--once", action="store_true", help="a mistake in the first kernel with it")
     options = parser.parse_args(arguments)
+    if options.on is None:
+        return _run(options, Processes(options.jobs))
+    try:
+        with Cluster(options.on, "cpu", lambda text: print(f"note: {text}", file=sys.stderr)) as on:
+            return _run(options, on)
+    except GenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _run(options: argparse.Namespace, workers: Workers) -> int:
     start = time.perf_counter()
     if stale := unused(sources()):
         print("no kernel has anything that these patterns match:", *stale, sep="\n  ")
         return 1
     kernels = list(zip(options.variants, sources(options.variants), strict=True))
-    for name, source in kernels:
-        if wrong := complaint(source):
-            print(f"{name} is wrong before anything is changed: {wrong}")
+    for index, wrong in workers.map(Complaints(), [source for _, source in kernels]):
+        if wrong:
+            print(f"{kernels[index][0]} is wrong before anything is changed: {wrong}")
             return 1
     found = [
         (name, mutant)
@@ -163,17 +203,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.once:
         first = {mutant.key: (name, mutant) for name, mutant in reversed(found)}
         found = [pair for pair in found if first[pair[1].key] == pair]
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
-        verdicts = []
-        for (name, mutant), how in zip(
-            found, pool.imap(verdict, [m for _, m in found]), strict=True
-        ):
-            verdicts.append(how)
+    verdicts: dict[int, str] = {}
+    try:
+        for index, how in workers.map(Verdicts(), [mutant.source for _, mutant in found]):
+            name, mutant = found[index]
+            verdicts[index] = how
             if how == "survived" and not reason(name, mutant.key):
                 print(f"SURVIVED: {name} line {mutant.line}, {mutant.key}", flush=True)
             print(f"\r{len(verdicts)} of {len(found)} mutants", end="", file=sys.stderr)
-    print(file=sys.stderr)
-    return _report(found, verdicts, time.perf_counter() - start)
+    finally:  # also what was found before an interruption
+        print(file=sys.stderr)
+        tried = [found[index] for index in sorted(verdicts)]
+        ordered = [verdicts[index] for index in sorted(verdicts)]
+        code = _report(tried, ordered, time.perf_counter() - start)
+    return code
 
 
 def _report(found: Sequence[tuple[str, Mutant]], verdicts: Sequence[str], seconds: float) -> int:
