@@ -19,9 +19,9 @@ from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments, products
 from gen.kernels.launches import BIAS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
+from gen.prove.compare import against_oracle
 from gen.prove.far_indices import SECONDS, FarResult, far_operands
 from gen.prove.inputs import draw_operands
-from gen.prove.verify import against_oracle
 from gen.spec import numerics
 from gen.spec.arch import MAX_GRID_YZ
 from gen.spec.kernel import KernelSpec

@@ -23,10 +23,10 @@ from gen.device.execute import Place, alignment, arguments, ends_of, products
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Dim3, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
+from gen.prove.compare import against_oracle
 from gen.prove.far_indices import SECONDS, FarResult, far_operands
 from gen.prove.fused import Within
 from gen.prove.inputs import draw_operands
-from gen.prove.verify import against_oracle
 from gen.spec import numerics
 from gen.spec.arch import MAX_GRID_X
 from gen.spec.epilogue import MATRIX

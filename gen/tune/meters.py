@@ -174,8 +174,8 @@ def _run(spec: KernelSpec, shape: GemmShape, counters: Counters) -> str:
     from gen.compile.nvrtc import compile_cuda
     from gen.device.emulated import EmulatorRunner
     from gen.device.execute import run_kernel
+    from gen.prove.compare import against_oracle
     from gen.prove.inputs import draw_operands
-    from gen.prove.verify import against_oracle
     from gen.source.render import render
     from gen.spec import numerics
     from gen.spec.problem import GemmProblem
