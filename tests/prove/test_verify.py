@@ -17,7 +17,7 @@ from gen.device.execute import run_kernel
 from gen.errors import CheckError, CompileError, SpecError
 from gen.kernels.launches import Plan
 from gen.kernels.registry import VARIANTS, make_spec
-from gen.prove import verify as verification
+from gen.prove import compare
 from gen.prove.inputs import draw_operands
 from gen.prove.verify import default_shapes, verify
 from gen.source.render import Source, render
@@ -495,11 +495,11 @@ def test_sums_taken_for_d_although_beta_is_not_0_are_found(runner: EmulatorRunne
 
 def test_an_error_just_beyond_the_bound_is_found() -> None:
     exact, bound = np.array([[1.0, 2.0]]), np.array([[0.25, 0.25]])
-    assert verification._within(np.array([[1.25, 1.75]]), exact, bound) == (1.0, "")
-    worst, message = verification._within(np.array([[1.25, 1.74]]), exact, bound)
+    assert compare._within(np.array([[1.25, 1.75]]), exact, bound) == (1.0, "")
+    worst, message = compare._within(np.array([[1.25, 1.74]]), exact, bound)
     assert worst > 1
     assert message.startswith("D[0, 1] is 1.74")
-    worst, message = verification._within(np.array([[1.0, np.inf]]), exact, bound)
+    worst, message = compare._within(np.array([[1.0, np.inf]]), exact, bound)
     assert worst == np.inf
     assert message
 
