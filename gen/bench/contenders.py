@@ -16,11 +16,12 @@ import numpy as np
 
 from gen.bench.instructions import fastest, instruction_of, multiplied
 from gen.bench.results import OURS, PEER
+from gen.bench.sizes import as_groups
 from gen.compile import nvrtc
 from gen.device import tensor_map
 from gen.device.driver import Parameters
 from gen.errors import CompileError, GenError, SpecError
-from gen.kernels.launches import BIAS, WORKSPACE, Launch, Pointer, resolve
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, Pointer, resolve
 from gen.source.render import render
 from gen.spec import numerics
 from gen.spec.dtypes import DTypes
@@ -234,8 +235,9 @@ class Ours:
     def prepare(self, work: Work) -> Prepared:
         """See Contender."""
         spec, gpu, (recipe,) = self.spec, work.gpu, self.recipes(work)
+        problem = as_groups(work.problem) if spec.grouped else work.problem
         try:
-            steps = spec.plan(work.problem, multiprocessors=gpu.multiprocessors)
+            steps = spec.plan(problem, multiprocessors=gpu.multiprocessors)
         except SpecError as error:
             raise Unsupported(str(error)) from None
         if 0 in (work.shape.m, work.shape.n):
@@ -244,13 +246,18 @@ class Ours:
         kernels = [gpu.load(module, step) for step in steps.launches]
         output = numerics.storage_dtype(spec.dtypes.output.name)
         bias = np.zeros(work.shape.n if spec.has_bias else 0, output)
-        memory = gpu.allocate(steps.workspace_bytes), gpu.allocate(bias.nbytes)
-        workspace, zeros = (int(each.handle) for each in memory)
+        ends = np.array(problem.ends or (), np.int32)
+        sizes = steps.workspace_bytes, bias.nbytes, ends.nbytes
+        memory = [gpu.allocate(size) for size in sizes]
+        workspace, zeros, offsets = (int(each.handle) for each in memory)
         gpu.write(zeros, bias)
+        if spec.grouped:
+            gpu.write(offsets, ends)
 
         @cache  # encoding a tensor map takes longer than a launch; there are few sets of operands
         def parameters(a: int, b: int, d: int) -> list[Parameters]:
             places = {"A": a, "B": b, "C": d, "D": d, WORKSPACE: workspace, BIAS: zeros}
+            places[OFFSETS] = offsets
             return [_parameters(step, places) for step in steps.launches]
 
         def queue(stream: Stream, a: int, b: int, d: int) -> None:

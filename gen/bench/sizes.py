@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gen.errors import UsageError
 from gen.spec.dtypes import DTypes
-from gen.spec.problem import GemmProblem, GemmShape, Layouts, parse_shape
+from gen.spec.problem import Batch, GemmProblem, GemmShape, Layouts, parse_shape
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,17 @@ def problem(shape: GemmShape, layouts: Layouts) -> GemmProblem:
     one = GemmProblem.packed(GemmShape(shape.m, shape.n, shape.k), layouts)
     count = products(shape)
     return one.batched(layouts, count) if count > 1 else one
+
+
+def as_groups(batch: GemmProblem) -> GemmProblem:
+    """The same products as groups of rows, which lie one behind the other."""
+    count, rows = batch.batch.products, batch.shape.m
+    return replace(
+        batch,
+        shape=replace(batch.shape, m=count * rows),
+        batch=Batch(count, stride_b=batch.batch.stride_b),
+        ends=tuple(rows * (i + 1) for i in range(count)),
+    )
 
 
 def operand_bytes(shape: GemmShape, dtypes: DTypes) -> tuple[int, int, int]:

@@ -160,7 +160,8 @@ def bench(
     dtypes = dtype or ([_DEFAULT_DTYPE] if ALL in named or not variant else None)
     shapes = _shapes(suite or [], shape or [], largest, tokens)
     given = {name: value for name, value in tunables.items() if value is not None}
-    if tunables.get("batched") is None and any(products(s) > 1 for s in shapes):
+    given_several = tunables.get("batched") is not None or tunables.get("grouped")
+    if not given_several and any(products(s) > 1 for s in shapes):
         tunables["batched"] = True
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
@@ -212,7 +213,8 @@ def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
     def choose(dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> list[KernelSpec]:
         product = Product.packed(GemmShape(shape.m, shape.n, shape.k), dtypes, layouts)
         count = products(shape)
-        asked = {**given, "batched": True} if count > 1 else given
+        takes_one = count == 1 or given.get("grouped")
+        asked = given if takes_one else {**given, "batched": True}
         one = replace(product, batch=count)
         ranking = rank(one, model, arch or model.own_arch, asked, default())
         return [one.spec for one in ranking[:most]]

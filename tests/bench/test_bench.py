@@ -22,7 +22,7 @@ from gen.bench.peers.table import parse_peers
 from gen.bench.problem import Problem
 from gen.bench.results import OURS, PEER, Header, Results, load, save
 from gen.bench.run import Options
-from gen.bench.sizes import Batched, parse_size
+from gen.bench.sizes import Batched, as_groups, parse_size, problem
 from gen.bench.timing import EVENTS, GRAPH, Sampler, plan, summarize, turns
 from gen.bench.work import Outline, Work, random_elements, sets_needed
 from gen.device.driver import OutOfMemory, why_no_gpu
@@ -31,7 +31,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import oracle
 from gen.spec import numerics
 from gen.spec.dtypes import DTYPES, parse_dtype
-from gen.spec.problem import GemmShape, parse_layout
+from gen.spec.problem import GemmShape, group_rows, parse_layout
 from tests.conftest import Gen
 
 no_gpu = pytest.mark.skipif(why_no_gpu() is None, reason="there is a GPU")
@@ -241,6 +241,17 @@ def test_of_a_large_batch_some_products_are_compared() -> None:
     assert compared[0] == 0
     assert compared[-1] == 999
     assert len(compared) == 2**26 // 2**19
+
+
+def test_products_of_a_batch_are_groups_of_rows() -> None:
+    batch = problem(Batched(3, 5, 7, products=4), parse_layout("rcr"))
+    groups = as_groups(batch)
+    a = np.arange(4 * 3 * 7, dtype=np.float32).reshape(4, 3, 7)
+    rows = numerics.pack(a.reshape(12, 7), True, groups.lda, "f32")
+    np.testing.assert_array_equal(rows, numerics.pack(a, True, batch.lda, "f32", 3 * 7))
+    assert (groups.shape, groups.batch.products) == (GemmShape(12, 5, 7), 4)
+    assert groups.batch.stride_b == batch.batch.stride_b
+    assert group_rows(groups.ends or (), 12) == [(0, 3), (3, 6), (6, 9), (9, 12)]
 
 
 def test_a_kernel_of_one_product_takes_no_batch() -> None:
