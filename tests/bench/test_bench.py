@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.bench import admission, check, contenders, nvbench, run, suites, timing
+from gen.bench import admission, check, contenders, nvbench, run, sizes, suites, timing
 from gen.bench.contenders import Prepared, Recipe, Unsupported
 from gen.bench.device import ClockWatch, GpuLost, MeasuredGpu
 from gen.bench.peers import table
@@ -22,7 +22,7 @@ from gen.bench.peers.table import parse_peers
 from gen.bench.problem import Problem
 from gen.bench.results import OURS, PEER, Header, Results, load, save
 from gen.bench.run import Options
-from gen.bench.sizes import Batched, as_groups, parse_size, problem
+from gen.bench.sizes import Batched, parse_size
 from gen.bench.timing import EVENTS, GRAPH, Sampler, plan, summarize, turns
 from gen.bench.work import Outline, Work, random_elements, sets_needed
 from gen.device.driver import OutOfMemory, why_no_gpu
@@ -244,8 +244,8 @@ def test_of_a_large_batch_some_products_are_compared() -> None:
 
 
 def test_products_of_a_batch_are_groups_of_rows() -> None:
-    batch = problem(Batched(3, 5, 7, products=4), parse_layout("rcr"))
-    groups = as_groups(batch)
+    batch = sizes.problem(Batched(3, 5, 7, products=4), parse_layout("rcr"))
+    groups = sizes.as_groups(batch)
     a = np.arange(4 * 3 * 7, dtype=np.float32).reshape(4, 3, 7)
     rows = numerics.pack(a.reshape(12, 7), True, groups.lda, "f32")
     np.testing.assert_array_equal(rows, numerics.pack(a, True, batch.lda, "f32", 3 * 7))
