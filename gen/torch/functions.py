@@ -122,6 +122,8 @@ def matmul(
     if out is None:
         run = operators.fused_or_apart if operators.is_transformed() else operators.fused
         return run(*product, *own)
+    if operators.is_transformed():
+        raise UsageError("torch.func cannot transform what writes to out; leave out out")
     tensors = (a, b, c, bias, out, *own[2])
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
         raise UsageError(

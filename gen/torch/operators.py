@@ -9,11 +9,13 @@ shapes and types alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils.flop_counter import register_flop_formula
 
 from gen.api.problem import dtypes_of
 from gen.errors import UsageError
@@ -81,6 +83,19 @@ torch.library.register_fake("gemmgen::matmul", _like_matmul, lib=_library)
 torch.library.register_fake("gemmgen::linear", _like_linear, lib=_library)
 torch.library.register_fake("gemmgen::fused", _like_matmul, lib=_library)
 torch.library.register_fake("gemmgen::matmul_out", lambda *_: None, lib=_library)
+
+
+# --- what they count as
+
+
+def _flops(a: Any, b: Any, *_: Any, out_shape: Any, **__: Any) -> int:
+    """Of shapes: two for each multiplication and addition of the product alone."""
+    found: int = 2 * prod(out_shape) * a[-1]
+    return found
+
+
+_COUNTED = [getattr(torch.ops.gemmgen, name) for name in ("matmul", "linear", "fused")]
+register_flop_formula(_COUNTED)(_flops)
 
 
 # --- gradients

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import gen.torch as gt  # noqa: E402
 from gen.errors import UsageError  # noqa: E402
@@ -143,6 +144,17 @@ def test_float8_has_no_gradient() -> None:
         operators._gradient(ints(16, 16), a)
 
 
+def test_pytorch_counts_their_operations() -> None:
+    x, w, up = ints(2, 3, 8).requires_grad_(), ints(5, 8), ints(2, 3, 5)
+    for function in (gt.linear, lambda x, w: gt.matmul(x, w.T)):
+        with FlopCounterMode(display=False) as counter:
+            function(x, w).sum().backward()
+        assert counter.get_total_flops() == 2 * (2 * 2 * 3 * 8 * 5)  # forwards, and x's gradient
+    with FlopCounterMode(display=False) as counter:
+        gt.linear(x.detach(), w, epilogue="x * up[row, col]", operands={"up": up})
+    assert counter.get_total_flops() == 2 * 2 * 3 * 8 * 5
+
+
 def test_opcheck() -> None:
     up, own = leaves((3, 5))[0], ("x * up[row, col] + gain", ["up", "gain"])
     for operator, arguments in (
@@ -252,6 +264,12 @@ def test_vmap(ours: Any, theirs: Any, shapes: Any) -> None:
     ]
     for found, wanted in zip(*(torch.func.vmap(g, dims)(*given) for g in grads), strict=True):
         same(found, wanted)
+
+
+def test_torch_func_takes_no_out() -> None:
+    a, out = ints(2, 3, 3), torch.zeros(2, 3, 3)
+    with pytest.raises(UsageError, match="leave out out"):
+        torch.func.vmap(lambda a, out: gt.matmul(a, a, out=out))(a, out)
 
 
 def test_torch_func_is_compiled() -> None:
