@@ -604,14 +604,14 @@ def test_the_first_of_the_ranking_is_measured(gen: Gen, monkeypatch: pytest.Monk
     many, one = ("--shape", "64x4096x4096x64"), ("--shape", "4096")
     assert gen("bench", "--compile-only", "--best", "2", "--dtype", "f16", *many, *one).code == 0
     batch, single = run.problems(taken[0])
-    for problem, batched in ((batch, True), (single, False)):
-        ours = [c.spec for c in problem.contenders if c.spec]
+    for each, batched in ((batch, True), (single, False)):
+        ours = [c.spec for c in each.contenders if c.spec]
         assert len(ours) == 2
         assert {spec.batched for spec in ours} == {batched}
         assert {spec.arch for spec in ours} == {"sm_90a"}
     given = json.loads(gen("choose", "--gpu", "h200", "--dtype", "f16", "--json", *one).out)
     assert [json.loads(spec.to_json()) for spec in ours] == [
-        each["spec"] for each in given["ranking"][:2]
+        row["spec"] for row in given["ranking"][:2]
     ]
 
 
