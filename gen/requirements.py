@@ -33,6 +33,7 @@ EXTRAS = {
     "cluster": ("distributed>=2024.8",),
     "torch": ("torch>=2.10",),
     "jax": ("jax>=0.6",),
+    "heuristics": ("nvidia-matmul-heuristics>=0.1,<0.2",),
 }
 
 # Modules that are not called as the package that they come in.
@@ -41,6 +42,7 @@ _PACKAGES = {
     "cuda.core": "cuda-core",
     "cutlass_library": "nvidia-cutlass",
     "nvmath": "nvmath-python",
+    "nvMatmulHeuristics": "nvidia-matmul-heuristics",
 }
 
 

@@ -14,6 +14,7 @@ from gen.dispatch import words
 from gen.dispatch.choice import rank
 from gen.dispatch.folders import places
 from gen.dispatch.invariant import INVARIANT
+from gen.dispatch.peers import PEERS, Advice, Advised, advised
 from gen.dispatch.ranking import Product, Ranked, model_of
 from gen.errors import UsageError, unknown
 from gen.kernels.tunables import Value
@@ -30,6 +31,13 @@ INVARIANT_OPTION = typer.Option(
     "--invariant",
     metavar="rows",
     help="Rank kernels that give a row of D the same bits for all M: one order of sums.",
+)
+
+
+PEER = typer.Option(
+    "--peer",
+    metavar="NAME",
+    help=f"Name also what this would take of its kernels: {', '.join(PEERS)}.",
 )
 
 
@@ -57,6 +65,7 @@ def choose(
     ] = 1,
     invariant: Annotated[str | None, INVARIANT_OPTION] = None,
     tuned: Annotated[str | None, TUNED] = None,
+    peer: Annotated[str | None, PEER] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Show so many kernels.")] = 8,
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
@@ -78,10 +87,15 @@ def choose(
         free, found = found, rank(product, target, target.own_arch, given, tables, invariant=True)
         why.append(words.price(found, free))
     why[:0] = words.why(found, target)
+    if peer is not None and peer not in PEERS:
+        raise unknown("peer", peer, PEERS)
+    others = advised(product, target, top) if peer else None
     if json:
-        _as_json(found[:top], len(found), why, product, target)
+        _as_json(found[:top], found, why, product, target, others)
     else:
         _print(found[:top], found, why, target)
+        if others:
+            _print_peer(others, found)
 
 
 def _product(
@@ -134,6 +148,32 @@ def _print(
         print(f"{i}: {words.command(each.spec)}")
 
 
+def _print_peer(others: Advised, found: Sequence[Ranked]) -> None:
+    from gen.cli import tables
+    from gen.tables import number
+
+    def ours(one: Advice) -> str:
+        place = one.ours(found)
+        return f"{place}: {number(found[place - 1].time / 1e6).text} us" if place else "none"
+
+    headers = ["", "tile", "warp", "stages", "cluster", "slices", "time", "with this tile, above"]
+    rows = [
+        (
+            str(i),
+            "x".join(map(str, one.tile)),
+            "x".join(map(str, one.warp)),
+            str(one.stages),
+            "x".join(map(str, one.cluster)),
+            str(one.slices),
+            f"{number(one.us).text} us",
+            ours(one),
+        )
+        for i, one in enumerate(others.kernels, 1)
+    ]
+    print(f"nvMatmulHeuristics {others.version} for {others.target}, by its own model")
+    tables.table(headers, rows, right=("", "stages", "slices", "time"))
+
+
 def _how(found: Ranked) -> str:
     """What tells it from another kernel with the same tile."""
     t, said = found.spec.tunables, []
@@ -146,7 +186,12 @@ def _how(found: Ranked) -> str:
 
 
 def _as_json(
-    shown: Sequence[Ranked], count: int, why: Sequence[str], product: Product, gpu: GpuModel
+    shown: Sequence[Ranked],
+    found: Sequence[Ranked],
+    why: Sequence[str],
+    product: Product,
+    gpu: GpuModel,
+    others: Advised | None,
 ) -> None:
     import json
 
@@ -184,8 +229,14 @@ def _as_json(
             "lda": product.lda,
             "ldb": product.ldb,
             "batch": product.batch,
-            "kernels": count,
+            "kernels": len(found),
             "why": list(why),
             "ranking": [fields(each) for each in shown],
+            **({"peer": _peer_fields(others, found)} if others else {}),
         }
     )
+
+
+def _peer_fields(others: Advised, found: Sequence[Ranked]) -> dict[str, Any]:
+    kernels = [{**one._asdict(), "ours": one.ours(found)} for one in others.kernels]
+    return {"version": others.version, "target": others.target, "kernels": kernels}
