@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json as json_
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gen.cli.options import JSON, LAYOUT
+from gen.cli.workers import ON, Team, team
 from gen.dispatch import folders
 from gen.dispatch.ranking import Product
-from gen.dispatch.table import Table, load
+from gen.dispatch.table import Run, Table, load
 from gen.errors import UsageError
 from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.problem import GemmShape, parse_layout
+from gen.spread.job import Here
+from gen.spread.place import Place
 
 if TYPE_CHECKING:
-    from gen.tune.search import Options, Outcome, Tuner
+    from gen.tune.search import Options, Outcome
 
 
 def tune(
@@ -88,6 +93,7 @@ def tune(
             help="Measure nothing; add the times of this table, a file or a folder; repeatable.",
         ),
     ] = None,
+    on: Annotated[str | None, ON] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:
     """Find the fastest kernel for a problem on the GPU, and keep its time for every choice."""
@@ -98,11 +104,10 @@ def tune(
         _merge(merge, target, json)
         return
     products = _products(shape or [], suite or [], dtype or ["f32"], layout or ["rrr"], batch)
-    from gen.bench.device import MeasuredGpu
     from gen.tune.search import Options
 
     options = Options(candidates=candidates, limit_s=limit, again=again)
-    _tune(MeasuredGpu(), products, options, target, json)
+    _tune(products, options, target, json, on)
 
 
 def _products(
@@ -148,53 +153,73 @@ def _merge(paths: Sequence[Path], target: Path, json: bool) -> None:
 
 
 def _tune(
-    gpu: Any, products: Sequence[Product], options: Options, target: Path, json: bool
+    products: Sequence[Product], options: Options, target: Path, json: bool, on: str | None
 ) -> None:
     from gen.bench.results import NO_MEMORY
     from gen.cli import tables
     from gen.tune.keeper import Keeper
-    from gen.tune.search import Tuner
+    from gen.tune.search import Tuning, joined, model_of_run, planned
 
-    step: Any = None
-    tuner = Tuner(gpu, options, say=lambda text: step.now(text))
-    keeper = Keeper(target, tuner.model)
-    types = dict.fromkeys(product.dtypes.name for product in products)
-    for product in products:
-        tuner.ranking(product)  # what has no kernel is said before anything is measured
-    folders.check_target(target, [(tuner.model.key, name) for name in types])
-    outcomes: list[Outcome] = []
-    try:
-        with tables.progress("tuning", len(products)) as step:
-            for product in products:
-                outcome = tuner.outcome(product, keeper.known(product.dtypes))
-                outcomes.append(outcome)
-                try:
-                    tuner.measure(outcome)
-                finally:
-                    if why := keeper.keep(tuner.fresh(outcome)):
-                        print(f"warning: {why}; it is tried again", file=sys.stderr)
-                step()
-    finally:  # also what was measured before an interruption
-        _show(outcomes, tuner, target, json)
-    keeper.finish()
-    if any(row.check != NO_MEMORY for one in outcomes for row in one.failed):
+    date = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    tuning = Tuning(options, date)
+    with _team(on) as who:
+        ((_, opened),) = who.workers.map(tuning, [None])
+        run, model = opened.run, model_of_run(opened.run)
+        keeper = Keeper(target, model)
+        types = dict.fromkeys(product.dtypes for product in products)
+        folders.check_target(target, [(model.key, one.name) for one in types])
+        known = {one: keeper.known(one) for one in types}
+        found = [planned(one, run, known[one.dtypes], options) for one in products]
+        shown: dict[int, Outcome] = {}
+
+        def keep(outcome: Outcome) -> None:
+            if why := keeper.keep(outcome.table(run)):
+                print(f"warning: {why}; it is tried again", file=sys.stderr)
+
+        try:
+            with tables.progress("tuning", len(products)) as step:
+                tuning.say = step.now
+                for index, (outcome, measured_by) in who.map(tuning, found, step):
+                    assert outcome
+                    run = joined(run, measured_by)
+                    shown[index] = outcome
+                    keep(outcome)
+        finally:  # also what was measured before an interruption
+            for index, outcome in enumerate(found):
+                if index not in shown and (outcome.measured or outcome.failed):
+                    shown[index] = outcome
+                    keep(outcome)
+            _show([shown[index] for index in sorted(shown)], run, target, json)
+        keeper.finish()
+    if any(row.check != NO_MEMORY for one in shown.values() for row in one.failed):
         raise typer.Exit(1)
 
 
-def _show(outcomes: Sequence[Outcome], tuner: Tuner, target: Path, json: bool) -> None:
+@contextmanager
+def _team(on: str | None) -> Iterator[Team]:
+    """Those who measure: this process, which says itself where it has no GPU, or a cluster."""
+    if on is None:
+        yield Team(Here(), Place("the GPU"))
+        return
+    with team(on, "gpu") as who:
+        yield who
+
+
+def _show(outcomes: Sequence[Outcome], run: Run, target: Path, json: bool) -> None:
     from gen.cli import tables
     from gen.tables import number, ratio
 
-    run = tuner.run
     if json:
-        about = {"gpu": tuner.model.key, **run._asdict(), "into": str(target)}
+        from gen.tune.search import model_of_run
+
+        about = {"gpu": model_of_run(run).key, **run._asdict(), "into": str(target)}
         _as_json({**about, "problems": [_fields(one) for one in outcomes]})
         return
     headers = [
         "problem",
         "model's first",
         "fastest",
-        "",
+        "by",
         "gained",
         "measured",
         "known",
@@ -215,7 +240,7 @@ def _show(outcomes: Sequence[Outcome], tuner: Tuner, target: Path, json: bool) -
                 str(one.left_out),
             )
         )
-    tables.table(headers, rows, right=[h for h in headers if h not in ("problem", "")])
+    tables.table(headers, rows, right=[h for h in headers if h not in ("problem", "by")])
     for one in outcomes:
         for row in one.failed:
             print(f"{row.contender} on {_called(one.product)}: {row.check}: {row.note}")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from os import cpu_count
+from typing import NamedTuple
 
 from gen._version import __version__
-from gen.bench import timing
+from gen.bench import device, timing
 from gen.bench.admission import admit, compile_ahead
 from gen.bench.check import all_expected
 from gen.bench.contenders import Ours, Prepared, launcher
@@ -21,13 +21,17 @@ from gen.bench.problem import Problem
 from gen.bench.results import FAILED, NO_MEMORY, Row
 from gen.bench.sizes import Batched
 from gen.bench.work import Work
-from gen.device.driver import OutOfMemory
+from gen.compile import nvrtc
+from gen.device.driver import OutOfMemory, works
+from gen.device.gpus import GpuModel
 from gen.dispatch import choice
 from gen.dispatch.ranking import Product, Ranked, model_of
 from gen.dispatch.table import Entry, Run, Table
+from gen.source.render import render
 from gen.source.versions import template_version
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
+from gen.spread.job import Job
 
 # Of the least time that the ratios of this problem allow: errors of the model are smaller.
 _CAN_WIN = 0.75
@@ -64,6 +68,11 @@ class Outcome:
     left_out: int = 0
 
     @property
+    def left(self) -> list[Ranked]:
+        """What is to be measured."""
+        return [each for each in self.ranking if each.spec not in self.entries]
+
+    @property
     def first(self) -> Entry | None:
         """That of the model's first kernel."""
         return self.entries.get(self.ranking[0].spec)
@@ -78,60 +87,102 @@ class Outcome:
         """The time of the model's first kernel over that of the fastest."""
         return self.first.us / self.best[1].us if self.first and self.best else None
 
+    def table(self, run: Run) -> Table:
+        """What a run has measured of it."""
+        entries = tuple(self.entries[spec] for spec in self.measured)
+        return Table(entries, {run.name: run}).merged(Table())
 
-class Tuner:
-    """Measures on a GPU; `say` is told what happens."""
 
-    def __init__(
-        self,
-        gpu: MeasuredGpu,
-        options: Options,
-        say: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        self.gpu, self.options, self._say = gpu, options, say
-        self.model = model_of(gpu.arch, gpu.multiprocessors, gpu.name)
+def model_of_run(run: Run) -> GpuModel:
+    """What the GPU of a run counts as."""
+    return model_of(run.arch, run.multiprocessors, run.device)
+
+
+def planned(product: Product, run: Run, known: Table, options: Options) -> Outcome:
+    """A problem's candidates on the GPU of a run, with the times that need not be measured again.
+
+    Raises SpecError where there is no kernel.
+    """
+    model = model_of_run(run)
+    given = {"batched": True} if product.batch > 1 else {}
+    ranking = choice.rank(product, model, run.arch, given)[: options.candidates]
+    found = Outcome(product, ranking)
+    times = {} if options.again else {entry.key: entry for entry in known.entries}
+    for each in ranking:
+        entry = times.get(_entry(each.spec, product, _NOTHING, run).key)
+        if entry and entry.templates == _version(each.spec):
+            found.entries[each.spec] = entry
+    return found
+
+
+class Found(NamedTuple):
+    """A problem's outcome, and the run that has measured it."""
+
+    outcome: Outcome | None
+    run: Run
+
+
+class Tuning(Job[Outcome | None, Found]):
+    """The work of `gen tune`: an item is a problem as planned, or None to open the GPU.
+
+    date: of the run, in UTC. An outcome that is measured in this process has what was measured
+    before an exception: GpuLost after a kernel that failed while it ran, and KeyboardInterrupt.
+    `say` is told what happens in this process.
+    """
+
+    gpu: MeasuredGpu
+
+    def __init__(self, options: Options, date: str) -> None:
+        self.options, self.date = options, date
+        self.say: Callable[[str], object] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"options": self.options, "date": self.date, "say": None}
+
+    def start(self) -> None:
+        """See Job."""
+        self.gpu = device.MeasuredGpu()
         self._watch = ClockWatch()
-        self._date = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        self._driver = gpu.driver_version()
+        self._driver = self.gpu.driver_version()
+
+    def needs(self, item: Outcome | None) -> list[KernelSpec]:
+        """See Job."""
+        return [each.spec for each in item.left] if item else []
+
+    def compile(self, need: KernelSpec) -> None:
+        """See Job."""
+        nvrtc.compile_cuda(
+            render(need).text, name=f"{need.name}.cu", arch=self.gpu.arch, format="cubin"
+        )
+
+    def __call__(self, item: Outcome | None) -> Found:
+        """See Job. Raises GpuLost."""
+        if item and item.left:
+            self._measure(item, item.left)
+        return Found(item, self.run)
+
+    def title(self, item: Outcome | None) -> str:
+        """See Job."""
+        if item is None:
+            return "opening the GPU"
+        p = item.product
+        return f"tuning {p.dtypes.name} {p.layouts} {_shape(p)}"
+
+    def spoilt(self) -> bool:
+        """See Job."""
+        return not works()
 
     @property
     def run(self) -> Run:
         """Where and with what, and the clocks so far."""
         gpu, clocks = self.gpu, self._watch.summary()
         return Run(
-            self._date, gpu.name, gpu.arch, gpu.multiprocessors, self._driver, __version__, clocks
+            self.date, gpu.name, gpu.arch, gpu.multiprocessors, self._driver, __version__, clocks
         )
 
-    def ranking(self, product: Product) -> Sequence[Ranked]:
-        """The model's first kernels for a problem. Raises SpecError where there is none."""
-        given = {"batched": True} if product.batch > 1 else {}
-        return choice.rank(product, self.model, self.gpu.arch, given)[: self.options.candidates]
-
-    def outcome(self, product: Product, known: Table) -> Outcome:
-        """A problem's candidates, with the times that need not be measured again."""
-        ranking = self.ranking(product)
-        found = Outcome(product, ranking)
-        times = {} if self.options.again else {entry.key: entry for entry in known.entries}
-        for each in ranking:
-            entry = times.get(self._entry(each.spec, product, _NOTHING).key)
-            if entry and entry.templates == _version(each.spec):
-                found.entries[each.spec] = entry
-        return found
-
-    def measure(self, found: Outcome) -> None:
-        """Adds what is not known yet.
-
-        Raises GpuLost after a kernel that failed while it ran. Where it raises, and where it is
-        interrupted, the outcome has what was measured before.
-        """
-        if left := [each for each in found.ranking if each.spec not in found.entries]:
-            self._measure(found, left)
-
-    def fresh(self, found: Outcome) -> Table:
-        """What this run has measured of a problem."""
-        run = self.run
-        own = tuple(found.entries[spec] for spec in found.measured)
-        return Table(own, {run.name: run}).merged(Table())
+    def _say(self, text: str) -> None:
+        if self.say:
+            self.say(text)
 
     def _measure(self, found: Outcome, left: Sequence[Ranked]) -> None:
         product = found.product
@@ -216,21 +267,29 @@ class Tuner:
                 if own and len(own) >= min(_FEWEST, samplers[names[spec]].rounds):
                     got = timing.summarize(own)
                     row = replace(row, ms_median=got.median, noise=got.noise, rounds=len(own))
-                    found.entries[spec] = self._entry(spec, found.product, row)
+                    found.entries[spec] = _entry(spec, found.product, row, self.run)
                     found.measured.append(spec)
 
-    def _entry(self, spec: KernelSpec, product: Product, row: Row) -> Entry:
-        return Entry(
-            self.model.key,
-            str(product.shape),
-            json.loads(spec.to_json()),
-            (row.ms_median or 0.0) * 1e3,
-            row.rounds,
-            row.noise,
-            _version(spec),
-            self.run.name,
-            product.batch,
-        )
+
+def _entry(spec: KernelSpec, product: Product, row: Row, run: Run) -> Entry:
+    return Entry(
+        model_of_run(run).key,
+        str(product.shape),
+        json.loads(spec.to_json()),
+        (row.ms_median or 0.0) * 1e3,
+        row.rounds,
+        row.noise,
+        _version(spec),
+        run.name,
+        product.batch,
+    )
+
+
+def joined(one: Run, other: Run) -> Run:
+    """A run of several GPUs of one model: with the clocks of both."""
+    sm = [*one.clocks.get("sm", []), *other.clocks.get("sm", [])]
+    bounds = {"sm": [min(sm), max(sm)]} if sm else {}
+    return one._replace(clocks={**one.clocks, **other.clocks, **bounds})
 
 
 _NOTHING = Row("", "", "", "", "")

@@ -3,106 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gen.bench import device
-from gen.bench.contenders import Prepared
 from gen.bench.device import GpuLost
-from gen.bench.work import Work
 from gen.device.driver import OutOfMemory
 from gen.device.gpus import GPUS
 from gen.dispatch import choice, folders, table
-from gen.dispatch.ranking import INTERPOLATED, MEASURED, OUTDATED, Product, rank
+from gen.dispatch.ranking import INTERPOLATED, MEASURED, OUTDATED, rank
 from gen.errors import CheckError
-from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmShape, parse_layout
 from gen.tune import search
-from tests.bench.test_bench import FakeGpu
+from tests import ROOT
 from tests.conftest import Gen
-
-Times = Callable[[KernelSpec, float], float]
-
-
-class Gpu(FakeGpu):
-    """An H200, whose kernels take what `times` makes of the model's microseconds."""
-
-    multiprocessors, name, uuid = 132, "NVIDIA H200", "GPU-0"
-    times: Times
-    spoil: Callable[[KernelSpec, np.ndarray], None]
-    launched: Callable[[str], None]
-
-    def driver_version(self) -> str:
-        return "580.95.05"
-
-
-class Timed:
-    """A kernel that computes with numpy, where its result is looked at."""
-
-    kind = "ours"
-
-    def __init__(self, spec: KernelSpec) -> None:
-        self.spec, self.name = spec, spec.name
-        model = {each.spec: each.time for each in rank(product(), GPUS["h200"], "sm_90a")}
-        self.ms = gpu().times(spec, model.get(spec, 9e6) / 1e6) / 1e3
-
-    def ceiling(self, *_: object) -> str:
-        return ""
-
-    def recipes(self, _: object) -> tuple[()]:
-        return ()
-
-    def prepare(self, work: Work) -> Prepared:
-        gpu().launched(self.name)
-        left = 2  # launches of the check
-
-        def queue(_: object, a: int, b: int, d: int) -> None:
-            nonlocal left
-            gpu().now += self.ms
-            gpu().launches.append(self.name)
-            if left:
-                left -= 1
-                for i in range(work.products):
-                    result = right(work, i)
-                    gpu().spoil(self.spec, result)
-                    at = d + i * result.nbytes
-                    gpu().write(at, np.ascontiguousarray(result))
-
-        return Prepared(queue)
-
-
-def right(work: Work, product: int) -> np.ndarray:
-    """The right D of one of the products, row-major."""
-    a, b = work.matrices(product)
-    return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
-
-
-_GPUS: list[Gpu] = []
-
-
-def gpu() -> Gpu:
-    return _GPUS[-1]
-
-
-def product() -> Product:
-    return Product.packed(GemmShape(16, 16, 16), parse_dtype("f32"), parse_layout("rrr"))
-
-
-def as_modelled(_: KernelSpec, us: float) -> float:
-    return us
+from tests.support.pretended import Gpu, Timed, pretend, product
+from tests.support.slow import slow
 
 
 @pytest.fixture(autouse=True)
 def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Gpu:
     """The GPU that `gen` finds; times that a user keeps lie in a folder of the test."""
-    found = Gpu()
-    found.times, found.spoil, found.launched = as_modelled, lambda *_: None, lambda _: None
-    _GPUS[:] = [found]
+    found = pretend()
     monkeypatch.setattr(device, "MeasuredGpu", lambda: found)
     monkeypatch.setattr(search, "Ours", Timed)
     monkeypatch.setattr(search, "cpu_count", lambda: 16)
@@ -313,3 +239,34 @@ def test_mistakes(gen: Gen, options: str, message: str) -> None:
     assert (out.code, out.out) == (2, "")
     assert message in out.err
     assert Path("broken.json").read_text() == "{"
+
+
+# --- on a cluster
+
+
+@slow
+def test_workers_share_the_problems_and_one_is_killed(gen: Gen, tmp_path: Path) -> None:
+    """The table has what one process would measure, each once."""
+    pytest.importorskip("distributed")
+    from tests.support.cluster import machines, wait_until
+
+    shapes = [word for side in range(16, 112, 4) for word in ("--shape", str(side))]
+    options = ("--candidates", "3", *shapes)
+    assert gen("tune", *options, "--into", "here.json").code == 0
+    preload = str(ROOT / "tests" / "support" / "pretended_worker.py")
+    with machines(tmp_path, 2, "--no-nanny", "--preload", preload) as found:
+
+        def kill() -> None:
+            wait_until(Path("there.json").exists)
+            found.workers[0].kill()
+
+        killer = Thread(target=kill, daemon=True)
+        killer.start()
+        out = gen("tune", *options, "--into", "there.json", "--on", found.address)
+        killer.join()
+    assert out.code == 0, out.err
+    here, there = (table.load(Path(f"{name}.json")) for name in ("here", "there"))
+    assert [entry.key for entry in there.entries] == [entry.key for entry in here.entries]
+    times = [[entry.us for entry in each.entries] for each in (there, here)]
+    assert times[0] == pytest.approx(times[1])
+    assert len(there.runs) == 1
