@@ -30,11 +30,15 @@ from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants, unused
 from tests.prove.test_verify import SCALAR, SMALL
 
+# What an expression of the user's own can take.
+OWN = "silu(x) * up[row, col] + shift_by[col] + one_row[row] * slope where slope=scalar"
+
 # Several rows and columns per thread; more columns than threads, fewer than a chunk. A variant, and
 # what else distinguishes it.
 SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "tiles": {"tile": 6, "threads": 12},
     "tiles relu": {"tile": 6, "threads": 12, "epilogue": "linear_bias_relu"},
+    "thread_1d own": {**SMALL["thread_1d"], "dtype": "f16", "epilogue": OWN},
     "tiles batched": {"tile": 8, "batched": True},
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
     "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
@@ -50,6 +54,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "dtype": "f64", "arch": "sm_90", "threadblock": "64x64x16", "warp": "32x32", "stages": 3,
     },
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
+    "mma own": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "epilogue": OWN},
     "mma batched": {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 0, "batched": True,
     },
