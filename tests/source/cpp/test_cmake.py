@@ -588,3 +588,32 @@ def test_a_chosen_bundle_is_built(project: Project) -> None:
     assert re.findall("Emitting (.*)", project.build()) == ["gemm"]
     run(project.folder / "build" / "user", cwd=project.folder)
     assert project.build() == "ninja: no work to do.\n"
+
+
+EMBEDDED = """
+add_executable(user main.c)
+gen_add_bundle(user AUTO SHAPES 64 1x512x512 GPUS a10 h100 BATCH 1-8 EMBED cubin NAME gemm
+               EPILOGUE "x * scale[row]")
+"""
+
+
+@slow
+def test_a_chosen_bundle_is_embedded_without_cuda(project: Project) -> None:
+    """Called from C, on a machine that may have no driver, and emitted again for other shapes."""
+    project.write(EMBEDDED, "C CXX")
+    (project.folder / "source" / "main.c").write_text(
+        '#include "gemm.h"\n'
+        "int main(void) {\n"
+        "  int error = gemm_load();  // no driver, or nobody has made a context\n"
+        "  return error == 303 || error == 201 || error == 3 ? 0 : 1;\n"
+        "}\n"
+    )
+    good(project.configure())
+    assert re.findall("Emitting (.*)", project.build()) == ["gemm"]
+    assert run(project.folder / "build" / "user", cwd=project.folder) == ""
+    assert project.build() == "ninja: no work to do.\n"
+    project.write(EMBEDDED.replace("64 1x512", "96 1x512"), "C CXX")
+    assert re.findall("Emitting (.*)", project.build()) == ["gemm"]
+    project.write(EMBEDDED.replace("EMBED cubin", ""), "C CXX")
+    done = project.configure()
+    assert "gen_add_bundle needs the language CUDA" in done.stderr
