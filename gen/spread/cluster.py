@@ -158,8 +158,11 @@ class _Tasks(Generic[Item, Result]):
         return len(self._waiting) + len(self._flying)
 
     def submit(self) -> None:
-        """Gives workers what to do next."""
-        while self._waiting and len(self._flying) < _AHEAD * len(self._members):
+        """Gives workers what to do next; what may have ended several of them, alone."""
+        while self._waiting and len(self._members):
+            suspect = self._tries[self._waiting[0]] > 1
+            if len(self._flying) >= (1 if suspect else _AHEAD * len(self._members)):
+                break
             index = self._waiting.popleft()
             code = [self._compiled(need, index) for need in self._needs[index]]
             given = self._give(index, do_for, self._items[index], code)

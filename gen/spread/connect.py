@@ -27,8 +27,8 @@ def connect(on: str) -> Client:
         from distributed import Client
     except ImportError as error:
         raise MissingError(str(lacking("--on", EXTRAS["cluster"], error))) from None
-    # What becomes of workers is told here.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client", "tornado"):  # what matters is told here
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         address = _scheduler_of(on)
         kind = asyncio.run(asyncio.wait_for(_kind(address), _CONNECT))
@@ -45,12 +45,14 @@ def connect(on: str) -> Client:
 
 
 def _scheduler_of(on: str) -> str:
-    """An address; that in a file which a scheduler has written."""
+    """An address; that in a file which a scheduler has written. Raises ValueError."""
     if not Path(on).is_file():
+        if ":" not in on:
+            raise ValueError("it is neither HOST:PORT nor a file that a scheduler has written")
         return on
     found = json.loads(Path(on).read_text(encoding="utf-8"))
     if not isinstance(found, dict) or not isinstance(found.get("address"), str):
-        raise ValueError("the file is not one that `dask scheduler --scheduler-file` has written")
+        raise ValueError("the file is not one that a scheduler has written")
     return str(found["address"])
 
 

@@ -13,7 +13,7 @@ import pytest
 from gen.errors import CheckError, MissingError
 from tests import ROOT
 from tests.spread.jobs import Compiles, Dies, Fails, Kills, Spoils, Square
-from tests.support.cluster import machines, wait_until
+from tests.support.cluster import Machines, machines, wait_until
 from tests.support.slow import slow
 
 pytest.importorskip("distributed")
@@ -31,19 +31,27 @@ def joined(cluster: Cluster, count: int) -> None:
     wait_until(there)
 
 
+def awake(cluster: Cluster, log: Path) -> None:
+    """Waits until two workers do something: one that has just started imports for some time."""
+    joined(cluster, 2)
+
+    def both() -> bool:
+        found = cluster.map(Square(log, 0.05), range(8))
+        return len({done.process for _, done in found}) == 2
+
+    wait_until(both)
+
+
 def lines(log: Path, word: str, *but_of: int) -> Counter[str]:
     """How often each item was begun, or ended; not by these processes."""
     found = (line.split() for line in log.read_text().splitlines())
     return Counter(what for did, what, who in found if did == word and int(who) not in but_of)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two workers that are watched by nannies, as `dask worker` starts them."""
-    with (
-        machines(tmp_path_factory.mktemp("cluster"), 2) as found,
-        Cluster(found.address, "cpu") as cluster,
-    ):
+@pytest.fixture
+def cluster(two: Machines) -> Iterator[Cluster]:
+    """Two workers, or more if one is just started again."""
+    with Cluster(two.address, "cpu") as cluster:
         joined(cluster, 2)
         yield cluster
 
@@ -63,14 +71,15 @@ def test_a_worker_is_killed_in_the_middle(cluster: Cluster, tmp_path: Path) -> N
 
 
 @slow
-def test_code_is_compiled_once_and_sent_to_others(cluster: Cluster, tmp_path: Path) -> None:
+def test_code_is_compiled_once_and_sent_to_others(tmp_path: Path) -> None:
     """Though each worker has a cache of its own."""
-    joined(cluster, 2)
     log = tmp_path / "log"
-    found = dict(cluster.map(Compiles(log), range(20)))
+    with machines(tmp_path, 2, "--no-nanny") as found, Cluster(found.address, "cpu") as cluster:
+        awake(cluster, tmp_path / "awake")
+        done = dict(cluster.map(Compiles(log, 0.1), range(20)))
     assert set(lines(log, "compiled").values()) == {1}
-    assert all(done.cached for done in found.values())
-    assert len({done.process for done in found.values()}) == 2
+    assert all(each.cached for each in done.values())
+    assert len({each.process for each in done.values()}) == 2
 
 
 @slow
