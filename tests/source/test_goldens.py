@@ -181,6 +181,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
                "epilogue": "linear_bias_relu"}),
     ("wgmma", {"layout": "rcr", "batched": True}),
     ("wgmma", {"layout": "rcr", "grouped": True}),
+    ("wgmma", {"dtype": "f16_f16", "threadblock": "256x128x64", "grouped": True}),
     ("wgmma", {"dtype": "bf16", "schedule": "pingpong", "epilogue": "linear_bias",
                "grouped": True}),
     ("wgmma", {"dtype": "f16_f32", "layout": "crc", "threadblock": "64x64x64", "stream_k": 1,

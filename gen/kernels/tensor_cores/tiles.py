@@ -26,6 +26,8 @@ MANY_WGMMAS = 4  # of a work tile, one below another, from which on two warpgrou
 # By mma_tma's number of consumers: the registers of a thread's sums for which an equal share of all
 # registers does; what a consumer's and a producer's threads have where it does not.
 _SHARES = {8: (72, 240, 24), 12: (48, 160, 32)}
+# The same of 8 consumers where producers find the tiles of groups, and sums leave room for that.
+_GROUPED_SUMS, _GROUPED_SHARES = 128, (232, 40)
 
 # Bytes of shared memory by the tunables, the types and a number of stages.
 SharedBytes = Callable[[Mapping[str, Any], DTypes, int], int]
@@ -175,7 +177,10 @@ def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     consumers = teams(t) * warps(block, warp)
     if consumers in _SHARES:
         enough, most, least = _SHARES[consumers]
-        if held_sums(t, warp, d) > enough or d.input.is_fp8:  # widened
+        held = held_sums(t, warp, d)
+        if t.get("grouped") and consumers == 8 and held <= _GROUPED_SUMS:
+            most, least = _GROUPED_SHARES
+        if held > enough or d.input.is_fp8:  # widened
             return Roles(consumers, 4, most, least)
     each = registers(WARP * (consumers + 1))
     return Roles(consumers, 1, each, each)

@@ -512,7 +512,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
     // Accumulators need registers, copies few: producers leave most of theirs to the consumers.
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x / 32 != kWarps) return;
     for (int w = blockIdx.x; all.find(w, place); w += gridDim.x) {
       if (threadIdx.x % 32 != 0) continue;  // the warp finds tiles, and one thread has them copied
@@ -531,7 +531,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     return;
   }
 
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
   for (int w = blockIdx.x; all.find(w, place); w += gridDim.x) {
     WarpTile tile;
     // Hands back the stage before this one.
