@@ -25,7 +25,7 @@ from gen.spread.job import Here
 from gen.spread.place import Place
 
 if TYPE_CHECKING:
-    from gen.tune.search import Options, Outcome
+    from gen.tune.outcomes import Options, Outcome
 
 
 def tune(
@@ -104,7 +104,7 @@ def tune(
         _merge(merge, target, json)
         return
     products = _products(shape or [], suite or [], dtype or ["f32"], layout or ["rrr"], batch)
-    from gen.tune.search import Options
+    from gen.tune.outcomes import Options
 
     options = Options(candidates=candidates, limit_s=limit, again=again)
     _tune(products, options, target, json, on)
@@ -158,7 +158,8 @@ def _tune(
     from gen.bench.results import NO_MEMORY
     from gen.cli import tables
     from gen.tune.keeper import Keeper
-    from gen.tune.search import Tuning, joined, model_of_run, planned
+    from gen.tune.outcomes import model_of_run, planned
+    from gen.tune.search import Tuning, joined
 
     date = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     tuning = Tuning(options, date)
@@ -210,7 +211,7 @@ def _show(outcomes: Sequence[Outcome], run: Run, target: Path, json: bool) -> No
     from gen.tables import number, ratio
 
     if json:
-        from gen.tune.search import model_of_run
+        from gen.tune.outcomes import model_of_run
 
         about = {"gpu": model_of_run(run).key, **run._asdict(), "into": str(target)}
         _as_json({**about, "problems": [_fields(one) for one in outcomes]})

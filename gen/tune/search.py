@@ -5,9 +5,8 @@ What is known is not measured again, and what cannot win is not measured at all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from os import cpu_count
 from typing import NamedTuple
 
@@ -23,96 +22,18 @@ from gen.bench.sizes import Batched
 from gen.bench.work import Work
 from gen.compile import nvrtc
 from gen.device.driver import OutOfMemory, works
-from gen.device.gpus import GpuModel
-from gen.dispatch import choice
-from gen.dispatch.ranking import Product, Ranked, model_of
-from gen.dispatch.table import Entry, Run, Table
+from gen.dispatch.ranking import Product, Ranked
+from gen.dispatch.table import Run
 from gen.source.render import render
-from gen.source.versions import template_version
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 from gen.spread.job import Job
+from gen.tune.outcomes import Options, Outcome, entry_of
 
 # Of the least time that the ratios of this problem allow: errors of the model are smaller.
 _CAN_WIN = 0.75
 
 _FEWEST = 3  # rounds that are a measurement, where it was interrupted
-
-
-@dataclass(frozen=True)
-class Options:
-    """How many kernels are measured of a problem, in how many rounds, and for how long each.
-
-    again: whether also those whose times are known.
-    """
-
-    candidates: int = 16
-    rounds: int = 11
-    limit_s: float = 3.0
-    again: bool = False
-
-
-@dataclass
-class Outcome:
-    """What is known of a problem's candidates: their times.
-
-    `measured` are those whose times are new; `failed` are rows of `gen bench` that have no time;
-    `left_out` could not have won.
-    """
-
-    product: Product
-    ranking: Sequence[Ranked]
-    entries: dict[KernelSpec, Entry] = field(default_factory=dict)
-    measured: list[KernelSpec] = field(default_factory=list)
-    failed: list[Row] = field(default_factory=list)
-    left_out: int = 0
-
-    @property
-    def left(self) -> list[Ranked]:
-        """What is to be measured."""
-        return [each for each in self.ranking if each.spec not in self.entries]
-
-    @property
-    def first(self) -> Entry | None:
-        """That of the model's first kernel."""
-        return self.entries.get(self.ranking[0].spec)
-
-    @property
-    def best(self) -> tuple[KernelSpec, Entry] | None:
-        """The fastest kernel."""
-        return min(self.entries.items(), key=lambda one: one[1].us, default=None)
-
-    @property
-    def gain(self) -> float | None:
-        """The time of the model's first kernel over that of the fastest."""
-        return self.first.us / self.best[1].us if self.first and self.best else None
-
-    def table(self, run: Run) -> Table:
-        """What a run has measured of it."""
-        entries = tuple(self.entries[spec] for spec in self.measured)
-        return Table(entries, {run.name: run}).merged(Table())
-
-
-def model_of_run(run: Run) -> GpuModel:
-    """What the GPU of a run counts as."""
-    return model_of(run.arch, run.multiprocessors, run.device)
-
-
-def planned(product: Product, run: Run, known: Table, options: Options) -> Outcome:
-    """A problem's candidates on the GPU of a run, with the times that need not be measured again.
-
-    Raises SpecError where there is no kernel.
-    """
-    model = model_of_run(run)
-    given = {"batched": True} if product.batch > 1 else {}
-    ranking = choice.rank(product, model, run.arch, given)[: options.candidates]
-    found = Outcome(product, ranking)
-    times = {} if options.again else {entry.key: entry for entry in known.entries}
-    for each in ranking:
-        entry = times.get(_entry(each.spec, product, _NOTHING, run).key)
-        if entry and entry.templates == _version(each.spec):
-            found.entries[each.spec] = entry
-    return found
 
 
 class Found(NamedTuple):
@@ -267,22 +188,8 @@ class Tuning(Job[Outcome | None, Found]):
                 if own and len(own) >= min(_FEWEST, samplers[names[spec]].rounds):
                     got = timing.summarize(own)
                     row = replace(row, ms_median=got.median, noise=got.noise, rounds=len(own))
-                    found.entries[spec] = _entry(spec, found.product, row, self.run)
+                    found.entries[spec] = entry_of(spec, found.product, row, self.run)
                     found.measured.append(spec)
-
-
-def _entry(spec: KernelSpec, product: Product, row: Row, run: Run) -> Entry:
-    return Entry(
-        model_of_run(run).key,
-        str(product.shape),
-        json.loads(spec.to_json()),
-        (row.ms_median or 0.0) * 1e3,
-        row.rounds,
-        row.noise,
-        _version(spec),
-        run.name,
-        product.batch,
-    )
 
 
 def joined(one: Run, other: Run) -> Run:
@@ -290,13 +197,6 @@ def joined(one: Run, other: Run) -> Run:
     sm = [*one.clocks.get("sm", []), *other.clocks.get("sm", [])]
     bounds = {"sm": [min(sm), max(sm)]} if sm else {}
     return one._replace(clocks={**one.clocks, **other.clocks, **bounds})
-
-
-_NOTHING = Row("", "", "", "", "")
-
-
-def _version(spec: KernelSpec) -> str:
-    return template_version(spec.row.template)
 
 
 def _shape(product: Product) -> GemmShape:

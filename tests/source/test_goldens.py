@@ -26,6 +26,7 @@ from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import read_bundle
 from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.embed_best import render_embedded_best
+from gen.source.cpp.header import render_header
 from gen.source.render import read_source, render, render_template, template_dir
 from gen.source.versions import template_files
 from gen.spec.dtypes import parse_dtype
@@ -268,6 +269,10 @@ def texts() -> Iterator[tuple[Path, str]]:
             found = best.make_best(products, known, tunables, name, "gen emit --best", places)
         text = render_best(found, f"{name}.h" if header else None)
         yield GOLDEN / "best" / f"{name}.cu", text
+        if header:
+            titles = [gpu.title for gpu in known]
+            top = render_header(*found.kernels, name=name, stamp_=found.stamp, gpus=titles)
+            yield GOLDEN / "best" / f"{name}.h", top
         formats = ("ptx", "cubin") if header else ("cubin",)
         for suffix, text in zip((".cpp", ".h"), render_embedded_best(found, formats), strict=True):
             yield GOLDEN / "best" / f"{name}_embedded{suffix}", text
