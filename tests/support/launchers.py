@@ -121,7 +121,9 @@ def best_calls(best: Best, count: int = 100) -> list[Call]:
     for call in itertools.chain(*(calls(spec, count) for spec in best.named)):
         # The TMA is looked up but once, and what breaks two rules is refused for either.
         elements = math.prod(call.shape[:2]) * call.problem.batch.products
-        if call.no_tma or call.workspace_bytes < 0 or elements > 2**40:
+        # Kernels on CUDA cores launch a large batch piece by piece.
+        many = elements > 2**40 or call.problem.batch.products > 2**20
+        if call.no_tma or call.workspace_bytes < 0 or many:
             continue
         capability, multiprocessors, shared = draw.choice(DEVICES)
         tried.append(
