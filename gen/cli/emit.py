@@ -163,8 +163,8 @@ def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emit
     from gen.cli.choose import present
     from gen.dispatch.folders import places
     from gen.source.cpp.best import make_best, products_of, with_batch
-    from gen.source.cpp.best_file import TEMPLATES, render_best
-    from gen.source.cpp.header import TEMPLATE, render_header
+    from gen.source.cpp.best_file import TEMPLATES, render_best, render_best_header
+    from gen.source.cpp.header import TEMPLATE
 
     if not asked.shapes:
         raise UsageError("no shape is named; use --shape, such as 4096 or 1-64x4096x4096")
@@ -185,9 +185,7 @@ def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emit
     text = render_best(found, f"{name}.h" if header else None)
     files = [(named.name if named else f"{name}.cu", text)]
     if header:
-        names = [gpu.title for gpu in found.gpus]
-        top = render_header(*found.kernels, name=found.name, stamp_=found.stamp, gpus=names)
-        files.append((f"{name}.h", top))
+        files.append((f"{name}.h", render_best_header(found)))
     kernels = [spec.row.template for spec in found.kernels]
     return Emitted(files, [*TEMPLATES, *kernels, *([TEMPLATE] if header else [])], read)
 

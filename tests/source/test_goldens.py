@@ -22,7 +22,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import make_family, render_family
 from gen.source.cpp import best, embed
-from gen.source.cpp.best_file import render_best
+from gen.source.cpp.best_file import render_best, render_best_header
 from gen.source.cpp.bundle import read_bundle
 from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.embed_best import render_embedded_best
@@ -269,6 +269,8 @@ def texts() -> Iterator[tuple[Path, str]]:
             found = best.make_best(products, known, tunables, name, "gen emit --best", places)
         text = render_best(found, f"{name}.h" if header else None)
         yield GOLDEN / "best" / f"{name}.cu", text
+        if header:
+            yield GOLDEN / "best" / f"{name}.h", render_best_header(found)
         if header:
             titles = [gpu.title for gpu in known]
             top = render_header(*found.kernels, name=name, stamp_=found.stamp, gpus=titles)

@@ -12,6 +12,7 @@ from gen.dispatch.weights import Weights
 from gen.errors import SpecError
 from gen.source.architectures import only
 from gen.source.cpp.best import Best, shared_of
+from gen.source.cpp.header import render_header
 from gen.source.render import render_framed, render_template
 from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
@@ -34,6 +35,12 @@ def render_best(best: Best, header: str | None = None) -> str:
         launch=best.launch,
         workspace=best.workspace,
     )
+
+
+def render_best_header(best: Best) -> str:
+    """The header that declares its functions, and says which GPUs they are for."""
+    gpus = [gpu.title for gpu in best.gpus]
+    return render_header(*best.kernels, name=best.name, stamp_=best.stamp, gpus=gpus)
 
 
 def choice_values(best: Best) -> dict[str, Any]:

@@ -810,7 +810,7 @@ gemm_mma_tma_f16_f16_rrr_tb64x64x32_w32x32_s2_skauto_workspace(  // for a launch
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12

@@ -57,7 +57,7 @@ gemm_mma_tma_f16_rrr_workspace(
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
 // one of these, D is as it was:
 //     1  CUDA_ERROR_INVALID_VALUE: a size below 0 or above 2^31 - 4096, a null matrix or one of more
-//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 work tiles or blocks, or more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 blocks, 2^31 - 2^16 work tiles, or more
 //     3  CUDA_ERROR_NOT_INITIALIZED: nobody has called cuInit
 //    36  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: a driver older than the table above asks for
 //   201  CUDA_ERROR_INVALID_CONTEXT: this thread has no current context. cuCtxSetCurrent, or the

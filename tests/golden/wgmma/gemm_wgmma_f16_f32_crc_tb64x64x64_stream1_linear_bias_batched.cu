@@ -762,7 +762,7 @@ gemm_wgmma_f16_f32_crc_tb64x64x64_stream1_linear_bias_batched_workspace(  // for
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
 //        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 work tiles or blocks, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
