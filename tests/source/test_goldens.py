@@ -240,11 +240,21 @@ EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ..
 )
 
 
+# What has a golden header.
+HEADED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("naive", {}),
+    ("mma", {"dtype": "bf16", "layout": "ccc", "epilogue": "linear_bias"}),
+)
+
+
 def texts() -> Iterator[tuple[Path, str]]:
     """Every golden file."""
     for variant, options in EMITTED:
         source = render(make_spec(variant, **options))
         yield GOLDEN / variant / source.filename, source.text
+    for variant, options in HEADED:
+        spec = make_spec(variant, **options)
+        yield GOLDEN / "header" / f"{spec.name}.h", render_header(spec)
     with tempfile.TemporaryDirectory() as folder:
         for name, lines in BUNDLED.items():
             listing = Path(folder, f"{name}.kernels")
@@ -271,10 +281,6 @@ def texts() -> Iterator[tuple[Path, str]]:
         yield GOLDEN / "best" / f"{name}.cu", text
         if header:
             yield GOLDEN / "best" / f"{name}.h", render_best_header(found)
-        if header:
-            titles = [gpu.title for gpu in known]
-            top = render_header(*found.kernels, name=name, stamp_=found.stamp, gpus=titles)
-            yield GOLDEN / "best" / f"{name}.h", top
         formats = ("ptx", "cubin") if header else ("cubin",)
         for suffix, text in zip((".cpp", ".h"), render_embedded_best(found, formats), strict=True):
             yield GOLDEN / "best" / f"{name}_embedded{suffix}", text
