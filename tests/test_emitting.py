@@ -84,6 +84,7 @@ LACKING = [
     ("bench --variant mma --shape 4096 --peers cublas --json out.json", PROVING),
     ("ceiling", RUNNING),
     ("ceiling --json", RUNNING),
+    ("tune --shape 64 --into times.json", PROVING),
     ("sweep --variant tiles --axis tile=8,16 --shape 64", RUNNING),
     ("sweep --variant tiles --axis tile=8,16 --shape 64 --device gpu --json o.json", RUNNING),
 ]

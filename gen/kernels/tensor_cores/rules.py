@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gen.errors import SpecError, counted
+from gen.errors import counted
 from gen.kernels.epilogues import epilogue_rule
 from gen.kernels.tensor_cores.tiles import (
     K_BLOCK,
@@ -101,17 +101,15 @@ def _box_rule(chosen: Choice) -> None:
 
 
 def grouped_rule(chosen: Choice) -> None:
-    """Groups are rows one behind another, of any number: who shares K or rows would have to know.
-
-    Raises SpecError for layouts, which no tunable is a way out of.
-    """
+    """Groups are rows one behind another, of any number: who shares K or rows has to know."""
     t = chosen.values
     if not t["grouped"]:
         return
     if not (chosen.layouts.a and chosen.layouts.c):
-        raise SpecError(
+        raise Conflict(
             f"layout={chosen.layouts} does not go with grouped: groups are rows of A and D, which "
-            f"have to be row-major; use layout={'rrr' if chosen.layouts.b else 'rcr'}"
+            "have to be row-major, as in rrr and rcr",
+            "grouped",
         )
     alone = (("batched", False), ("split_k", 1), ("stream_k", 0), ("cluster", "1x1"))
     for name, value in alone:
