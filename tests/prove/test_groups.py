@@ -203,8 +203,8 @@ def test_matrices_beyond_32_bits(old: str, new: str, right: bool) -> None:
     [
         ("mma", {"split_k": 2}, "use split_k=1 or grouped=false"),
         ("mma", {"batched": True}, "use batched=false or grouped=false"),
-        ("mma", {"layout": "crr"}, "use layout=rrr"),
-        ("mma", {"layout": "rcc"}, "use layout=rcr"),
+        ("mma", {"layout": "crr"}, "row-major, as in rrr and rcr; use grouped=false"),
+        ("mma", {"layout": "rcc"}, "row-major, as in rrr and rcr; use grouped=false"),
         ("wgmma", {"cluster": "2x1"}, "use cluster=1x1 or grouped=false"),
         ("wgmma", {"stream_k": 1}, "use stream_k=0 or grouped=false"),
         ("wgmma", {"dtype": "f32_6xbf16"}, "use grouped=false"),
