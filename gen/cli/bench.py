@@ -19,10 +19,12 @@ from gen.cli.options import (
     ARCH,
     JSON,
     LAYOUT,
+    LIMIT,
     RESULTS,
     RESUME,
     VARIANT,
     measurable,
+    of_types,
     select,
 )
 from gen.errors import UsageError
@@ -30,7 +32,7 @@ from gen.files import write
 from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.kernels.tunables import Value
 from gen.spec.arch import MULTIPROCESSORS
-from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
+from gen.spec.dtypes import DTypes, parse_dtype
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape, Layouts, parse_layout
 
@@ -85,12 +87,7 @@ def bench(
         int | None,
         typer.Option("--largest", metavar="N", min=1, help="Leave out shapes with a longer side."),
     ] = None,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dtype", metavar="TYPE", help=f"Element types: {', '.join(DTYPES)}; repeatable."
-        ),
-    ] = None,
+    dtype: Annotated[list[str] | None, of_types()] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
     arch: Annotated[str | None, ARCH] = None,
     tokens: Annotated[
@@ -118,15 +115,7 @@ def bench(
         bool,
         typer.Option("--quick", help=f"Take {_QUICK_ROUNDS} rounds, not {_ROUNDS}; no NVBench."),
     ] = False,
-    limit: Annotated[
-        float,
-        typer.Option(
-            "--limit",
-            metavar="SECONDS",
-            min=0.01,
-            help="Time a kernel on a shape for at most so long.",
-        ),
-    ] = 10.0,
+    limit: Annotated[float, LIMIT] = 10.0,
     rest: Annotated[
         float,
         typer.Option(

@@ -70,7 +70,20 @@ SHAPE = typer.Option(
 RESULTS = typer.Option(
     "--json", metavar="FILE", help="Keep the results here while they are measured."
 )
+LIMIT = typer.Option(
+    "--limit", metavar="SECONDS", min=0.01, help="Time a kernel on a shape for at most so long."
+)
 RESUME = typer.Option("--resume", help="Measure only what the file of --json lacks.")
+
+
+def of_types(usual: str = "") -> Any:
+    """`--dtype`, of a command that takes several. usual: what it takes where none is named."""
+    default = f"; default: {usual}" if usual else ""
+    return typer.Option(
+        "--dtype",
+        metavar="TYPE",
+        help=f"Element types: {', '.join(DTYPES)}{default}; repeatable.",
+    )
 
 
 def _parser(tunable: Tunable) -> Callable[[str], Value]:

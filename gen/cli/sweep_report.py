@@ -13,13 +13,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.options import ALL, ARCH, LAYOUT, RESULTS, RESUME, SHAPE, VARIANT, measurable
+from gen.cli.options import (
+    ALL,
+    ARCH,
+    LAYOUT,
+    LIMIT,
+    RESULTS,
+    RESUME,
+    SHAPE,
+    VARIANT,
+    measurable,
+    of_types,
+)
 from gen.cli.workers import ON, Team, team
 from gen.errors import UsageError, unknown
 from gen.files import write
 from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
-from gen.spec.dtypes import DTYPES, parse_dtype
+from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import GemmShape, parse_layout, parse_shape
 
 if TYPE_CHECKING:
@@ -43,14 +54,7 @@ def sweep(
         ),
     ] = None,
     shape: Annotated[list[str] | None, SHAPE] = None,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dtype",
-            metavar="TYPE",
-            help=f"Element types: {', '.join(DTYPES)}; default: i32; repeatable.",
-        ),
-    ] = None,
+    dtype: Annotated[list[str] | None, of_types("i32")] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
     arch: Annotated[str | None, ARCH] = None,
     device: Annotated[
@@ -61,15 +65,7 @@ def sweep(
     ] = "auto",
     json: Annotated[Path | None, RESULTS] = None,
     resume: Annotated[bool, RESUME] = False,
-    limit: Annotated[
-        float,
-        typer.Option(
-            "--limit",
-            metavar="SECONDS",
-            min=0.01,
-            help="Time a kernel on a shape for at most so long.",
-        ),
-    ] = 30.0,
+    limit: Annotated[float, LIMIT] = 30.0,
     output_: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Draw plots into this folder."),

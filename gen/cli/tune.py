@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.cli.options import JSON, LAYOUT
+from gen.cli.options import JSON, LAYOUT, LIMIT, of_types
 from gen.cli.workers import ON, Team, team
 from gen.dispatch import folders
 from gen.dispatch.ranking import Product
 from gen.dispatch.table import Run, Table, load
 from gen.errors import UsageError
-from gen.spec.dtypes import DTYPES, parse_dtype
+from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import GemmShape, parse_layout
 from gen.spread.job import Here
 from gen.spread.place import Place
@@ -41,14 +41,7 @@ def tune(
         list[str] | None,
         typer.Option("--suite", metavar="NAME", help="A list of shapes of gen bench; repeatable."),
     ] = None,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dtype",
-            metavar="TYPE",
-            help=f"Element types: {', '.join(DTYPES)}; default: f32; repeatable.",
-        ),
-    ] = None,
+    dtype: Annotated[list[str] | None, of_types("f32")] = None,
     layout: Annotated[list[str] | None, LAYOUT] = None,
     batch: Annotated[
         str | None,
@@ -64,15 +57,7 @@ def tune(
             "--candidates", min=1, metavar="N", help="Measure the model's first N kernels."
         ),
     ] = 16,
-    limit: Annotated[
-        float,
-        typer.Option(
-            "--limit",
-            metavar="SECONDS",
-            min=0.01,
-            help="Time a kernel on a shape for at most so long.",
-        ),
-    ] = 3.0,
+    limit: Annotated[float, LIMIT] = 3.0,
     again: Annotated[
         bool, typer.Option("--again", help="Measure also what was measured before.")
     ] = False,
