@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gen.dispatch.ranking import Product
 from gen.errors import UsageError
 from gen.spec.dtypes import DTypes
 from gen.spec.problem import Batch, GemmProblem, GemmShape, Layouts, parse_shape
@@ -24,6 +25,15 @@ def products(shape: GemmShape) -> int:
     return shape.products if isinstance(shape, Batched) else 1
 
 
+def sized(shape: GemmShape, count: int) -> GemmShape:
+    """So many products of a shape: one, or a batch."""
+    return Batched(shape.m, shape.n, shape.k, count) if count > 1 else _one(shape)
+
+
+def _one(shape: GemmShape) -> GemmShape:
+    return GemmShape(shape.m, shape.n, shape.k)
+
+
 def parse_size(text: str) -> GemmShape:
     """`MxNxK`, one number for a cube, or `BxMxNxK` for a batch of B products. Raises UsageError."""
     if text.count("x") != 3:
@@ -37,9 +47,14 @@ def parse_size(text: str) -> GemmShape:
 
 def problem(shape: GemmShape, layouts: Layouts) -> GemmProblem:
     """All products of a shape, stored without gaps."""
-    one = GemmProblem.packed(GemmShape(shape.m, shape.n, shape.k), layouts)
+    one = GemmProblem.packed(_one(shape), layouts)
     count = products(shape)
     return one.batched(layouts, count) if count > 1 else one
+
+
+def product(shape: GemmShape, dtypes: DTypes, layouts: Layouts) -> Product:
+    """The same as what a kernel is chosen for."""
+    return replace(Product.packed(_one(shape), dtypes, layouts), batch=products(shape))
 
 
 def as_groups(batch: GemmProblem) -> GemmProblem:

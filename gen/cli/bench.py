@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -187,25 +186,21 @@ def _pairs(dtypes: Sequence[str], layouts: Sequence[str]) -> list[tuple[DTypes, 
 
 def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
     """The first of the ranking, on the GPU that is here, or on one of `arch`."""
-    from gen.bench.sizes import products
-    from gen.device.driver import gpu, why_no_gpu
+    from gen.bench.sizes import product, products
+    from gen.cli.choose import present
+    from gen.device.driver import why_no_gpu
     from gen.dispatch.choice import rank
     from gen.dispatch.folders import default
-    from gen.dispatch.ranking import Product, model_of
+    from gen.dispatch.ranking import model_of
 
-    if why_no_gpu() is None:
-        here = gpu(0)
-        model = model_of(here.arch, here.multiprocessors, here.name)
-    else:
-        model = model_of(arch or _DEFAULT_ARCH, MULTIPROCESSORS)
+    here = why_no_gpu() is None
+    model = present() if here else model_of(arch or _DEFAULT_ARCH, MULTIPROCESSORS)
 
     def choose(dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> list[KernelSpec]:
-        product = Product.packed(GemmShape(shape.m, shape.n, shape.k), dtypes, layouts)
-        count = products(shape)
-        takes_one = count == 1 or given.get("grouped")
+        takes_one = products(shape) == 1 or given.get("grouped")
         asked = given if takes_one else {**given, "batched": True}
-        one = replace(product, batch=count)
-        ranking = rank(one, model, arch or model.own_arch, asked, default())
+        wanted = product(shape, dtypes, layouts)
+        ranking = rank(wanted, model, arch or model.own_arch, asked, default())
         return [one.spec for one in ranking[:most]]
 
     return choose

@@ -6,7 +6,6 @@ import json as json_
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,7 @@ from gen.dispatch.ranking import Product
 from gen.dispatch.table import Run, Table, load
 from gen.errors import UsageError
 from gen.spec.dtypes import parse_dtype
-from gen.spec.problem import GemmShape, parse_layout
+from gen.spec.problem import parse_layout
 from gen.spread.job import Here
 from gen.spread.place import Place
 
@@ -103,7 +102,7 @@ def _products(
     batch: str | None,
 ) -> list[Product]:
     """What is to be tuned, the smallest first, so that something is known early."""
-    from gen.bench.sizes import flops, products
+    from gen.bench.sizes import flops, product
     from gen.bench.suites import suite
     from gen.source.cpp.best import products_of
 
@@ -116,9 +115,7 @@ def _products(
     for dtypes_ in map(parse_dtype, dict.fromkeys(dtypes)):
         for layouts_ in map(parse_layout, dict.fromkeys(layouts)):
             found += products_of(texts, dtypes_, layouts_, batch)
-            for s in shapes:
-                one = Product.packed(GemmShape(s.m, s.n, s.k), dtypes_, layouts_)
-                found.append(replace(one, batch=products(s)))
+            found += [product(s, dtypes_, layouts_) for s in shapes]
     if empty := next((p for p in found if p.shape.k == 0), None):
         raise UsageError(f"shape {empty.shape} has nothing to measure; use sizes of 1 or more")
     return sorted(dict.fromkeys(found), key=lambda p: flops(p.shape) * p.batch)

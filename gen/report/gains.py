@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 
 from gen.bench import sizes
 from gen.bench.results import OURS, Header, Results, Row, read_json
-from gen.bench.sizes import Batched
 from gen.dispatch import choice, table
-from gen.dispatch.ranking import model_of
 from gen.dispatch.table import Entry, Run, Table
 from gen.errors import GenError, UsageError
 from gen.kernels.registry import make_spec
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmShape
+from gen.tune.outcomes import model_of_run
 
 
 class Gain(NamedTuple):
@@ -78,15 +76,13 @@ def _of_gpu(entries: Sequence[Entry], known: Table) -> tuple[Results, list[Gain]
 def _first(entry: Entry, run: Run) -> KernelSpec:
     """What the model alone takes for the problem of an entry."""
     product = choice.product_of(entry)
-    model = model_of(run.arch, run.multiprocessors, run.device)
+    model = model_of_run(run)
     given = {"batched": True} if entry.batch > 1 else {}
     return choice.rank(product, model, run.arch, given)[0].spec
 
 
 def _row(entry: Entry, spec: KernelSpec) -> Row:
-    s = entry.size
-    shape = Batched(s.m, s.n, s.k, entry.batch) if entry.batch > 1 else GemmShape(s.m, s.n, s.k)
-    seconds = entry.us / 1e6
+    shape, seconds = sizes.sized(entry.size, entry.batch), entry.us / 1e6
     return Row(
         spec.name,
         OURS,

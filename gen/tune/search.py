@@ -18,15 +18,14 @@ from gen.bench.contenders import Ours, Prepared, launcher
 from gen.bench.device import ClockWatch, GpuLost, MeasuredGpu
 from gen.bench.problem import Problem
 from gen.bench.results import FAILED, NO_MEMORY, Row
-from gen.bench.sizes import Batched
+from gen.bench.sizes import sized
 from gen.bench.work import Work
 from gen.compile import nvrtc
 from gen.device.driver import OutOfMemory, works
-from gen.dispatch.ranking import Product, Ranked
+from gen.dispatch.ranking import Ranked
 from gen.dispatch.table import Run
 from gen.source.render import render
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmShape
 from gen.spread.job import Job
 from gen.tune.outcomes import Options, Outcome, entry_of
 
@@ -87,7 +86,7 @@ class Tuning(Job[Outcome | None, Found]):
         if item is None:
             return "opening the GPU"
         p = item.product
-        return f"tuning {p.dtypes.name} {p.layouts} {_shape(p)}"
+        return f"tuning {p.dtypes.name} {p.layouts} {sized(p.shape, p.batch)}"
 
     def spoilt(self) -> bool:
         """See Job."""
@@ -107,7 +106,7 @@ class Tuning(Job[Outcome | None, Found]):
 
     def _measure(self, found: Outcome, left: Sequence[Ranked]) -> None:
         product = found.product
-        problem = Problem(product.dtypes, product.layouts, _shape(product), ())
+        problem = Problem(product.dtypes, product.layouts, sized(product.shape, product.batch), ())
         self._say(f"{problem}: operands")
         try:
             work = Work(self.gpu, problem.dtypes, problem.layouts, problem.shape)
@@ -197,11 +196,6 @@ def joined(one: Run, other: Run) -> Run:
     sm = [*one.clocks.get("sm", []), *other.clocks.get("sm", [])]
     bounds = {"sm": [min(sm), max(sm)]} if sm else {}
     return one._replace(clocks={**one.clocks, **other.clocks, **bounds})
-
-
-def _shape(product: Product) -> GemmShape:
-    s = product.shape
-    return Batched(s.m, s.n, s.k, product.batch) if product.batch > 1 else s
 
 
 def _may_win(
