@@ -66,8 +66,8 @@ class Network:
         """One step of gradient descent; returns the mean loss of the batch before it."""
         h1, h2, logits = self.forward(x)
         loss, d3 = softmax_gradient(logits, labels)
-        d2 = np.where(h2 > 0, gemm(d3, self._w[2].T, self.device), HALF(0))
-        d1 = np.where(h1 > 0, gemm(d2, self._w[1].T, self.device), HALF(0))
+        d2 = self._input_gradient(d3, 2, h2)
+        d1 = self._input_gradient(d2, 1, h1)
         rate /= len(x)
         for layer, (inputs, gradient) in enumerate(((x, d1), (h1, d2), (h2, d3))):
             w = self.weights[layer]  # w -= rate * inputs' gradient, in place
@@ -75,6 +75,12 @@ class Network:
             self.biases[layer] -= SINGLE(rate) * gradient.sum(0, dtype=SINGLE)
         self._copy()
         return loss
+
+    def _input_gradient(self, d: np.ndarray, layer: int, activation: np.ndarray) -> np.ndarray:
+        """With respect to what the layer below sums up, where its units are on."""
+        epilogue, operands = "activation[row, col] > 0 ? x : 0", {"activation": activation}
+        w = self._w[layer].T
+        return gemm(d, w, self.device, epilogue=epilogue, operands=operands)
 
     def accuracy(self, images: ImageSet, at_once: int = 1000) -> float:
         """The fraction of images whose digit is recognised."""

@@ -17,6 +17,12 @@
 #include <vector>
 
 #include "../src/step.h"
+#include "mnist_forward.h"
+#include "mnist_forward_f16.h"
+#include "mnist_input_gradient.h"
+#include "mnist_input_gradient_f16.h"
+#include "mnist_logits.h"
+#include "mnist_weight_update.h"
 
 namespace {
 
@@ -65,11 +71,11 @@ struct Strided {
   long long row, col;
 };
 
-// The sums are those of f32 kernels.
-template <class Out>
+// The sums are those of f32 kernels; `epilogue` takes one and its place.
+template <class Out, class Epilogue>
 void multiply(
     long long M, long long N, long long K, float alpha, Strided a, Strided b, float beta,
-    const Out* C, long long ldc, Out* D, long long ldd, const Out* bias, bool relu) {
+    const Out* C, long long ldc, Out* D, long long ldd, Epilogue epilogue) {
   for (long long i = 0; i < M; ++i) {
     for (long long j = 0; j < N; ++j) {
       float sum = 0;
@@ -79,10 +85,13 @@ void multiply(
       }
       float x = alpha * sum;
       if (beta != 0) x += beta * static_cast<float>(C[i * ldc + j]);
-      if (bias) x += static_cast<float>(bias[j]);
-      D[i * ldd + j] = static_cast<Out>(relu && x < 0 ? 0.0f : x);
+      D[i * ldd + j] = static_cast<Out>(epilogue(x, i, j));
     }
   }
+}
+
+float relu(float x) {
+  return x < 0 ? 0 : x;  // NaN stays
 }
 
 struct Graph {
@@ -93,41 +102,42 @@ struct Graph {
 
 // ---------------------------------------------------------------------------- generated kernels
 
-#define STAND_IN(name, Out, a_col_major, b_col_major, relu, BIAS_PARAMETER, BIAS)                \
-  extern "C" cudaError_t name##_workspace(                                                       \
-      long long, long long, long long, const __half*, long long, const __half*, long long,       \
-      size_t* bytes) {                                                                           \
-    *bytes = 64;                                                                                 \
-    return cudaSuccess;                                                                          \
-  }                                                                                              \
-  extern "C" cudaError_t name##_launch(                                                          \
-      long long M, long long N, long long K, float alpha, const __half* A, long long lda,        \
-      const __half* B, long long ldb, float beta, const Out* C, long long ldc, Out* D,           \
-      long long ldd, BIAS_PARAMETER void* workspace, size_t bytes, cudaStream_t stream) {        \
-    if (workspace == nullptr || bytes < 64 || lda % 8 != 0 || ldb % 8 != 0) fail(#name);         \
-    const Strided a{A, a_col_major ? 1 : lda, a_col_major ? lda : 1};                            \
-    const Strided b{B, b_col_major ? 1 : ldb, b_col_major ? ldb : 1};                            \
-    return enqueue(                                                                              \
-        stream, [=] { multiply<Out>(M, N, K, alpha, a, b, beta, C, ldc, D, ldd, BIAS, relu); }); \
+// The two functions of a bundle. MORE: the parameters of its epilogue, X: the value of it, of x.
+#define STAND_IN(name, Out, a_col_major, b_col_major, MORE, X)                             \
+  extern "C" cudaError_t name##_workspace(                                                 \
+      long long, long long, long long, const __half*, long long, const __half*, long long, \
+      size_t* bytes) {                                                                     \
+    *bytes = 64;                                                                           \
+    return cudaSuccess;                                                                    \
+  }                                                                                        \
+  extern "C" cudaError_t name##_launch(                                                    \
+      long long M, long long N, long long K, float alpha, const __half* A, long long lda,  \
+      const __half* B, long long ldb, float beta, const Out* C, long long ldc, Out* D,     \
+      long long ldd, MORE void* workspace, size_t bytes, cudaStream_t stream) {            \
+    if (workspace == nullptr || bytes < 64 || lda % 8 != 0 || ldb % 8 != 0) fail(#name);   \
+    const Strided a{A, a_col_major ? 1 : lda, a_col_major ? lda : 1};                      \
+    const Strided b{B, b_col_major ? 1 : ldb, b_col_major ? ldb : 1};                      \
+    return enqueue(stream, [=] {                                                           \
+      multiply<Out>(                                                                       \
+          M, N, K, alpha, a, b, beta, C, ldc, D, ldd,                                      \
+          [=]([[maybe_unused]] float x, [[maybe_unused]] long long row,                    \
+              [[maybe_unused]] long long col) -> float { return X; });                     \
+    });                                                                                    \
   }
 #define COMMA ,
-#define FORWARD(name) STAND_IN(name, __half, false, false, true, const __half* bias COMMA, bias)
-#define INPUT_GRADIENT(name) STAND_IN(name, __half, false, true, false, , nullptr)
-#define WEIGHT_UPDATE(name) STAND_IN(name, float, true, false, false, , nullptr)
+#define FORWARD(name) \
+  STAND_IN(name, __half, false, false, const __half* bias COMMA, relu(x + __half2float(bias[col])))
+#define INPUT_GRADIENT(name)                                                                   \
+  STAND_IN(                                                                                    \
+      name, __half, false, true, const __half* activation COMMA long long ld_activation COMMA, \
+      __half2float(activation[row * ld_activation + col]) > 0 ? x : 0)
 
-FORWARD(mnist_forward_small)
-FORWARD(mnist_forward_split)
-FORWARD(mnist_forward_large)
-FORWARD(mnist_forward_small_f16)
-FORWARD(mnist_forward_large_f16)
-STAND_IN(mnist_logits_split, float, false, false, false, const float* bias COMMA, bias)
-INPUT_GRADIENT(mnist_input_gradient_small)
-INPUT_GRADIENT(mnist_input_gradient_split)
-INPUT_GRADIENT(mnist_input_gradient_large)
-INPUT_GRADIENT(mnist_input_gradient_small_f16)
-INPUT_GRADIENT(mnist_input_gradient_large_f16)
-WEIGHT_UPDATE(mnist_weight_update_small)
-WEIGHT_UPDATE(mnist_weight_update_large)
+FORWARD(mnist_forward)
+FORWARD(mnist_forward_f16)
+STAND_IN(mnist_logits, float, false, false, const float* bias COMMA, x + bias[col])
+INPUT_GRADIENT(mnist_input_gradient)
+INPUT_GRADIENT(mnist_input_gradient_f16)
+STAND_IN(mnist_weight_update, float, true, false, , x)
 
 // ---------------------------------------------------------------------------- the step's kernels
 
@@ -153,16 +163,13 @@ void launch_softmax_gradient(
   });
 }
 
-void launch_relu_gradient(
-    int rows, int cols, const __half* activation, __half* gradient, float* bias_sums,
-    cudaStream_t stream) {
+void launch_column_sums(
+    int rows, int cols, const __half* matrix, float* sums, cudaStream_t stream) {
   enqueue(stream, [=] {
-    std::memset(bias_sums, 0, sizeof(float) * relu_blocks(rows) * cols);
+    std::memset(sums, 0, sizeof(float) * sum_blocks(rows) * cols);
     for (int row = 0; row < rows; ++row) {
       for (int col = 0; col < cols; ++col) {
-        __half& g = gradient[row * cols + col];
-        if (!(__half2float(activation[row * cols + col]) > 0)) g = __float2half(0.0f);
-        bias_sums[row / kReluRows * cols + col] += __half2float(g);
+        sums[row / kSumRows * cols + col] += __half2float(matrix[row * cols + col]);
       }
     }
   });
@@ -188,9 +195,9 @@ void launch_advance(Advance a, cudaStream_t stream) {
     }
     for (int i = 0; i < 2 * a.hidden + kClasses; ++i) {
       const int layer = i / a.hidden < 2 ? i / a.hidden : 2;
-      const float* const sums = layer < 2 ? a.relu_sums[layer] : a.softmax_sums;
+      const float* const sums = layer < 2 ? a.hidden_sums[layer] : a.softmax_sums;
       const int pitch = layer < 2 ? a.hidden : kClassesLd;
-      const int blocks = layer < 2 ? relu_blocks(a.batch) : softmax_blocks(a.batch);
+      const int blocks = layer < 2 ? sum_blocks(a.batch) : softmax_blocks(a.batch);
       float sum = 0;
       for (int b = 0; b < blocks; ++b) sum += sums[b * pitch + i - layer * a.hidden];
       a.masters[a.weights + i] -= a.rate * sum;

@@ -22,7 +22,7 @@ struct Advance {
   long long weights;  // how many; a multiple of 8
   int hidden;
   float rate;  // learning rate / batch
-  const float* relu_sums[2];  // of both hidden layers, a row for every kReluRows of the batch
+  const float* hidden_sums[2];  // of both hidden layers, a row for every kSumRows of the batch
   const float* softmax_sums;  // a row for every kSoftmaxRows
   // The loss of the step that is over.
   const float* row_losses;

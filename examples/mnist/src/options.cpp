@@ -26,7 +26,6 @@ Trains 784 -> hidden -> hidden -> 10 on MNIST.
   --json FILE           write what was measured
   --bench               measure the time of a step afterwards
   --no-graph            launch every kernel of every step instead of replaying a CUDA graph
-  --tiles auto|small|split|large|hopper   which of the generated kernels [auto]
   --help
 
 Exit codes: 0 done, 1 the loss is no number, 2 wrong options, 3 wrong files, 4 CUDA.
@@ -108,14 +107,6 @@ Options parse_options(int argc, const char* const* argv) {
       o.rate = positive(name, value());
     } else if (name == "--accumulate") {
       o.sums = word<Sums>(name, value(), {{"f16", Sums::kF16}, {"f32", Sums::kF32}});
-    } else if (name == "--tiles") {
-      o.tiles = word<Tiles>(
-          name, value(),
-          {{"auto", Tiles::kAuto},
-           {"small", Tiles::kSmall},
-           {"split", Tiles::kSplit},
-           {"large", Tiles::kLarge},
-           {"hopper", Tiles::kHopper}});
     } else {
       throw UsageError("there is no option '" + name + "'");
     }

@@ -22,7 +22,6 @@ struct Options {
   int steps = 0;  // 0: as many as the epochs have
   float rate = 0.2f;
   Sums sums = Sums::kF32;
-  Tiles tiles = Tiles::kAuto;
   uint64_t seed = 1;
   bool graph = true;
   bool bench = false;

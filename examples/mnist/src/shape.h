@@ -10,6 +10,6 @@ constexpr int kClassesLd = 16;
 
 // Rows that a block of a kernel in step_kernels.cuh takes, and leaves one row of sums for.
 constexpr int kSoftmaxRows = 16;
-constexpr int kReluRows = 32;
+constexpr int kSumRows = 32;
 
 #endif

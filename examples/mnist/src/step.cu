@@ -18,11 +18,10 @@ void launch_softmax_gradient(
   CUDA(cudaGetLastError());
 }
 
-void launch_relu_gradient(
-    int rows, int cols, const __half* activation, __half* gradient, float* bias_sums,
-    cudaStream_t stream) {
-  const dim3 grid((cols + 63) / 64, relu_blocks(rows));
-  relu_gradient<<<grid, kStepThreads, 0, stream>>>(rows, cols, activation, gradient, bias_sums);
+void launch_column_sums(
+    int rows, int cols, const __half* matrix, float* sums, cudaStream_t stream) {
+  const dim3 grid((cols + 63) / 64, sum_blocks(rows));
+  column_sums<<<grid, kStepThreads, 0, stream>>>(rows, cols, matrix, sums);
   CUDA(cudaGetLastError());
 }
 

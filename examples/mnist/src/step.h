@@ -12,17 +12,15 @@
 constexpr int softmax_blocks(int rows) {
   return (rows + kSoftmaxRows - 1) / kSoftmaxRows;
 }
-constexpr int relu_blocks(int rows) {
-  return (rows + kReluRows - 1) / kReluRows;
+constexpr int sum_blocks(int rows) {
+  return (rows + kSumRows - 1) / kSumRows;
 }
 
 void launch_softmax_gradient(
     int rows, const float* logits, const unsigned char* labels, __half* gradient, float* losses,
     float* bias_sums, int* step, cudaStream_t stream);
 
-void launch_relu_gradient(
-    int rows, int cols, const __half* activation, __half* gradient, float* bias_sums,
-    cudaStream_t stream);
+void launch_column_sums(int rows, int cols, const __half* matrix, float* sums, cudaStream_t stream);
 
 // Sets the numbers of blocks itself.
 void launch_advance(Advance advance, cudaStream_t stream);

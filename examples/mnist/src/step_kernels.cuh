@@ -70,28 +70,23 @@ extern "C" __global__ void __launch_bounds__(kStepThreads) softmax_gradient(
   if (blockIdx.x == 0 && threadIdx.x == 0) ++*step;
 }
 
-// ---------------------------------------------------------------------------- ReLU
+// ---------------------------------------------------------------------------- biases
 
-// Where a unit was off, its gradient is zero. Columns of what is left are summed up for the bias. A
-// block takes 32 rows x 64 columns; `cols` is a multiple of 8.
-extern "C" __global__ void __launch_bounds__(kStepThreads) relu_gradient(
-    int rows, int cols, const __half* activation, __half* gradient, float* bias_sums) {
+// Columns of a gradient are summed up for the bias: `block_sums` has a row for every kSumRows rows. A block
+// takes 32 rows x 64 columns; `cols` is a multiple of 8.
+extern "C" __global__ void __launch_bounds__(kStepThreads)
+    column_sums(int rows, int cols, const __half* matrix, float* block_sums) {
   __shared__ float warp_sums[kStepThreads / 32][64];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int row = blockIdx.y * kReluRows + threadIdx.x / 8;
+  const int row = blockIdx.y * kSumRows + threadIdx.x / 8;
   const int col = blockIdx.x * 64 + threadIdx.x % 8 * 8;
 
   float sums[8] = {};
   if (row < rows && col < cols) {
     const long long at = static_cast<long long>(row) * cols + col;
-    const EightHalves y = *reinterpret_cast<const EightHalves*>(activation + at);
-    EightHalves dy = *reinterpret_cast<const EightHalves*>(gradient + at);
+    const EightHalves x = *reinterpret_cast<const EightHalves*>(matrix + at);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (!(__half2float(y.at[i]) > 0.0f)) dy.at[i] = __float2half(0.0f);
-      sums[i] = __half2float(dy.at[i]);
-    }
-    *reinterpret_cast<EightHalves*>(gradient + at) = dy;
+    for (int i = 0; i < 8; ++i) sums[i] = __half2float(x.at[i]);
   }
 
 #pragma unroll
@@ -105,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(kStepThreads) relu_gradient(
   if (threadIdx.x < 64 && sum_col < cols) {
     float sum = 0.0f;
     for (int w = 0; w < kStepThreads / 32; ++w) sum += warp_sums[w][threadIdx.x];
-    bias_sums[static_cast<long long>(blockIdx.y) * cols + sum_col] = sum;
+    block_sums[static_cast<long long>(blockIdx.y) * cols + sum_col] = sum;
   }
 }
 
@@ -150,9 +145,10 @@ __device__ inline void update_bias(const Advance& a, int thread) {
   if (thread >= hidden_biases + kClasses) return;
   const bool is_last = thread >= hidden_biases;
   const int layer = thread / a.hidden;
-  const float* const sums = is_last ? a.softmax_sums + (thread - hidden_biases)
-                                    : a.relu_sums[layer == 0 ? 0 : 1] + (thread - layer * a.hidden);
-  const int rows_each = is_last ? kSoftmaxRows : kReluRows, pitch = is_last ? kClassesLd : a.hidden;
+  const float* const sums = is_last
+                                ? a.softmax_sums + (thread - hidden_biases)
+                                : a.hidden_sums[layer == 0 ? 0 : 1] + (thread - layer * a.hidden);
+  const int rows_each = is_last ? kSoftmaxRows : kSumRows, pitch = is_last ? kClassesLd : a.hidden;
   const int rows = (a.batch + rows_each - 1) / rows_each;
   float sum = 0.0f;
 #pragma unroll 4

@@ -2,16 +2,16 @@
 
 #include "step.h"
 
-Forward::Forward(const Choice& choice, const Parameters& p, int rows)
+Forward::Forward(Sums sums, const Parameters& p, int rows)
     : images(size_t(rows) * kPixels), logits(size_t(rows) * kClassesLd) {
   const int width = p.layout.hidden;
   for (auto& layer : hidden) layer = DeviceArray<__half>(size_t(rows) * width);
   gemms.push_back(hidden_layer(
-      choice, rows, kPixels, width, images.data(), p.weights(0), p.bias(0), hidden[0].data()));
+      sums, rows, kPixels, width, images.data(), p.weights(0), p.bias(0), hidden[0].data()));
   gemms.push_back(hidden_layer(
-      choice, rows, width, width, hidden[0].data(), p.weights(1), p.bias(1), hidden[1].data()));
+      sums, rows, width, width, hidden[0].data(), p.weights(1), p.bias(1), hidden[1].data()));
   gemms.push_back(last_layer(
-      choice, rows, width, hidden[1].data(), p.weights(2), p.masters.data() + p.layout.bias(2),
+      rows, width, hidden[1].data(), p.weights(2), p.masters.data() + p.layout.bias(2),
       logits.data()));
 }
 
@@ -25,8 +25,7 @@ Trainer::Trainer(
     : settings_(settings),
       stream_(make_stream()),
       side_(make_stream()),
-      last_ready_(make_event()),
-      hidden_ready_(make_event()),
+      ready_{make_event(), make_event(), make_event()},
       side_done_(make_event()),
       begin_(make_event(cudaEventDefault)),
       end_(make_event(cudaEventDefault)),
@@ -38,22 +37,23 @@ Trainer::Trainer(
       step_(1),
       correct_(1),
       parameters_(settings.hidden, initial),
-      forward_(settings.choice, parameters_, settings.batch),
-      test_(settings.choice, parameters_, data.test.count()),
+      forward_(settings.sums, parameters_, settings.batch),
+      test_(settings.sums, parameters_, data.test.count()),
       row_losses_(settings.batch),
       losses_(order.size() / settings.batch) {
   const int batch = settings.batch, hidden = settings.hidden;
   for (int layer = 0; layer < 3; ++layer) {
     const size_t ld = parameters_.layout.ld(layer);
-    const int blocks = layer == 2 ? softmax_blocks(batch) : relu_blocks(batch);
+    const int blocks = layer == 2 ? softmax_blocks(batch) : sum_blocks(batch);
     gradients_[layer] = DeviceArray<__half>(batch * ld);
     bias_sums_[layer] = DeviceArray<float>(blocks * ld);
   }
   for (int layer = 1; layer < 3; ++layer) {
     const ParameterLayout& l = parameters_.layout;
     input_gradients_.push_back(input_gradient(
-        settings.choice, batch, hidden, l.outputs(layer), l.ld(layer), gradients_[layer].data(),
-        parameters_.weights(layer), gradients_[layer - 1].data()));
+        settings.sums, batch, hidden, l.outputs(layer), l.ld(layer), gradients_[layer].data(),
+        parameters_.weights(layer), forward_.hidden[layer - 1].data(),
+        gradients_[layer - 1].data()));
   }
   const __half* const inputs[] = {
       forward_.images.data(), forward_.hidden[0].data(), forward_.hidden[1].data()};
@@ -62,9 +62,8 @@ Trainer::Trainer(
     // The gradients are sums over the batch, and become a mean here, in f32. Divided earlier, most
     // of them would be too small for f16.
     weight_updates_.push_back(weight_update(
-        settings.choice, batch, l.inputs(layer), l.outputs(layer), l.ld(layer),
-        settings.rate / batch, inputs[layer], gradients_[layer].data(),
-        parameters_.masters.data() + l.weights(layer)));
+        batch, l.inputs(layer), l.outputs(layer), l.ld(layer), settings.rate / batch, inputs[layer],
+        gradients_[layer].data(), parameters_.masters.data() + l.weights(layer)));
   }
 
   // All of the above happened on the default stream, which the others do not wait for.
@@ -79,16 +78,14 @@ Trainer::Trainer(
 // A step, as a table of what is computed; h1 and h2 are the hidden layers' outputs, d1 to d3 the
 // gradients:
 //
-//   stream_                                          side_
-//   h1 = relu(x W1 + b1)                    GEMM
-//   h2 = relu(h1 W2 + b2)                   GEMM
-//   logits = h2 W3 + b3                     GEMM
+//   stream_                                       side_
+//   h1 = relu(x W1 + b1)                 GEMM
+//   h2 = relu(h1 W2 + b2)                GEMM
+//   logits = h2 W3 + b3                  GEMM
 //   d3 = softmax - one_hot; losses; sums for b3
-//   d2 = d3 W3'                             GEMM     W3 -= rate h2' d3    GEMM
-//   d2 = h2 > 0 ? d2 : 0; sums for b2
-//   d1 = d2 W2'                             GEMM     W2 -= rate h1' d2    GEMM
-//   d1 = h1 > 0 ? d1 : 0; sums for b1
-//   W1 -= rate x' d1                        GEMM
+//   d2 = h2 > 0 ? d3 W3' : 0             GEMM     W3 -= rate h2' d3    GEMM
+//   d1 = h1 > 0 ? d2 W2' : 0             GEMM     W2 -= rate h1' d2    GEMM; sums for b2
+//   W1 -= rate x' d1                     GEMM     sums for b1
 //   biases, f16 copies of weights, next batch, loss
 //
 // The sides do not disturb each other: on the right, masters in f32 are written; on the left, the
@@ -101,24 +98,27 @@ void Trainer::launch_step() const {
   launch_softmax_gradient(
       batch, forward_.logits.data(), batch_labels_.data(), gradients_[2].data(), row_losses_.data(),
       bias_sums_[2].data(), step_.data(), stream);
-  CUDA(cudaEventRecord(last_ready_.get(), stream));
-  CUDA(cudaStreamWaitEvent(side, last_ready_.get(), 0));
+  let_side_have(2);
   weight_updates_[2].launch(side);
 
   input_gradients_[1].launch(stream);
-  launch_relu_gradient(
-      batch, hidden, forward_.hidden[1].data(), gradients_[1].data(), bias_sums_[1].data(), stream);
-  CUDA(cudaEventRecord(hidden_ready_.get(), stream));
-  CUDA(cudaStreamWaitEvent(side, hidden_ready_.get(), 0));
+  let_side_have(1);
   weight_updates_[1].launch(side);
-  CUDA(cudaEventRecord(side_done_.get(), side));
+  launch_column_sums(batch, hidden, gradients_[1].data(), bias_sums_[1].data(), side);
 
   input_gradients_[0].launch(stream);
-  launch_relu_gradient(
-      batch, hidden, forward_.hidden[0].data(), gradients_[0].data(), bias_sums_[0].data(), stream);
+  let_side_have(0);
+  launch_column_sums(batch, hidden, gradients_[0].data(), bias_sums_[0].data(), side);
+  CUDA(cudaEventRecord(side_done_.get(), side));
+
   weight_updates_[0].launch(stream);
   CUDA(cudaStreamWaitEvent(stream, side_done_.get(), 0));
   launch_advance();
+}
+
+void Trainer::let_side_have(int layer) const {
+  CUDA(cudaEventRecord(ready_[layer].get(), stream_.get()));
+  CUDA(cudaStreamWaitEvent(side_.get(), ready_[layer].get(), 0));
 }
 
 void Trainer::launch_advance() const {
@@ -135,8 +135,8 @@ void Trainer::launch_advance() const {
   a.weights = static_cast<long long>(parameters_.layout.all_weights());
   a.hidden = settings_.hidden;
   a.rate = settings_.rate / settings_.batch;
-  a.relu_sums[0] = bias_sums_[0].data();
-  a.relu_sums[1] = bias_sums_[1].data();
+  a.hidden_sums[0] = bias_sums_[0].data();
+  a.hidden_sums[1] = bias_sums_[1].data();
   a.softmax_sums = bias_sums_[2].data();
   a.row_losses = row_losses_.data();
   a.losses = losses_.data();
@@ -208,12 +208,4 @@ double Trainer::test_accuracy() {
 std::vector<float> Trainer::parameters() const {
   synchronize();
   return parameters_.masters.read(0, parameters_.masters.size());
-}
-
-std::vector<std::string> Trainer::kernels() const {
-  std::vector<std::string> names;
-  for (const auto* list : {&forward_.gemms, &input_gradients_, &weight_updates_}) {
-    for (const Gemm& gemm : *list) names.push_back(gemm.kernel());
-  }
-  return names;
 }

@@ -5,7 +5,6 @@
 #include <cuda_fp16.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "cuda_support.h"
@@ -18,7 +17,7 @@ struct Settings {
   int batch;
   float rate;  // learning rate
   bool graph;  // steps are replayed as a CUDA graph
-  Choice choice;  // of kernels
+  Sums sums;
 };
 
 // Masters in f32, which steps change, and copies in f16, which products read. Small steps would be
@@ -42,7 +41,7 @@ struct Parameters {
 
 // The forward pass for a fixed number of images, with everything that it reads and writes.
 struct Forward {
-  Forward(const Choice& choice, const Parameters& parameters, int rows);
+  Forward(Sums sums, const Parameters& parameters, int rows);
 
   void launch(cudaStream_t stream) const;
 
@@ -71,18 +70,18 @@ class Trainer {
   double test_accuracy();
   std::vector<float> parameters() const;
 
-  // The kernels that compute a step's products, in order.
-  std::vector<std::string> kernels() const;
-
  private:
   void launch_step() const;
+  // What the side stream does next begins when the gradient of a layer is there.
+  void let_side_have(int layer) const;
   void launch_advance() const;
   void capture();
 
   Settings settings_;
   Stream stream_;
   Stream side_;  // for what nothing else in the step waits for
-  Event last_ready_, hidden_ready_, side_done_;
+  Event ready_[3];  // gradients of the layers
+  Event side_done_;
   Event begin_, end_;  // of what is timed
   GraphExec graph_;
 

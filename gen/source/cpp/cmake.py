@@ -210,6 +210,25 @@ def _bundle(call: Call, given: dict[str, str]) -> Answer:
 
 def _chosen(call: Call, given: dict[str, str]) -> Answer:
     """Kernels that the cost model chooses for shapes and GPUs."""
+    best, options = _best(given)
+    if "embed" in given:
+        return _chosen_and_embedded(best, embed.formats(given["embed"]), options)
+    _check_all_compiled(call, best.kernels)
+    options = (*options, "--header")
+    if len(best.kernels) == 1:
+        own = stamp(replace(best.kernels[0], symbol=given.get("name")))
+        return Answer(best.name, own, f"{best.name}.cu", options)
+    render_best(best)
+    return Answer(best.name, best.stamp, f"{best.name}.cu", options)
+
+
+def best_of(call: Call) -> Best:
+    """What a call of gen_add_bundle with AUTO chooses. Raises GenError."""
+    return _best(_options(call.words, _OF_AUTO))[0]
+
+
+def _best(given: dict[str, str]) -> tuple[Best, tuple[str, ...]]:
+    """Takes those words from `given` that `gen emit` has in another way, as options."""
     if "arch" in given:
         raise UsageError("the architectures are those of GPUS; leave out ARCH")
     for word in ("shapes", "gpus"):
@@ -220,10 +239,8 @@ def _chosen(call: Call, given: dict[str, str]) -> Answer:
     batch = given.get("batch")
     tunables = {key: value for key, value in given.items() if key in _TUNABLES}
     tunables = with_batch(tunables, batch)
-    dtypes, layouts = (
-        parse_dtype(given.get("dtype", "f32")),
-        parse_layout(given.get("layout", "rrr")),
-    )
+    dtypes = parse_dtype(given.get("dtype", "f32"))
+    layouts = parse_layout(given.get("layout", "rrr"))
     products = products_of(shapes, dtypes, layouts, batch)
     known = [find_gpu(gpu) for gpu in gpus]
     # A build gives the same on every machine: what its user has measured is no part of it.
@@ -232,15 +249,7 @@ def _chosen(call: Call, given: dict[str, str]) -> Answer:
     options = ["--best", "--gpu", ",".join(gpus)]
     options += [] if "tuned" in given else ["--tuned", OURS]
     options += [word for shape in shapes for word in ("--shape", shape)]
-    if "embed" in given:
-        return _chosen_and_embedded(best, embed.formats(given["embed"]), tuple(options))
-    _check_all_compiled(call, best.kernels)
-    options.append("--header")
-    if len(best.kernels) == 1:
-        own = stamp(replace(best.kernels[0], symbol=given.get("name")))
-        return Answer(best.name, own, f"{best.name}.cu", tuple(options))
-    render_best(best)
-    return Answer(best.name, best.stamp, f"{best.name}.cu", tuple(options))
+    return best, tuple(options)
 
 
 def _chosen_and_embedded(best: Best, formats: Sequence[str], options: tuple[str, ...]) -> Answer:
