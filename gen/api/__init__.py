@@ -93,6 +93,11 @@ def grouped_matmul(
     behind the last group are not written: `out` keeps them, in a new array they have no value. a, c
     and out are row-major, the matrices of b all in one order.
 
+    Where b is one matrix (K x N), groups are along K, as in the gradient of such matrices: offsets
+    say where they end among the columns of a and the rows of b. The result (groups x M x N), c and
+    out have a matrix for each; those of empty groups are epilogue(beta * c). a is column-major and
+    b row-major, their elements have 16 bits or are f64.
+
     bias: N elements, the same for all groups. All else is as in `matmul`; kernels are those of
     tensor cores, on any GPU. Raises what `matmul` raises.
     """

@@ -18,7 +18,7 @@ from gen.errors import SpecError
 from gen.kernels.batches import check_batch
 from gen.kernels.tensor_cores.plan import MOST_SIZE
 from gen.spec.epilogue import COLUMNS, MATRIX
-from gen.spec.problem import ONE, Batch, GemmProblem, Layouts
+from gen.spec.problem import BATCH, ONE, Batch, GemmProblem, Layouts
 
 
 class Further(NamedTuple):
@@ -284,7 +284,7 @@ def launches(
 
 def _fits(problem: GemmProblem, layouts: Layouts) -> bool:
     try:
-        check_batch(problem, layouts, "batch")
+        check_batch(problem, layouts, BATCH)
     except SpecError:
         return False
     return True

@@ -29,15 +29,15 @@ A, B, C, RESULT, BIAS = range(len(Arguments._fields))  # their places
 class Wanted(NamedTuple):
     """What a kernel fixes beforehand: element types and orders, if it does; whether it has a bias.
 
-    `epilogue` is only for messages. `batched`: whether it may take batches. `grouped`: whether it
-    takes groups of rows; None where that is the call's matter.
+    `epilogue` is only for messages. `batched`: whether it may take batches. `grouped`: the tunable
+    by which it takes groups, or ""; None where that is the call's matter.
     """
 
     dtype: str | None
     layouts: Layouts | None
     epilogue: str
     batched: bool = True
-    grouped: bool | None = None
+    grouped: str | None = None
 
     @property
     def has_bias(self) -> bool:
@@ -53,8 +53,8 @@ class Call:
     `own`: the arrays that the user's own epilogue takes, by name. `epilogue`: its text with their
     types; None where it is another. Of a batch, `batch_shape` is its shape, without inner
     dimensions whose rows are those of one product, and `offsets` says of each launch where all of
-    `names` begin, in bytes: `problem` has the products of one. `grouped`: the products
-    are groups of rows, and the last of `own` is where they end.
+    `names` begin, in bytes: `problem` has the products of one. `grouped`: where the products are
+    groups, the tunable of kernels for them; the last of `own` is where they end.
     """
 
     dtypes: DTypes
@@ -67,7 +67,7 @@ class Call:
     epilogue: str | None = None
     batch_shape: tuple[int, ...] = ()
     offsets: tuple[tuple[int, ...], ...] = ()
-    grouped: bool = False
+    grouped: str = ""
 
     @property
     def empty(self) -> bool:

@@ -99,7 +99,7 @@ def _launched(
 ) -> Iterator[tuple[GemmProblem, Operands]]:
     """What each launch computes."""
     if call.grouped:
-        yield _groups(call, arrays, own, result)
+        yield _groups(call, spec, arrays, own, result)
         return
     for count, matrices, further in _alike(call, arrays, own):
         problem, operands = _operands(call, spec, count, matrices, further)
@@ -108,26 +108,34 @@ def _launched(
 
 
 def _groups(
-    call: Call, arrays: Arrays, own: Further, result: np.ndarray
+    call: Call, spec: KernelSpec, arrays: Arrays, own: Further, result: np.ndarray
 ) -> tuple[GemmProblem, Operands]:
-    """All groups of rows at once; rows that none has stay as they are in the result."""
-    problem, shape, layouts = call.problem, call.problem.shape, call.layouts
+    """All groups at once; rows that none has stay as they are in the result."""
+    given, layouts = call.problem, call.layouts
     a, b, c, bias = arrays
     assert a is not None
     assert b is not None
-    shared = problem.batch.stride_b == 0
-    whole = GemmProblem.packed(shape, layouts, problem.alpha, problem.beta)
-    batch = whole.batched(layouts, problem.batch.products, shared="B" if shared else "").batch
+    c = c if c is not None and given.beta != 0 else result
+    strided, shared = spec.several.strided, ""
+    for name in strided.upper():
+        shared += name * (given.batch.stride(name) == 0)
+    whole = GemmProblem.packed(given.shape, layouts, given.alpha, given.beta)
+    batch = whole.batched(layouts, given.batch.products, shared=shared).batch
+    strides = {f"stride_{name}": batch.stride(name) for name in strided}
+    ends = tuple(own[OFFSETS].tolist())
+    batch = Batch(batch.products, **strides)
     problem = replace(
         whole,
-        batch=Batch(batch.products, stride_b=batch.stride_b),
-        operands=problem.operands,
-        ends=tuple(own[OFFSETS].tolist()),
+        batch=batch,
+        operands=given.operands,
+        ends=None if spec.grouped_k else ends,
+        ends_k=ends if spec.grouped_k else None,
     )
-    before = numerics.pack(result, True, problem.ldd, call.dtypes.output.name)
+    output = call.dtypes.output.name
+    before = numerics.pack(result, layouts.c, problem.ldd, output, batch.stride_d)
     others = {name: x for name, x in own.items() if name != OFFSETS}
-    c = c if c is not None and problem.beta != 0 else result
-    return problem, Operands(a, b[:1] if shared else b, c, before, bias, others)
+    b, c = (x[:1] if name in shared else x for name, x in (("B", b), ("C", c)))
+    return problem, Operands(a, b, c, before, bias, others)
 
 
 def _alike(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gen.api.call import Arguments, Call, Wanted
 from gen.api.frameworks import BY_TYPE, Framework, beside, framework, stream_handle
 from gen.api.gpu import Launcher, Launchers
-from gen.api.groups import fitted, with_offsets
+from gen.api.groups import GROUPED, KINDS, fitted, with_offsets
 from gen.api.operands import NOTHING, Own, checked, forms, is_number
 from gen.api.views import HOST, View, element
 from gen.compile import nvrtc
@@ -107,7 +107,7 @@ class Kernel:
             if invariant:
                 check_invariant(self._spec)
             spec = self._spec
-            several = spec.batched, spec.grouped
+            several = spec.batched, _grouped(spec.tunables)
             self._wanted = Wanted(spec.dtypes.name, spec.layouts, spec.epilogue, *several)
         else:
             epilogue = self._tunables.get("epilogue", "linear")
@@ -117,7 +117,7 @@ class Kernel:
                 parse_dtype(dtype).name if dtype else None,
                 layouts,
                 epilogue,
-                grouped=True if self._tunables.get("grouped") else None,
+                grouped=_grouped(self._tunables) or None,
             )
         self._lock = threading.Lock()
         self._prepared: dict[Any, _Prepared] = {}
@@ -148,7 +148,7 @@ class Kernel:
     ) -> Any:
         """The product; see `gen.matmul` for the arrays. Returns `out`, or a new array like `a`.
 
-        offsets: where groups of rows end, see `gen.grouped_matmul`.
+        offsets: where groups end, see `gen.grouped_matmul`.
         """
         return self.multiply(a, b, c, alpha, beta, out, bias, stream, operands, offsets)
 
@@ -288,13 +288,15 @@ class Kernel:
         own: dict[str, Any] = {"epilogue": call.epilogue} if call.epilogue else {}
         several = {} if call.problem.batch == ONE else {"batched": True}
         if call.grouped:
-            several = {"grouped": True}
+            several = {call.grouped: True}
         tunables = {**self._tunables, **own, **several}
         if self._variant == "auto":
             p, arch = call.problem, target.target(oldest_arch(call.dtypes))
             count, shape = max(p.batch.products, 1), p.shape
-            if call.grouped:  # as if all had as many rows
+            if call.grouped == GROUPED:  # as if all had as many rows
                 shape = replace(shape, m=ceil_div(shape.m, count))
+            elif call.grouped:
+                shape = replace(shape, k=ceil_div(shape.k, count))
             product = Product(
                 shape,
                 call.dtypes,
@@ -346,6 +348,11 @@ def _origin(
             "use a file that gen emit has written"
         )
     return source.spec, source, source.spec.variant
+
+
+def _grouped(tunables: Mapping[str, Any]) -> str:
+    """The tunable by which a kernel takes groups, or ""."""
+    return next((name for name in KINDS if tunables.get(name)), "")
 
 
 def _described(home: Framework, operands: Mapping[str, Any], stream: int | None) -> Own:

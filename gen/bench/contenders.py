@@ -235,7 +235,7 @@ class Ours:
     def prepare(self, work: Work) -> Prepared:
         """See Contender."""
         spec, gpu, (recipe,) = self.spec, work.gpu, self.recipes(work)
-        problem = as_groups(work.problem) if spec.grouped else work.problem
+        problem = as_groups(work.problem, spec.grouped_k) if spec.grouped else work.problem
         try:
             steps = spec.plan(problem, multiprocessors=gpu.multiprocessors)
         except SpecError as error:
@@ -246,7 +246,7 @@ class Ours:
         kernels = [gpu.load(module, step) for step in steps.launches]
         output = numerics.storage_dtype(spec.dtypes.output.name)
         bias = np.zeros(work.shape.n if spec.has_bias else 0, output)
-        ends = np.array(problem.ends or (), np.int32)
+        ends = np.array(problem.ends or problem.ends_k or (), np.int32)
         sizes = steps.workspace_bytes, bias.nbytes, ends.nbytes
         memory = [gpu.allocate(size) for size in sizes]
         workspace, zeros, offsets = (int(each.handle) for each in memory)

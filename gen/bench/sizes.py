@@ -57,9 +57,17 @@ def product(shape: GemmShape, dtypes: DTypes, layouts: Layouts) -> Product:
     return replace(Product.packed(_one(shape), dtypes, layouts), batch=products(shape))
 
 
-def as_groups(batch: GemmProblem) -> GemmProblem:
-    """The same products as groups of rows, which lie one behind the other."""
+def as_groups(batch: GemmProblem, along_k: bool = False) -> GemmProblem:
+    """The same products as groups of rows, or along K, which lie one behind the other."""
     count, rows = batch.batch.products, batch.shape.m
+    if along_k:
+        depth = batch.shape.k
+        return replace(
+            batch,
+            shape=replace(batch.shape, k=count * depth),
+            batch=batch.batch._replace(stride_a=0, stride_b=0),
+            ends_k=tuple(depth * (i + 1) for i in range(count)),
+        )
     return replace(
         batch,
         shape=replace(batch.shape, m=count * rows),

@@ -148,7 +148,7 @@ def bench(
     dtypes = dtype or ([_DEFAULT_DTYPE] if ALL in named or not variant else None)
     shapes = _shapes(suite or [], shape or [], largest, tokens)
     given = {name: value for name, value in tunables.items() if value is not None}
-    given_several = tunables.get("batched") is not None or tunables.get("grouped")
+    given_several = tunables.get("batched") is not None or _grouped(tunables)
     if not given_several and any(products(s) > 1 for s in shapes):
         tunables["batched"] = True
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
@@ -197,7 +197,7 @@ def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
     model = present() if here else model_of(arch or _DEFAULT_ARCH, MULTIPROCESSORS)
 
     def choose(dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> list[KernelSpec]:
-        takes_one = products(shape) == 1 or given.get("grouped")
+        takes_one = products(shape) == 1 or _grouped(given)
         asked = given if takes_one else {**given, "batched": True}
         wanted = product(shape, dtypes, layouts)
         ranking = rank(wanted, model, arch or model.own_arch, asked, default())
@@ -326,6 +326,11 @@ def ceiling(
     ]
     tables.table(("ceiling", "rate", "unit"), rows, right=("rate",))
     print(f"{gpu.name}, driver {gpu.driver_version()}")
+
+
+def _grouped(tunables: Mapping[str, object]) -> bool:
+    """Whether products of a batch are taken as groups."""
+    return any(tunables.get(name) for name in ("grouped", "grouped_k"))
 
 
 def _unit(name: str) -> str:

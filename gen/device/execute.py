@@ -41,8 +41,8 @@ class Operands(NamedTuple):
     `bias` has n elements of C's type, or is None where the kernel has none. Of a batched kernel,
     matrices have a dimension before these: of 1, where all products have the same. `own`: arrays
     of the operands of an epilogue of the user's own, by name, each m x n, m or n elements of its
-    type's storage; all products of a batch have the same. Of a grouped kernel, B alone has a
-    dimension more: a matrix for each group.
+    type's storage; all products of a batch have the same. Of groups of rows, B alone has a
+    dimension more, and of groups along K, C: a matrix for each group.
     """
 
     a: np.ndarray
@@ -54,28 +54,39 @@ class Operands(NamedTuple):
 
 
 def results(spec: KernelSpec, problem: GemmProblem, storage: np.ndarray) -> np.ndarray:
-    """D in its storage: a matrix, or of a batched kernel several."""
+    """D in its storage: a matrix, or several."""
     s, batch = problem.shape, problem.batch
-    several = (batch.products, batch.stride_d) if spec.batched else None
+    several = (batch.products, batch.stride_d) if spec.stacked else None
     return numerics.unpack(storage, s.m, s.n, spec.layouts.c, problem.ldd, several)
 
 
 def products(
     layouts: Layouts, problem: GemmProblem, operands: Operands
 ) -> Iterator[tuple[GemmProblem, Operands]]:
-    """Each product of a batch as a problem of its own; what has no dimension for it, as it is."""
-    if operands.a.ndim == 2:
+    """Each product of a batch, or each group along K, as a problem of its own.
+
+    What has no dimension for that, as it is.
+    """
+    if operands.c.ndim == 2:
         yield problem, operands
         return
-    one, batch = replace(problem, batch=ONE), problem.batch
+    a, b, shape, batch = operands.a, operands.b, problem.shape, problem.batch
+    one = replace(problem, batch=ONE, ends_k=None)
+    bounds = group_rows(problem.ends_k or (), shape.k)
     for i in range(batch.products):
         d = operands.d_storage[i * batch.stride_d :][: problem.extent("D", layouts)]
-        a, b, c = (x[i if len(x) > 1 else 0] for x in operands[:3])
-        yield one, Operands(a, b, c, d, operands.bias, operands.own)
+        c = operands.c[i if len(operands.c) > 1 else 0]
+        if problem.ends_k is None:
+            of_a, of_b = (x[i if len(x) > 1 else 0] for x in (a, b))
+        else:
+            begin, end = bounds[i]
+            of_a, of_b = a[:, begin:end], b[begin:end]
+            one = replace(one, shape=replace(shape, k=end - begin))
+        yield one, Operands(of_a, of_b, c, d, operands.bias, operands.own)
 
 
 def groups(problem: GemmProblem, operands: Operands) -> Iterator[tuple[GemmProblem, Operands]]:
-    """Each group as a problem of its own, but those without rows; without `ends`, the problem.
+    """Each group of rows as a problem of its own, but empty ones; without `ends`, the problem.
 
     Nothing of the epilogue's own operands.
     """
@@ -200,17 +211,18 @@ def storages(spec: KernelSpec, problem: GemmProblem, operands: Operands) -> dict
         "B": numerics.pack(operands.b, layouts.b, p.ldb, input_, batch.stride_b),
         "C": numerics.pack(operands.c, layouts.c, p.ldc, output, batch.stride_c),
         "D": operands.d_storage,
-        **({OFFSETS: np.array(ends_of(problem), np.int32)} if spec.grouped else {}),
+        **({OFFSETS: np.array(ends_of(spec, problem), np.int32)} if spec.grouped else {}),
         **bias,
         **{o.name: _stored(spec, problem, o, operands.own) for o in spec.operands if o.index},
     }
 
 
-def ends_of(problem: GemmProblem) -> tuple[int, ...]:
+def ends_of(spec: KernelSpec, problem: GemmProblem) -> tuple[int, ...]:
     """Where groups end; of a problem that says nothing of groups, all in the last one."""
-    if problem.ends is not None:
-        return problem.ends
-    return (0,) * (problem.batch.products - 1) + (problem.shape.m,)
+    ends, all_of_it = problem.ends, problem.shape.m
+    if spec.grouped_k:
+        ends, all_of_it = problem.ends_k, problem.shape.k
+    return (0,) * (problem.batch.products - 1) + (all_of_it,) if ends is None else ends
 
 
 def _stored(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gen.errors import SpecError
 from gen.kernels.formulas import Fact, evaluate
 from gen.spec.arch import MAX_GRID_YZ
-from gen.spec.problem import GemmProblem, Layouts
+from gen.spec.problem import GemmProblem, Layouts, Several
 
 # Of a launch whose blocks along z have a product each, from product `first` on.
 MOST = Fact("most", f"{MAX_GRID_YZ}", "products of a launch: blocks of a grid along z")
@@ -24,10 +24,10 @@ def launched(count: int) -> Iterator[tuple[int, int]]:
         yield first, found["products"]
 
 
-def apart(layouts: Layouts) -> list[Fact]:
-    """Whether no two products of D share an element: "follow" or "beside"."""
+def apart(layouts: Layouts, count: str = "batch") -> list[Fact]:
+    """Whether no two products of D, `count` of them, share an element: "follow" or "beside"."""
     lines, length = ("M", "N") if layouts.c else ("N", "M")
-    beside = f"stride_d >= {length} && (batch - 1) * stride_d + {length} <= ldd"
+    beside = f"stride_d >= {length} && ({count} - 1) * stride_d + {length} <= ldd"
     return [
         Fact(
             "follow", f"stride_d >= ({lines} - 1) * ldd + {length}", "one behind the other", "bool"
@@ -36,18 +36,15 @@ def apart(layouts: Layouts) -> list[Fact]:
     ]
 
 
-def check_batch(problem: GemmProblem, layouts: Layouts, several: str) -> None:
-    """Raises SpecError for a batch that a kernel does not take, or whose results overlap.
-
-    several: "batch", "groups", or "" for a kernel of one product.
-    """
+def check_batch(problem: GemmProblem, layouts: Layouts, several: Several) -> None:
+    """Raises SpecError for products that a kernel does not take, or whose results overlap."""
     batch, shape = problem.batch, problem.shape
     count = batch.products
     if count != 1 and not several:
         raise SpecError(f"this kernel takes one product, not {count}; use one that is batched")
     if count < 0:
         raise SpecError(f"a batch of {count} products is none; use 0 or more")
-    if several == "groups":
+    if several and "d" not in several.strided:
         return
     given = {
         "M": shape.m, "N": shape.n, "ldd": problem.ldd, "batch": count,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gen.spec.epilogue import MATRIX
+from gen.spec.problem import BATCH, SINGLE, Several
 
 if TYPE_CHECKING:
     from gen.spec.kernel import KernelSpec
@@ -38,7 +39,6 @@ RESULT = _parameters(
 )
 BIAS = _parameters("const output_t* bias")
 ALPHA = _parameters("scalar_t alpha")
-BATCH, GROUPS = _parameters("index_t batch"), _parameters("index_t groups")
 OFFSETS = _parameters("const int* offsets")
 FIRST = _parameters("index_t first")
 WORKSPACE = _parameters("void* workspace", "size_t workspace_bytes")
@@ -87,28 +87,21 @@ def with_strides(parameters: Iterable[Parameter], matrices: str = "abcd") -> tup
     return tuple(found)
 
 
-def _with_groups(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
-    """The same with the number of groups behind the sizes, and where they end behind B."""
+def counts(several: Several) -> tuple[Parameter, ...]:
+    """The number of products, where there may be several."""
+    return _parameters(f"index_t {several.number}") if several else ()
+
+
+def _of_several(parameters: Iterable[Parameter], several: Several) -> tuple[Parameter, ...]:
+    """The same with the number of products behind the sizes, and where groups end behind B."""
     found: list[Parameter] = []
-    for p in with_strides(parameters, "b"):
-        found.append(p)
+    for p in parameters:
+        found += with_strides([p], several.strided)
         if p.name == "K":
-            found += GROUPS
-        elif p.name == "stride_b":
+            found += counts(several)
+        elif p.name == "ldb" and several.number == "groups":
             found += OFFSETS
     return tuple(found)
-
-
-def _of_several(parameters: tuple[Parameter, ...], several: str) -> tuple[Parameter, ...]:
-    """Those of a function of the host, with the number of products behind the sizes.
-
-    several: see `KernelSpec.several`.
-    """
-    if several == "groups":
-        return _with_groups(parameters)
-    if not several:
-        return parameters
-    return (*SIZES, *BATCH, *with_strides(parameters[len(SIZES) :]))
 
 
 # What a kernel that computes the transpose of D, B' * A', takes in place of these.
@@ -137,7 +130,7 @@ def launch(spec: KernelSpec) -> tuple[Parameter, ...]:
     return (*given, *space, *_parameters("cudaStream_t stream"))
 
 
-def workspace(several: str = "") -> tuple[Parameter, ...]:
+def workspace(several: Several = SINGLE) -> tuple[Parameter, ...]:
     """Of `..._workspace`, which tells how large the workspace of a launch is: offsets do not."""
     given = _of_several((*SIZES, *OPERANDS), several)
     return (*(p for p in given if p not in OFFSETS), *_parameters("size_t* bytes"))
@@ -153,12 +146,11 @@ EARLY = _parameters("bool early")
 COUNTS = _parameters("index_t a_count", "index_t b_count")
 
 
-def pack(several: str) -> tuple[Parameter, ...]:
+def pack(several: Several) -> tuple[Parameter, ...]:
     """Of the kernel that packs operands: each is so many lines, of so many matrices of a batch."""
     found: list[Parameter] = []
-    batches = {"batch": "ab", "groups": "b"}.get(several, "")
     for count, a, (matrix, ld) in zip(COUNTS, "ab", (OPERANDS[:2], OPERANDS[2:]), strict=True):
-        given = (count, *with_strides((matrix, ld))) if a in batches else (matrix, ld)
+        given = (count, *with_strides((matrix, ld))) if a in several.strided else (matrix, ld)
         found += _parameters(f"index_t {a}_lines", f"index_t {a}_length")
         found += [*given, *_parameters(f"input_t* {a}_packed", f"index_t {a}_packed_ld")]
     return tuple(found)
@@ -170,16 +162,18 @@ CLEAR = _parameters("index_t count", "int* flags")
 def reduce(epilogue: Sequence[Parameter], batched: bool) -> tuple[Parameter, ...]:
     """Of the kernel that adds up partial sums."""
     partials = _parameters("index_t slices", "const scalar_t* partials")
-    sizes, result = ((*SIZES[:2], *BATCH), with_strides(RESULT)) if batched else (SIZES[:2], RESULT)
+    sizes, result = (
+        ((*SIZES[:2], *counts(BATCH)), with_strides(RESULT)) if batched else (SIZES[:2], RESULT)
+    )
     return (*sizes, *ALPHA, *result, *epilogue, *partials)
 
 
 def mma(
-    writes_d: bool, epilogue: Sequence[Parameter], has_partials: bool, several: str
+    writes_d: bool, epilogue: Sequence[Parameter], has_partials: bool, several: Several
 ) -> tuple[Parameter, ...]:
     """Of the kernel `mma`. One that leaves D to the reduction takes nothing of D."""
-    if several == "groups":
-        return restricted(_with_groups(matrices(epilogue)))
+    if several.number == "groups":
+        return restricted(_of_several(matrices(epilogue), several))
     operands, batched = (*SIZES, *OPERANDS), bool(several)
     of_ab = with_strides(operands) if batched else operands
     of_d = matrices(epilogue, batched) if writes_d else of_ab
@@ -190,18 +184,18 @@ def mma_tma(
     writes_d: bool,
     epilogue: Sequence[Parameter],
     has_slices: bool,
-    several: str,
+    several: Several,
     has_stream: bool,
     may_be_early: bool,
 ) -> tuple[Parameter, ...]:
     """Of the kernels `mma_tma` and `wgmma`, whose operands are tensor maps."""
     partials = PARTIALS if has_slices else STREAM if has_stream else ()
     early = EARLY if may_be_early else ()
-    if several == "groups":
-        sizes = (*SIZES, *GROUPS, *COUNTS[1:])
+    if several.number == "groups":
+        sizes = (*SIZES, *counts(several), *COUNTS[1:])
         return (*sizes, *ALPHA, *MAPS, *OFFSETS, *RESULT, *early, *epilogue)
     sizes, result = (
-        ((*SIZES, *BATCH, *COUNTS), with_strides(RESULT)) if several else (SIZES, RESULT)
+        ((*SIZES, *counts(several), *COUNTS), with_strides(RESULT)) if several else (SIZES, RESULT)
     )
     if not writes_d:
         return (*sizes, *MAPS[:2], *early, *partials)

@@ -233,6 +233,9 @@ _MAX_GRID = (MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ)
 
 BATCHED = Flag("batched", "take a batch: products of one shape, at strides in memory")
 GROUPED = Flag("grouped", "take groups of rows, with a matrix B each: the device reads how many")
+GROUPED_K = Flag(
+    "grouped_k", "take groups along K, with a matrix D each: the device reads how many"
+)
 
 
 def multiple_rule(tunable: str, axis: str, value: int, step: int, of: str, *others: str) -> None:

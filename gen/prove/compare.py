@@ -42,15 +42,18 @@ def compare(
     untouched = numerics.pack(got, spec.layouts.c, problem.ldd, output, stride_d)
     if untouched.tobytes() != storage.tobytes():
         return np.inf, "the gap between rows of D was overwritten"
-    if spec.grouped:
+    if spec.grouped and not spec.stacked:
         return _compare_groups(spec, runner, problem, kind, operands, got, core)
     worst = 0.0
-    every = got if spec.batched else got[None]
+    every = got if spec.stacked else got[None]
     for i, (one, own) in enumerate(products(spec.layouts, problem, operands)):
-        error, message = _compare_one(spec, runner, one, kind, own, every[i], core)
+        refers = i < _REFERRED or not spec.grouped
+        on = runner if refers else None
+        error, message = _compare_one(spec, on, one, kind, own, every[i], core)
         worst = max(worst, error)
         if message:
-            where = f"in product {i} of {problem.batch.products}, " if spec.batched else ""
+            what = "group" if spec.grouped else "product"
+            where = f"in {what} {i} of {problem.batch.products}, " if spec.stacked else ""
             return worst, where + message
     return worst, ""
 

@@ -40,7 +40,7 @@ _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more
 _SHORT = 24  # of the other ones: less than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
 _FAR = 2**32 + 2**12  # elements between matrices B
-_LAST = 40  # of these, what is computed
+_LAST = 40  # of these, what is computed; of groups along K, what the first one has
 _BUDGET = 10**9
 
 
@@ -118,13 +118,19 @@ def _run(
     first = (tiles - 2) * size if spec.row.takes_workspace else lines - _LAST
     problem = GemmProblem.packed(shape, layouts, 2, -1, 16, 16)
     problem = replace(problem, operands=far_operands(spec, problem.ldd))
-    if spec.grouped:  # the last rows, or all, are a second group, whose B is far behind
+    if spec.grouped_k:  # what is not 0 is in a second group, whose lines and whose D are far behind
+        apart = max(_FAR, problem.extent("D", layouts))
+        batch = Batch(2, stride_c=apart + 16, stride_d=apart)
+        problem = replace(problem, batch=batch, ends_k=(_LAST, shape.k))
+    elif spec.grouped:  # the last rows, or all, are a second group, whose B is far behind
         problem = replace(problem, batch=Batch(2, stride_b=_FAR), ends=(first * down, shape.m))
     part = GemmShape(
         lines - first if down else shape.m, shape.n if down else lines - first, shape.k
     )
     small = replace(GemmProblem.packed(part, layouts, 2, -1), operands=problem.operands)
     _, given = next(products(layouts, small, draw_operands(spec, small, "integer")))
+    if spec.grouped_k:
+        given.a[:, :_LAST] = 0
     at_once = 2 * tiles * below * beside
     runner = EmulatorRunner(observers=observers, multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline
@@ -145,9 +151,9 @@ def _run(
         elif own.index:
             count = shape.m if own.index == "row" else shape.n
             sizes[own.name] = (1, count, True, count, 0, element)
-    apart = {"B": problem.batch.stride_b}
+    behind = {name: problem.batch.stride(name) for name in "ABCD"}
     matrices = {
-        name: _matrix(runner, name, *size, behind=apart.get(name, 0))
+        name: _matrix(runner, name, *size, behind=behind.get(name, 0))
         for name, size in sizes.items()
     }
     rows, columns = (slice(first, None) if at else slice(None) for at in (down, not down))
@@ -163,7 +169,7 @@ def _run(
             matrices[own.name].elements[parts[own.index]] = given.own[own.name]
     places = {name: matrix.place for name, matrix in matrices.items()}
     if spec.grouped:
-        places[OFFSETS] = Place(runner.upload(np.array(ends_of(problem), np.int32), OFFSETS))
+        places[OFFSETS] = Place(runner.upload(np.array(ends_of(spec, problem), np.int32), OFFSETS))
     steps = spec.plan(problem, alignment(places), runner.multiprocessors)
     if any(_long_lines(launch) for launch in steps.launches):
         return None

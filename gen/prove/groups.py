@@ -1,4 +1,4 @@
-"""Groups of rows: where those end that a kernel is tried with, and what it should give."""
+"""Groups: where those end that a kernel is tried with, and what it should give."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections.abc import Callable
 import numpy as np
 
 from gen.device.execute import Operands, groups
-from gen.spec.problem import GemmProblem, GemmShape, group_rows
+from gen.spec.problem import GemmProblem, group_rows
 
 MANY = 1100  # groups, most of them empty: more than a warp looks at thirty-two times
 _FAR = 2**31 - 1
-_ELEMENTS = 2 * 10**6  # of all matrices B: a tenth of a second to draw
+_ELEMENTS = 2 * 10**6  # of all matrices that groups have: a tenth of a second to draw
 
 
-def draw_ends(shape: GemmShape, tile: int, draw: random.Random) -> tuple[int, ...]:
+def draw_ends(rows: int, tile: int, each: int, draw: random.Random) -> tuple[int, ...]:
     """Where groups of a matrix with these rows end, in one of the ways that kernels may mistake.
 
-    tile: rows of a work tile. Some groups are empty, of one row, of whole tiles and a row more or
-    less; all rows are in one, or in none; rows are left behind the last one; groups are more than
-    a warp looks at; ends fall, or are beyond the matrix on either side.
+    tile: rows of a work tile. each: elements of the matrix that each group has. Some groups are
+    empty, of one row, of whole tiles and a row more or less; all rows are in one, or in none; rows
+    are left behind the last one; groups are more than a warp looks at; ends fall, or are beyond the
+    matrix on either side. Along K it is the same: rows are those of B, a tile is a step.
     """
-    m = shape.m
+    m = rows
     near = [at + more for at in range(0, m + 1, tile) for more in (-1, 0, 1)]
     some = sorted(draw.choice((0, m, draw.randint(0, m), draw.choice(near))) for _ in range(5))
     cuts = [min(max(end, 0), m) for end in some]
@@ -42,7 +43,7 @@ def draw_ends(shape: GemmShape, tile: int, draw: random.Random) -> tuple[int, ..
         (-_FAR - 1, min(m, 2), 0, m),
         (*range(1, 33), 7, m // 2, m),  # that fall where a warp looks at others
     )
-    small = [ends for ends in kinds if len(ends) * shape.n * shape.k <= _ELEMENTS]
+    small = [ends for ends in kinds if len(ends) * each <= _ELEMENTS]
     return draw.choice(small or kinds[:1])
 
 

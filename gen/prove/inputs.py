@@ -272,6 +272,8 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
     own = {o.name: _own(rng, o.element(spec.dtypes), o.shape(m, n), kind) for o in arrays}
     if problem.ends is not None:
         return _draw_groups(spec, problem, kind, rng)._replace(own=own)
+    if problem.ends_k is not None:
+        return _draw_groups_k(spec, problem, kind, rng)._replace(own=own)
     drawn = [_draw_one(spec, problem, kind, rng) for _ in range(max(batch.products, 1))]
     of_all = zip(*(one[:4] for one in drawn), strict=True)
     a, b, c, before = (
@@ -300,6 +302,25 @@ def _draw_groups(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -
         matrix[shape.m - sizes[-1] :] = numerics.poison(name)
     b = np.stack([x.b for x in drawn])[: batch.matrices("B")]
     d = numerics.pack(before, True, problem.ldd, output)
+    return Operands(a, b, c, d, drawn[0].bias)
+
+
+def _draw_groups_k(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -> Operands:
+    """The same along K: what no group has of A and B is full of poison."""
+    shape, batch, output = problem.shape, problem.batch, spec.dtypes.output.name
+    bounds = group_rows(problem.ends_k or (), shape.k)
+    sizes = [end - begin for begin, end in bounds]
+    behind = sum(sizes)
+    drawn = [
+        _draw_one(spec, replace(problem, shape=replace(shape, k=k)), kind, rng)
+        for k in [*sizes, shape.k - behind]
+    ]
+    a = np.concatenate([x.a for x in drawn], axis=1)
+    b = np.concatenate([x.b for x in drawn])
+    a[:, behind:] = b[behind:] = numerics.poison(spec.dtypes.input.name)
+    c = np.stack([x.c for x in drawn])[: batch.matrices("C")]
+    before = np.stack([x.d for x in drawn])[: batch.products]
+    d = numerics.pack(before, spec.layouts.c, problem.ldd, output, batch.stride_d)
     return Operands(a, b, c, d, drawn[0].bias)
 
 

@@ -40,7 +40,9 @@ def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     found = [first, *some, *_placed(spec), *_sliced(spec), *_refusals(spec), *_largest(spec)]
     if spec.batched:
         found = [*found, *_batches(spec, found)]
-    if spec.grouped:
+    if spec.grouped_k:
+        found = [*found, *_groups_k(spec, found)]
+    elif spec.grouped:
         found = [*found, *_groups(spec, found)]
     return [*(with_own(spec, call) for call in found), *_own_refusals(spec)]
 
@@ -135,8 +137,23 @@ def _groups(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
         near = 2**44 // count
         for stride in (-1, -(2**63), 0, 1, near, near + 1, 2**63 - 1):
             yield Call(replace(p, batch=Batch(count, stride_b=stride)))
+    yield from _without_offsets(p)
+
+
+def _groups_k(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
+    """Groups along K: what a batch is tried with, whose products have the same A and B."""
+    for call in _batches(spec, others):
+        batch = call.problem.batch._replace(stride_a=0, stride_b=0)
+        yield replace(call, problem=replace(call.problem, batch=batch))
+    small = GemmProblem.packed(GemmShape(1, 1, 600), spec.layouts, 2, -1)
+    for count in (2**31 - 4096, 2**31 - 4095):
+        yield Call(replace(small, batch=Batch(count, stride_c=1, stride_d=1)))
+    yield from _without_offsets(GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1))
+
+
+def _without_offsets(problem: GemmProblem) -> Iterator[Call]:
     for sizes in (None, (0, 70, 600), (100, 70, 0)):
-        yield Call(p, without=OFFSETS, sizes=sizes)
+        yield Call(problem, without=OFFSETS, sizes=sizes)
 
 
 def _problems(spec: KernelSpec) -> Iterator[Call]:

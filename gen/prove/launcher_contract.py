@@ -47,7 +47,7 @@ def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
         return INVALID_VALUE
     if not call.has_elements:
         return SUCCESS
-    matrices = 1 if spec.grouped else batch.products  # of D
+    matrices = batch.products if spec.stacked else 1  # D
     if spec.row.takes_workspace and m * n * matrices > _MOST:
         return INVALID_VALUE
 
@@ -69,10 +69,8 @@ def _refused(spec: KernelSpec, call: Call, launch: bool) -> int:
             if operand.index == MATRIX:
                 ld = int(p.value(operand.ld, p.ldd))
                 bad |= wrong(operand.name, m, n, layouts.c, ld)
-        if spec.grouped:
-            bad |= OFFSETS in null
-        else:
-            bad |= batch.products > 1 and _overlaps(spec, call)
+        bad |= spec.grouped and OFFSETS in null
+        bad |= spec.stacked and batch.products > 1 and _overlaps(spec, call)
     return INVALID_VALUE if bad else SUCCESS
 
 

@@ -27,6 +27,7 @@ from gen.source.cpp.embed import aliases, render_embedded
 from gen.source.cpp.embed_best import render_embedded_best
 from gen.source.render import Source, render_template, template_dir
 from gen.spec.kernel import KernelSpec
+from gen.spec.problem import BATCH, SINGLE
 
 SECONDS = 60  # that all calls may take
 PLAIN, BUNDLE, EMBEDDED = "plain", "bundle", "embedded"
@@ -91,7 +92,7 @@ class Host:
         header, source = render_bundle(bundle)
         files = {f"{bundle.name}.cu": source, f"{bundle.name}.h": header}
         own = own_epilogues(bundle)
-        workspace = signature.workspace("batch" if bundle.batched else "")
+        workspace = signature.workspace(BATCH if bundle.batched else SINGLE)
         return cls(BUNDLE, bundle.name, files, (), workspace, (), own)
 
     @classmethod

@@ -78,9 +78,10 @@ class Trial:
         else:
             off = zip(OPERANDS, self.skips, strict=True)
             words += [f"{name} {_elements(n)} off" for name, n in off if n]
-        if self.problem.ends is not None:
-            words.append(f"{_listed(self.problem.ends)}, stride_b={self.problem.batch.stride_b}")
-        elif self.problem.batch != ONE:
+        for ends, axis in ((self.problem.ends, ""), (self.problem.ends_k, " along K")):
+            if ends is not None:
+                words.append(f"{_listed(ends)}{axis}")
+        if self.problem.batch != ONE:
             words.append(", ".join(f"{k}={v}" for k, v in self.problem.batch._asdict().items()))
         words += [f"{name}={value:.9g}" for name, value in self.problem.operands]
         words += ["C is D"] * self.in_place
@@ -260,7 +261,7 @@ def placements(spec: KernelSpec) -> list[Placement]:
             off = Skips(**{name: bytes_ // size})
             found.append(WHOLE._replace(skips=off))
             found += [WHOLE._replace(longer=off)] * (name != "bias")
-            found += [WHOLE._replace(further=off)] * (spec.batched and name != "bias")
+            found += [WHOLE._replace(further=off)] * (name in spec.several.strided)
     return found
 
 
@@ -311,8 +312,13 @@ def trial(
     """
     problem = where.problem(shape, spec.layouts, *scalars)
     draw = random.Random(f"{shape} {kind} {scalars} {where}")
-    if spec.grouped:
-        ends = draw_ends(shape, spec.threadblock.m, draw)
+    if spec.grouped_k:
+        ends = draw_ends(shape.k, spec.threadblock.k, shape.m * shape.n, draw)
+        one = draw.random() < _BESIDE and kind in _DRAWN_APART
+        problem = where.batched(problem, spec.layouts, len(ends), "ABC" if one else "AB")
+        problem = replace(problem, ends_k=ends)
+    elif spec.grouped:
+        ends = draw_ends(shape.m, spec.threadblock.m, shape.n * shape.k, draw)
         one = draw.random() < _BESIDE and kind in _DRAWN_APART
         batch = where.batched(problem, spec.layouts, len(ends), "B" if one else "").batch
         problem = replace(problem, batch=Batch(len(ends), stride_b=batch.stride_b), ends=ends)

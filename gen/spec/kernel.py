@@ -16,7 +16,17 @@ from gen.spec.arch import MAX_GRID_X, MULTIPROCESSORS
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import Epilogue, Operand, parse_epilogue
 from gen.spec.names import check_symbol, default_symbol
-from gen.spec.problem import ALIGNED, Alignment, GemmProblem, Layouts
+from gen.spec.problem import (
+    ALIGNED,
+    BATCH,
+    GROUPS,
+    GROUPS_K,
+    SINGLE,
+    Alignment,
+    GemmProblem,
+    Layouts,
+    Several,
+)
 
 if TYPE_CHECKING:
     from gen.kernels.launches import Plan
@@ -177,14 +187,26 @@ class KernelSpec:
         return bool(self.tunables.get("batched", False))
 
     @property
-    def grouped(self) -> bool:
-        """Whether a launch multiplies groups of A's rows with a matrix B each."""
-        return bool(self.tunables.get("grouped", False))
+    def grouped_k(self) -> bool:
+        """Whether a launch multiplies groups along K, and each gives a matrix D."""
+        return bool(self.tunables.get("grouped_k", False))
 
     @property
-    def several(self) -> str:
-        """What its launcher calls the number of products; "" where there is but one."""
-        return "batch" if self.batched else "groups" if self.grouped else ""
+    def grouped(self) -> bool:
+        """Whether a launch multiplies groups, of rows or along K, which end as the device reads."""
+        return bool(self.tunables.get("grouped", False)) or self.grouped_k
+
+    @property
+    def several(self) -> Several:
+        """The products of a launch, and which matrices are several."""
+        if self.batched:
+            return BATCH
+        return GROUPS_K if self.grouped_k else GROUPS if self.grouped else SINGLE
+
+    @property
+    def stacked(self) -> bool:
+        """Whether D is several matrices."""
+        return "d" in self.several.strided
 
     @property
     def persistent(self) -> bool:

@@ -75,7 +75,7 @@ class Batch(NamedTuple):
     """How many products there are, and the elements from a matrix of one to that of the next.
 
     Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
-    The products of groups differ in B alone: A, C and D are one matrix, whose rows they share out.
+    Groups share matrices out, of which there is one: see `Several`.
     """
 
     products: int = 1
@@ -96,13 +96,33 @@ class Batch(NamedTuple):
 ONE = Batch()
 
 
+class Several(NamedTuple):
+    """The products of a launch: what launchers call their `number`, and which matrices are several.
+
+    strided: the letters of the matrices of which each product has one, at a stride; of the others
+    there is one for all. Groups share one matrix out: of rows, A, C and D, where each group has a B
+    of its own; along K, A and B, where each has a D.
+    """
+
+    number: str = ""
+    strided: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.number)
+
+
+SINGLE, BATCH = Several(), Several("batch", "abcd")
+GROUPS, GROUPS_K = Several("groups", "b"), Several("groups", "cd")
+
+
 @dataclass(frozen=True)
 class GemmProblem:
     """D = alpha * A * B + beta * C, with BLAS leading dimensions counted in elements.
 
-    A batch is as many products of the same shape and leading dimensions. ends: of a grouped
-    product, what the device reads, and a plan does not know: see `group_rows`. operands: by
-    name, leading dimensions and numbers that an epilogue of the user's own takes.
+    A batch is as many products of the same shape and leading dimensions. ends: where groups of rows
+    end, which the device reads, and a plan does not know: see `group_rows`. ends_k: the same of
+    groups along K. operands: by name, leading dimensions and numbers that an epilogue of the user's
+    own takes.
     """
 
     shape: GemmShape
@@ -115,6 +135,7 @@ class GemmProblem:
     batch: Batch = field(default=ONE, repr=False)
     operands: tuple[tuple[str, float], ...] = field(default=(), repr=False)
     ends: tuple[int, ...] | None = field(default=None, repr=False)
+    ends_k: tuple[int, ...] | None = field(default=None, repr=False)
 
     def value(self, name: str, usual: float) -> float:
         """A leading dimension or a number of an epilogue's own; `usual` where none is said."""
@@ -189,7 +210,7 @@ class GemmProblem:
 
 
 def group_rows(ends: Iterable[int], rows: int) -> list[tuple[int, int]]:
-    """Of each group the first row, and the one behind its last.
+    """Of each group the first row, and the one behind its last; or the same along K.
 
     A group begins where the one before ends, the first one at 0. An end that is less than one
     before counts as that one, and one beyond all rows as their number: no two groups overlap.

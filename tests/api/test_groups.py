@@ -90,7 +90,7 @@ def test_on_a_gpu(fake: FakeGpu) -> None:
         ({"offsets": ENDS[::-1]}, "use adjacent elements"),
         ({"offsets": [3, 4]}, "offsets is a list, not an array"),
         ({"offsets": None}, "use gen.matmul"),
-        ({"b": halves(K, N)}, "take A .M, K. and B .groups, K, N."),
+        ({"b": halves(1, 5, K, N)}, "take A .M, K. and B .groups, K, N."),
         ({"b": halves(5, K, N)[::-1]}, "matrices in reverse"),
         ({"b": halves(5, K + 1, N)}, "not as many as B's rows"),
         ({"a": halves(K, ROWS).T}, "A is column-major"),

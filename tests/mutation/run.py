@@ -61,6 +61,10 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "mma grouped": {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "grouped": True,
     },
+    "mma grouped-k": {
+        "layout": "crr", "threadblock": "64x64x32", "warp": "32x32", "stages": 3,
+        "grouped_k": True,
+    },
     "mma_tma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 2},
     "mma_tma batched": {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 2, "batched": True,

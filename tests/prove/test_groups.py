@@ -68,7 +68,7 @@ def test_groups_share_no_rows(ends: list[int], rows: int) -> None:
 
 @given(st.integers(0, 300), st.randoms(use_true_random=False))
 def test_drawn_ends_are_offsets(rows: int, draw: random.Random) -> None:
-    ends = draw_ends(GemmShape(rows, 8, 8), 64, draw)
+    ends = draw_ends(rows, 64, 64, draw)
     assert ends
     assert all(-(2**31) <= end < 2**31 for end in ends)
 

@@ -115,6 +115,9 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma", {"dtype": "tf32", "layout": "crr", "arch": "sm_90", "split_k": 70, "batched": True}),
     ("mma", {"grouped": True}),
     ("mma", {"dtype": "tf32", "arch": "sm_90", "epilogue": DEQUANTIZED, "grouped": True}),
+    ("mma", {"dtype": "bf16_f32", "layout": "crr", "grouped_k": True}),
+    ("mma", {"dtype": "f64", "layout": "crc", "arch": "sm_90", "epilogue": "linear_bias",
+             "grouped_k": True}),
     ("mma", {"dtype": "f64"}),
     ("mma", {"dtype": "f64", "layout": "rcr", "arch": "sm_90", "split_k": 0}),
     ("mma", {"dtype": "f64", "layout": "crc", "arch": "sm_90", "instruction": "m16n8k8",
@@ -244,6 +247,7 @@ EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ..
 HEADED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("naive", {}),
     ("mma", {"dtype": "bf16", "layout": "ccc", "epilogue": "linear_bias"}),
+    ("mma", {"layout": "crr", "grouped_k": True}),
 )
 
 

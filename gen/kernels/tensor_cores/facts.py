@@ -12,6 +12,7 @@ from gen.kernels.tensor_cores.operands import Operand, operands, packing, rounde
 from gen.kernels.tensor_cores.tiles import sums, writes_d
 from gen.spec.arch import MOST_REGISTERS, REGISTERS, SHARED_KIB, compute_capability
 from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GROUPS
 
 SECTION = 256  # bytes: what the parts of the workspace start at multiples of
 STEPS_A_SLICE = 4  # along K, at least, where the number of slices is chosen by itself
@@ -72,7 +73,7 @@ def _tiles(spec: KernelSpec) -> list[Fact]:
 
     Where a group ends inside of a tile, the next one begins another.
     """
-    if spec.grouped:
+    if spec.several == GROUPS:
         rows = "(M + (kTileM - 1) * filled) / kTileM"
         return [
             Fact("filled", "groups < M ? groups : M", "groups with rows, at most"),
@@ -82,12 +83,12 @@ def _tiles(spec: KernelSpec) -> list[Fact]:
 
 
 def _whole_tiles(spec: KernelSpec) -> Fact:
-    products = " * batch" if spec.batched else ""
+    products = f" * {spec.several.number}" if spec.stacked else ""
     if spec.cluster == (1, 1):
         text = f"(M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN){products}"
         return Fact("tiles", text, "of D")
     text = f"(M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN){products}"
-    return Fact("tiles", text, "a cluster's" if spec.batched else "of D, a cluster's")
+    return Fact("tiles", text, "a cluster's" if products else "of D, a cluster's")
 
 
 _MOST = f"steps / {STEPS_A_SLICE}"

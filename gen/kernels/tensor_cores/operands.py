@@ -137,7 +137,7 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
         in_k = along_k or not is_strided(size)
         line = spec.threadblock.k * size if in_k else KSTRIDED_LINE
         parts = spec.dtypes.parts
-        several = "" if spec.grouped and letter == "a" else spec.several
+        several = spec.several.number if matrix.lower() in spec.several.strided else ""
         return Operand(
             letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, several
         )

@@ -25,7 +25,7 @@ from gen.kernels.tensor_cores.operands import HELPER_THREADS, Operand, operands
 from gen.kernels.tensor_cores.tiles import writes_d
 from gen.spec.arch import UNIT, compute_capability
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import Alignment, GemmProblem
+from gen.spec.problem import GROUPS, Alignment, GemmProblem
 
 MOST_SIZE = 2**31 - 4096  # M, N, K: where tiles and steps ahead end is an int
 
@@ -52,7 +52,7 @@ def _evaluate(
     (m, a, lda, stride_a), (n, b, ldb, stride_b) = sides
     given = {
         "M": m, "N": n, "K": s.k, "A": a, "lda": lda, "B": b, "ldb": ldb,
-        spec.several: batch.products, "stride_a": stride_a, "stride_b": stride_b,
+        spec.several.number: batch.products, "stride_a": stride_a, "stride_b": stride_b,
         "multiprocessors": multiprocessors, "kTileM": tile.m, "kTileN": tile.n, "kTileK": tile.k,
         "kParts": spec.dtypes.parts,
         "kSpanM": spec.cluster[0] * tile.m, "kSpanN": spec.cluster[1] * tile.n,
@@ -90,7 +90,7 @@ def plan(
     values: dict[str, Argument] = {
         **matrices(problem, spec.dtypes, strided=True),
         **of_epilogue(spec, problem),
-        **{name: i64(found[name]) for name in ("M", "N", spec.several) if name},
+        **{name: i64(found[name]) for name in ("M", "N", spec.several.number) if name},
         "offsets": Pointer(OFFSETS),
         "A": read["a"], "lda": i64(found.get("a_ld", line["a"])),
         "B": read["b"], "ldb": i64(found.get("b_ld", line["b"])),
@@ -149,7 +149,7 @@ def _pack(
             f"stride_{x}": i64(found[f"stride_{x}"]),
             f"{x}_packed": packed[x], f"{x}_packed_ld": i64(found[f"{x}_ld"]),
         }  # fmt: skip
-    deep = found["pack_z"] if spec.grouped else 2 * found.get("pack_z", 1)
+    deep = found["pack_z"] if spec.several == GROUPS else 2 * found.get("pack_z", 1)
     grid = (found["pack_x"], found["pack_y"], deep)
     return _helper(f"{spec.name}_pack", grid, signature.pack(spec.several), values)
 

@@ -61,6 +61,7 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
     return {
         "a": a,
         "b": b,
+        "grouped": spec.grouped,
         "packs": spec.packs,
         "transposed": transposed(spec),
         "swapped": spec.swapped,
@@ -71,7 +72,7 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
         "stream_k": spec.stream_k,
         "multiprocessors": spec.persistent or split_k == 0,
         "facts": facts(spec),
-        "apart": apart(spec.layouts),
+        "apart": apart(spec.layouts, spec.several.number),
         "work": "work" if spec.row.persistent and split_k != 1 else "tiles",
         "reduce_width": width,
         "reduce_at_once": min(4, -(-split_k * width // 256)) if width else 4,

@@ -27,7 +27,7 @@ from gen.kernels.tensor_cores.rules import (
 from gen.kernels.tensor_cores.tiles import PING_PONG, WGMMA_BYTES, mma, mma_tma, wgmma
 from gen.kernels.tensor_cores.wgmma_rules import CLUSTERS, wgmma_rules
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
-from gen.kernels.variant import BATCHED, GROUPED, Variant
+from gen.kernels.variant import BATCHED, GROUPED, GROUPED_K, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 
 
@@ -147,6 +147,7 @@ _MMA = Variant(
         Integer("stages", _STAGES, _mma_stages, 1, 16, tag="s"),
         *_REST,
         GROUPED,
+        GROUPED_K,
     ),
     mma,
     MMA_DTYPES,

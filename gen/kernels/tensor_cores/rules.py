@@ -101,28 +101,43 @@ def _box_rule(chosen: Choice) -> None:
 
 
 def grouped_rule(chosen: Choice) -> None:
-    """Groups are rows one behind another, of any number: who shares K or rows has to know."""
-    t = chosen.values
-    if not t["grouped"]:
+    """Groups lie one behind another, and begin anywhere: who shares K or rows has to know."""
+    t, layouts = chosen.values, chosen.layouts
+    grouped = next((name for name in ("grouped", "grouped_k") if t.get(name)), None)
+    if grouped is None:
         return
-    if not (chosen.layouts.a and chosen.layouts.c):
+    if grouped == "grouped" and not (layouts.a and layouts.c):
         raise Conflict(
-            f"layout={chosen.layouts} does not go with grouped: groups are rows of A and D, which "
-            "have to be row-major, as in rrr and rcr",
-            "grouped",
+            f"layout={layouts} does not go with grouped: groups are rows of A and D, which have to "
+            "be row-major, as in rrr and rcr",
+            grouped,
         )
-    alone = (("batched", False), ("split_k", 1), ("stream_k", 0), ("cluster", "1x1"))
+    if grouped == "grouped_k" and any(along_k(layouts)):
+        raise Conflict(
+            f"layout={layouts} does not go with grouped_k: groups are columns of A and rows of B, "
+            "which have to be lines, as in crr and crc",
+            grouped,
+        )
+    if grouped == "grouped_k" and not is_strided(chosen.dtypes.factor.size):
+        raise Conflict(
+            f"grouped_k is not for {chosen.dtypes.name}, whose operands are transposed first",
+            grouped,
+        )
+    alone: tuple[tuple[str, object], ...] = (
+        ("batched", False), ("split_k", 1), ("stream_k", 0), ("cluster", "1x1"),
+        ("grouped_k", grouped == "grouped_k"),
+    )  # fmt: skip
     for name, value in alone:
         if t.get(name, value) != value:
             raise Conflict(
-                f"{name}={str(t[name]).lower()} goes with grouped=false: how many tiles groups "
-                "have is known to the device alone, and each tile is computed by one block",
+                f"{name}={str(t[name]).lower()} goes with {grouped}=false: where groups end is "
+                "known to the device alone, and each tile is computed by one block",
                 name,
-                "grouped",
+                grouped,
             )
     if chosen.dtypes.parts > 1:
         raise Conflict(
-            f"grouped is not for {chosen.dtypes.name}, whose operands are split first", "grouped"
+            f"{grouped} is not for {chosen.dtypes.name}, whose operands are split first", grouped
         )
 
 

@@ -47,7 +47,9 @@ def choice_values(best: Best) -> dict[str, Any]:
     """What templates have of a choice, on either interface to CUDA. Raises SpecError for groups."""
     first = best.kernels[0]
     if first.grouped:
-        raise SpecError("a launcher that chooses takes no groups; leave out --grouped")
+        raise SpecError(
+            "a launcher that chooses takes no groups; leave out --grouped and --grouped-k"
+        )
     given = [*"MNK", *(["batch"] if first.batched else [])]
     return {
         "version": __version__,

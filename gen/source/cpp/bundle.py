@@ -19,7 +19,7 @@ from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_shape
 
 ALIGNMENT = 16  # bytes
 DEFAULT_ARCH = "sm_80"
-_FLAGS = ("aligned", "batched", "grouped")  # options without a value
+_FLAGS = ("aligned", "batched", "grouped", "grouped_k")  # options without a value
 MAX_NAME = 24  # the kernels' own symbols begin with it
 MAX_OWN = 16  # of an epilogue's name
 
@@ -218,8 +218,8 @@ def _entries(line: str, name: str, archs: Sequence[str], number: int) -> Iterato
             specs = [make_spec(variant, arch=arch, **kernel) for arch in archs]
             if specs[0].grouped:
                 raise SpecError(
-                    "a bundle's function takes no groups; leave out --grouped, and emit a grouped "
-                    "kernel alone"
+                    "a bundle's function takes no groups; leave out --grouped and --grouped-k, "
+                    "and emit a grouped kernel alone"
                 )
             yield Entry(make_family(specs), smallest, aligned, own)
             number += 1

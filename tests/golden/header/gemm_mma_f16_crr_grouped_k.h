@@ -1,0 +1,81 @@
+// gemm_mma_f16_crr_grouped_k: D = alpha * A * B + beta * C
+//
+// What gemm_mma_f16_crr_grouped_k.cu has for C and C++ programs.
+// Made by gemmgen 0.2.0; the command is in that file.
+// SPDX-License-Identifier: 0BSD
+
+#ifndef GEMM_MMA_F16_CRR_GROUPED_K_H
+#define GEMM_MMA_F16_CRR_GROUPED_K_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+#include <cuda_fp16.h>
+typedef __half gemmgen_f16;
+#else  // C has no such type: any pointer to such elements will do
+typedef void gemmgen_f16;
+#endif
+
+// The specification. gemm_mma_f16_crr_grouped_k.cu does not compile with the header of another one.
+#define GEMM_MMA_F16_CRR_GROUPED_K_SPEC 0xe703684e
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
+// current device.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+GEMMGEN_API cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_f16_crr_grouped_k_workspace(
+    long long M, long long N, long long K,  // sizes, as for the launch
+    long long groups,  // how many groups along K, which give a matrix D each; may be 0
+    const gemmgen_f16* A, long long lda,  // the pointer's value counts, not what it points to
+    const gemmgen_f16* B, long long ldb,  // as A's
+    size_t* bytes);
+
+// Queues the kernels on a stream of the current device, and returns without waiting. Never prints,
+// exits or allocates. Several threads may call it at once, for several devices, and while a CUDA
+// graph is captured. Launches that may run at the same time need a workspace each.
+//
+// M, N and K may be 0. Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
+//        a negative stride, products of D that overlap, null offsets
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+// Other errors are the CUDA runtime's, such as 222, cudaErrorUnsupportedPtxVersion: a driver that is
+// to compile PTX and is older than nvcc.
+GEMMGEN_API cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_f16_crr_grouped_k_launch(
+    long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N
+    long long groups,  // how many groups along K, which give a matrix D each; may be 0
+    float alpha,  // a value, not a pointer
+    const gemmgen_f16* A, long long lda,  // in device memory, column-major; leading dimension >= M
+    const gemmgen_f16* B, long long ldb,  // row-major; leading dimensions >= N, in elements
+    const int* offsets,  // in device memory: of each group the k behind its last one, at most K
+    float beta,  // if it is 0, C is not read, and may be null
+    const gemmgen_f16* C, long long ldc,  // row-major; leading dimension >= N
+    long long stride_c,  // from C of one group to that of the next; 0: they have the same
+    gemmgen_f16* D, long long ldd,  // as C; may be C, must not overlap A or B
+    long long stride_d,  // from D of one group to that of the next; at least what one takes
+    void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
+    cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // GEMM_MMA_F16_CRR_GROUPED_K_H

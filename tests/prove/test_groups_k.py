@@ -1,0 +1,162 @@
+"""Kernels for groups along K are right, and mistakes in their groups are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gen.compile.nvrtc import compile_cuda
+from gen.device.emulated import EmulatorRunner
+from gen.device.execute import products, results, run_kernel
+from gen.errors import SpecError
+from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove.far_tiles import far_tiles
+from gen.prove.inputs import draw_operands
+from gen.prove.launcher import check_launcher
+from gen.prove.trials import PACKED, RAGGED
+from gen.source.render import Source, render
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmProblem, GemmShape
+from tests.prove.test_groups import ENDS, complaint
+from tests.prove.test_verify import small
+from tests.support.slow import sift, slow
+
+GROUPED_K = [name for name, row in VARIANTS.items() if "grouped_k" in row.tunable_names]
+
+
+def kernel(variant: str, **more: Any) -> KernelSpec:
+    alone = {"cluster": "1x1", "stream_k": 0} if variant == "wgmma" else {}
+    given = {"grouped_k": True, "layout": "crr", "split_k": 1, **alone, **more}
+    return small(variant, **given)
+
+
+def grouped(
+    ends: tuple[int, ...], spec: KernelSpec, shared: str = "AB", ragged: bool = False
+) -> GemmProblem:
+    where = RAGGED if ragged else PACKED
+    problem = where.problem(GemmShape(40, 24, 100), spec.layouts, 2, -1)
+    return replace(where.batched(problem, spec.layouts, len(ends), shared), ends_k=ends)
+
+
+_EVERY = [(variant, name) for variant in GROUPED_K for name in ENDS]
+_QUICK = [("mma", name) for name in ENDS if name != "many"]
+
+
+@pytest.mark.parametrize(("variant", "name"), sift(_EVERY, _QUICK))
+def test_groups_are_right(variant: str, name: str) -> None:
+    spec = kernel(variant)
+    assert complaint(render(spec), grouped(ENDS[name], spec)) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "shared"),
+    [
+        ({"dtype": "f64", "layout": "crc"}, "random", "AB"),
+        ({"dtype": "bf16_f32", "epilogue": "silu(x) * up[row, col] + by_row[row]"}, "random", "AB"),
+        ({"layout": "crc", "epilogue": "linear_bias"}, "special", "AB"),
+        ({"stages": 2}, "integer", "ABC"),
+        ({"stages": 1}, "special", "AB"),
+    ],
+)
+def test_types_and_epilogues(more: dict[str, Any], kind: str, shared: str) -> None:
+    spec = kernel("mma", **more)
+    problem = grouped(ENDS["ragged"][:-1], spec, shared, ragged=True)
+    operands = {o.ld: problem.ldd for o in spec.operands if o.ld}
+    problem = replace(problem, operands=tuple(operands.items()))
+    assert complaint(render(spec), problem, kind) == ""
+
+
+@pytest.mark.parametrize("variant", sift(GROUPED_K, ["mma"]))
+def test_bits_are_those_of_single_products(variant: str) -> None:
+    spec, alone = kernel(variant), kernel(variant, grouped_k=False)
+    problem = grouped(ENDS["ragged"], spec)
+    operands = draw_operands(spec, problem, "random")
+    module, single = (compile_cuda(render(x).text, name="x.cu", arch=x.arch) for x in (spec, alone))
+    runner = EmulatorRunner()
+    found = results(spec, problem, run_kernel(spec, runner, module, problem, operands))
+    for got, (one, its) in zip(found, products(spec.layouts, problem, operands), strict=True):
+        want = results(alone, one, run_kernel(alone, runner, single, one, its))
+        assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("variant", "old", "new"),
+    [
+        ("mma", "end = max(end, before);", ""),
+        ("mma", "if (lane == 0) begin = before;", ""),
+        ("mma", "its.group - first >= 32", "its.group - first > 32"),
+        ("mma", "uint32_t(t) % tiles", "uint32_t(t)"),
+        ("mma", "place.group * stride_c", "0"),
+        ("mma", "place.group * stride_d", "stride_d"),
+        ("mma", "A + place.begin * lda", "A + place.begin"),
+        ("mma", "B + place.begin * ldb", "B"),
+        ("mma", "place.end - place.begin", "int(K) - place.begin"),
+    ],
+)
+def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
+    spec = kernel(variant)
+    source = render(spec)
+    assert old in source.text
+    wrong = Source(source.name, source.text.replace(old, new), spec)
+    some = (ENDS[name] for name in ("ragged", "that fall late", "that fall", "one row each"))
+    assert any(complaint(wrong, grouped(ends, spec)) for ends in some)
+
+
+@slow
+@pytest.mark.parametrize("variant", GROUPED_K)
+def test_launchers_carry_out_the_plan(variant: str) -> None:
+    report = check_launcher(render(kernel(variant)), always=True)
+    assert not report.wrong
+    assert not report.skipped
+
+
+@slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if (offsets == nullptr) return cudaErrorInvalidValue;", ""),
+        ("groups > 1 && !follow && !beside", "false"),
+        ("size_t(groups) > kSide", "size_t(groups) > kMost"),
+        ("|| groups > kLargest / (M * N)", ""),
+        ("stride_d < 0 ||", ""),
+    ],
+)
+def test_mistakes_of_launchers_are_found(old: str, new: str) -> None:
+    source = render(kernel("mma"))
+    assert old in source.text
+    assert check_launcher(Source(source.name, source.text.replace(old, new), source.spec)).wrong
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "right"),
+    [
+        ("", "", True),
+        ("place.group * stride_d", "int(place.group * stride_d)", False),
+        ("place.begin * lda", "int(place.begin * lda)", False),
+    ],
+)
+def test_matrices_beyond_32_bits(old: str, new: str, right: bool) -> None:
+    source = render(kernel("mma"))
+    assert source.spec
+    module = compile_cuda(source.text.replace(old, new), name="far.cu", arch=source.spec.arch)
+    found = [not (one.findings or one.message) for one in far_tiles(source.spec, module)]
+    assert all(found) == right
+
+
+@pytest.mark.parametrize(
+    ("variant", "more", "message"),
+    [
+        ("mma", {"split_k": 2}, "use split_k=1 or grouped_k=false"),
+        ("mma", {"batched": True}, "use batched=false or grouped_k=false"),
+        ("mma", {"grouped": True}, "use grouped=false"),
+        ("mma", {"layout": "rrr"}, "have to be lines, as in crr and crc; use grouped_k=false"),
+        ("mma", {"dtype": "i8"}, "transposed first; use grouped_k=false"),
+        ("mma", {"dtype": "tf32"}, "transposed first; use grouped_k=false"),
+        ("tiles", {}, "no tunable 'grouped_k'"),
+    ],
+)
+def test_refusals(variant: str, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make_spec(variant, **{"layout": "crr", "grouped_k": True, **more})
