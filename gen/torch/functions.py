@@ -15,6 +15,7 @@ from gen.errors import SpecError, UsageError, unknown
 from gen.spec.epilogue import matrices
 from gen.spec.kernel import EPILOGUES
 from gen.torch import operators
+from gen.torch.autocast import autocast, casts
 
 _NUMBERS = (int, float, Real, torch.SymFloat, torch.SymInt)
 Operands = Mapping[str, Any]  # tensors and numbers by name
@@ -38,18 +39,18 @@ def linear(
     Raises UsageError and SpecError for tensors that no kernel takes.
     """
     if epilogue != "linear" or operands:
-        _check_tensors(weight=weight)
+        check_tensors(weight=weight)
         return matmul(
             x, weight.t(), bias=bias, epilogue=epilogue, operands=operands, invariant=invariant
         )
     check_invariant(invariant)
-    _check_tensors(x=x, weight=weight, bias=bias)
+    check_tensors(x=x, weight=weight, bias=bias)
     if weight.dim() != 2:
         raise SpecError(
             f"weight has shape {tuple(weight.shape)}, not (N, K); use gen.torch.matmul for others"
         )
-    if _casts(x):
-        x, weight, bias = _autocast(x, weight, bias)
+    if casts(x):
+        x, weight, bias = autocast(x, weight, bias)
     if x.dim() == 1:
         return linear(x.unsqueeze(0), weight, bias, invariant=invariant).squeeze(0)
     if operators.is_transformed():
@@ -91,10 +92,10 @@ def matmul(
     Raises UsageError and SpecError for tensors that do not fit together or that no kernel takes.
     """
     check_invariant(invariant)
-    _check_tensors(A=a, B=b, C=c, bias=bias, out=out)
+    check_tensors(A=a, B=b, C=c, bias=bias, out=out)
     checked(epilogue, operands)
-    if _casts(a):
-        a, b, c, bias = _autocast(a, b, c, bias)
+    if casts(a):
+        a, b, c, bias = autocast(a, b, c, bias)
     if not (a.dim() and b.dim()):
         raise SpecError("A and B are vectors or matrices, not numbers; multiply with *")
     row, column = a.dim() == 1, b.dim() == 1
@@ -140,7 +141,8 @@ def check_invariant(invariant: str | None) -> None:
         raise unknown("invariant", str(invariant), INVARIANT)
 
 
-def _check_tensors(**tensors: Any) -> None:
+def check_tensors(**tensors: Any) -> None:
+    """Raises UsageError for what is no dense tensor; C, out and the bias may be left out."""
     for name, x in tensors.items():
         if x is None and name not in ("A", "B", "x", "weight"):
             continue
@@ -182,19 +184,3 @@ def _own(
         if not isinstance(x, _NUMBERS):
             raise UsageError(f"{name} is a {type(x).__name__}; pass a tensor or a number")
     return epilogue, [*tensors, *values], list(tensors.values()), list(values.values())
-
-
-def _casts(x: Tensor) -> bool:
-    """Whether torch.autocast is on for a tensor's device."""
-    kind = x.device.type
-    return kind != "meta" and bool(torch.is_autocast_enabled(kind))
-
-
-def _autocast(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Tensors in the type of torch.autocast, as torch.matmul takes them: float64 stays."""
-    device = next(x.device.type for x in tensors if x is not None)
-    dtype = torch.get_autocast_dtype(device)
-    return [
-        x.to(dtype) if x is not None and x.is_floating_point() and x.dtype.itemsize in (2, 4) else x
-        for x in tensors
-    ]

@@ -121,7 +121,7 @@ def is_transformed() -> bool:
     return forwards or bool(torch._C._are_functorch_transforms_active())
 
 
-def _gradient(g: Tensor, operand: Tensor) -> Tensor:
+def gradient_of(g: Tensor, operand: Tensor) -> Tensor:
     """The result's gradient in the type that a product with an operand takes."""
     if operand.dtype.itemsize == 1:
         raise UsageError(
@@ -153,12 +153,12 @@ def _matmul_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     to_a, to_b, to_c, to_bias = ctx.needs_input_grad[:4]
     grad_a = grad_b = None
     if to_a:
-        grad_a = product(_gradient(g, b), b.mT, alpha=alpha, invariant=ctx.invariant)
+        grad_a = product(gradient_of(g, b), b.mT, alpha=alpha, invariant=ctx.invariant)
         grad_a = grad_a.sum_to_size(shape_a)
     if to_b and len(shape_b) == 2:
-        grad_b = product(a.flatten(0, -2).t(), _gradient(g, a).flatten(0, -2), alpha=alpha)
+        grad_b = product(a.flatten(0, -2).t(), gradient_of(g, a).flatten(0, -2), alpha=alpha)
     elif to_b:
-        grad_b = product(a.mT, _gradient(g, a), alpha=alpha).sum_to_size(shape_b)
+        grad_b = product(a.mT, gradient_of(g, a), alpha=alpha).sum_to_size(shape_b)
     grad_c = (ctx.beta * g).sum_to_size(shape_c) if to_c else None
     grad_bias = g.sum(-2).sum_to_size(shape_bias) if to_bias else None
     return grad_a, grad_b, grad_c, grad_bias, None, None, None
@@ -173,8 +173,8 @@ def _linear_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     to_x, to_weight, to_bias = ctx.needs_input_grad[:3]
     return (
-        product(_gradient(g, weight), weight, invariant=ctx.invariant) if to_x else None,
-        product(_gradient(g, x).flatten(0, -2).t(), x.flatten(0, -2)) if to_weight else None,
+        product(gradient_of(g, weight), weight, invariant=ctx.invariant) if to_x else None,
+        product(gradient_of(g, x).flatten(0, -2).t(), x.flatten(0, -2)) if to_weight else None,
         g.flatten(0, -2).sum(0) if to_bias else None,
         None,
     )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gen import api
-from gen.api.host import check_emulated
+from gen.api.host import LEAST, check_emulated
 from gen.api.operands import is_number
 from gen.api.problem import dtypes_of
 from gen.api.views import View, as_matrix, framework_dtype
@@ -81,12 +81,9 @@ def multiply(
         by_row = _is_matrix(to, by_row=True)
     if c is not None and (to is not out or c is not out):
         c = _like_result(c, by_row) if beta else None
-    device, dtype = "auto", None
-    if not a.is_cuda:
-        _check_host(a, b, shape)
-        device = "cpu"
-    elif a.dtype is torch.float32 and asks_for_tf32():
-        dtype = "tf32"
+    device, dtype = _device(a)
+    if device == "cpu":
+        _check_host(b, shape)
     given = {
         name: _like_result(x, by_row) if name in matrices(epilogue) else _adjacent(x)
         for name, x in (operands or {}).items()
@@ -97,6 +94,58 @@ def multiply(
         operands=given,
     )  # fmt: skip
     return out if to is out else out.copy_(to)
+
+
+def grouped_shape_of(a: Tensor, b: Tensor, groups: int) -> tuple[int, ...]:
+    """The shape of products of groups: see `gen.torch.grouped_matmul`. Raises SpecError."""
+    if (a.dim(), b.dim()) not in ((2, 3), (2, 2)):
+        raise SpecError(
+            f"A is {tuple(a.shape)} and B is {tuple(b.shape)}; groups of rows take A (M, K) and B "
+            "(groups, K, N), groups along K take A (M, K) and B (K, N)"
+        )
+    if b.dim() == 3 and b.shape[0] != groups:
+        raise SpecError(
+            f"B has {b.shape[0]} matrices, and offsets has {groups} ends of groups; pass one for "
+            "each"
+        )
+    shape = shape_of(a, b[0] if b.dim() == 3 and len(b) else b)
+    return shape[-2:] if b.dim() == 3 else (groups, *shape)
+
+
+def grouped(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
+    """The products of groups, see `gen.grouped_matmul`; rows that no group has are 0.
+
+    What no kernel reads as it lies is copied first. Raises UsageError, SpecError.
+    """
+    groups = len(offsets)
+    shape, dtype = grouped_shape_of(a, b, groups), dtype_of(a, b, None, None)
+    along_k = b.dim() == 2
+    if along_k:
+        a, b = _like_result(a, by_row=False), _like_result(b, by_row=True)
+        out = a.new_empty(shape, dtype=dtype)
+    else:
+        a, b = _like_result(a, by_row=True), _readable(b)
+        out = a.new_zeros(shape, dtype=dtype)  # for rows behind the last group
+    device, name = _device(a)
+    if device == "cpu":
+        m, n, k = *shape[-2:], a.shape[1]
+        least = groups * LEAST  # rows, or steps along K, of which each group has some
+        sizes = (m, n, max(k, least)) if along_k else (max(m, least), n, k)
+        check_emulated(sizes, "torch.matmul for each group")
+    api.grouped_matmul(a, b, _adjacent(offsets), out=out, device=device, dtype=name)
+    return out
+
+
+def _device(a: Tensor) -> tuple[str, str | None]:
+    """Where gen multiplies tensors like this one, and the row of element types that is asked for.
+
+    Raises UsageError for what is neither on a GPU nor on the CPU.
+    """
+    if a.is_cuda:
+        return "auto", "tf32" if a.dtype is torch.float32 and asks_for_tf32() else None
+    if a.device.type != "cpu":
+        raise UsageError(f"A is on {a.device}; gen has kernels for CUDA: move it there")
+    return "cpu", None
 
 
 def _is_matrix(x: Tensor, by_row: bool | None = None) -> bool:
@@ -139,10 +188,8 @@ def _copied(x: Tensor, axes: int) -> Tensor:
     return x[alone].contiguous().expand(x.shape)
 
 
-def _check_host(a: Tensor, b: Tensor, shape: tuple[int, ...]) -> None:
+def _check_host(b: Tensor, shape: tuple[int, ...]) -> None:
     """Raises UsageError where the emulator would take too long."""
-    if a.device.type != "cpu":
-        raise UsageError(f"A is on {a.device}; gen has kernels for CUDA: move it there")
     *batch, m, n = shape
     products = prod(batch)
     if prod(b.shape[:-2]) == 1:  # the rows of one product
