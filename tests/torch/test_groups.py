@@ -109,7 +109,7 @@ def test_torch_func_and_autocast() -> None:
     same(torch.func.grad(loss)(b), wanted)
     _, tangent = torch.func.jvp(lambda b: gt.grouped_matmul(a, b, ENDS), (b,), (b,))
     same(tangent, by_pytorch(a, b))
-    with pytest.raises(UsageError, match="torch.vmap cannot batch groups"):
+    with pytest.raises(UsageError, match="cannot batch groups"):
         torch.vmap(lambda a: gt.grouped_matmul(a, b, ENDS))(torch.stack([a, a]))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = gt.grouped_matmul(a.float(), b.float(), ENDS)

@@ -141,7 +141,7 @@ def test_an_expression_is_the_kernels(epilogue: str, wanted: Any) -> None:
 def test_float8_has_no_gradient() -> None:
     a = ints(16, 16).to(torch.float8_e4m3fn).requires_grad_()
     with pytest.raises(UsageError, match=r"no gradients with operands of torch\.float8"):
-        operators._gradient(ints(16, 16), a)
+        operators.gradient_of(ints(16, 16), a)
 
 
 def test_pytorch_counts_their_operations() -> None:
