@@ -13,10 +13,12 @@ import typer
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.options import ARCH, DTYPE, FILES, JSON, LAYOUT, VARIANT, sources
+from gen.cli.workers import JOBS
 from gen.errors import CheckError, UsageError
 from gen.kernels.tunables import Value
 from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
+from gen.spread.processes import cores
 
 if TYPE_CHECKING:
     from gen.prove.check import CheckReport, Occurrence
@@ -73,12 +75,7 @@ def check(
     first: Annotated[
         bool, typer.Option("--first", help="Stop at the first thing that is wrong.")
     ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs", metavar="N", min=1, help="Processes; default: one for each CPU core."
-        ),
-    ] = None,
+    jobs: Annotated[int | None, JOBS] = None,
     time: Annotated[
         float | None,
         typer.Option(
@@ -100,13 +97,12 @@ def check(
     notes = Annotations(annotations, json)
     found = sources(files, variant, dtype, layout, arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
-    jobs = jobs or len(os.sched_getaffinity(0))
     options = {
         "strict": strict,
         "budget": budget,
         "seconds": time,
         "first": first,
-        "jobs": jobs,
+        "jobs": jobs or cores(),
         "allow_unreached": allow_unreached,
     }
     if not _check(found, shapes, also or (), json, notes, max_findings=max_findings, **options):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen.cli.options import ALL, ARCH, JSON, LAYOUT, VARIANT, select
-from gen.cli.workers import ON, Team, team
-from gen.errors import SpecError
+from gen.cli.workers import JOBS, ON, Team, team
+from gen.errors import SpecError, UsageError
 from gen.kernels.registry import with_defaults_of
 from gen.kernels.tunables import Value
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape, parse_shape
+from gen.spread.processes import cores
 
 if TYPE_CHECKING:
     from gen.device.runner import Runner
@@ -49,17 +50,20 @@ def verify(
     ] = "auto",
     each: Annotated[bool, typer.Option("--each", help="Print a row for each shape.")] = False,
     json: Annotated[bool, JSON] = False,
+    jobs: Annotated[int | None, JOBS] = None,
     on: Annotated[str | None, ON] = None,
     **tunables: Value | None,
 ) -> None:
     """Run kernels; compare with CUTLASS and an oracle."""
     from gen.prove.proofs import Proofs
 
+    if on and jobs:
+        raise UsageError(f"--on {on} has its own workers; leave out --jobs {jobs}")
     specs = select(variant or [ALL], dtype or [], layout or ["rrr"], arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
     named = [*(variant or ()), *(dtype or ())]
     job = Proofs(device)
-    with team(on, device) as who:
+    with team(on, device, jobs=jobs or cores()) as who:
         right = _verify(specs, shapes, who, job, each or bool(shape), json, named)
     if not right:
         raise typer.Exit(1)

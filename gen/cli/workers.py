@@ -1,4 +1,4 @@
-"""`--on`: this process, or the workers of a cluster."""
+"""`--on` and `--jobs`: this process, several of this machine, or the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from gen.spread.job import Here, Item, Job, Result, Workers
 from gen.spread.place import Place
+from gen.spread.processes import Processes
 
 if TYPE_CHECKING:
     from gen.cli.tables import Steps
@@ -20,6 +21,9 @@ ON = typer.Option(
     metavar="ADDRESS",
     help="Share the work among the workers of Dask's scheduler there; tcp://HOST:8786, or the "
     "file of its --scheduler-file.",
+)
+JOBS = typer.Option(
+    "--jobs", metavar="N", min=1, help="Processes of the emulator; default: one for each CPU core."
 )
 
 
@@ -45,17 +49,17 @@ class Team(NamedTuple):
 
 
 @contextmanager
-def team(on: str | None, device: str, emulator: str = "") -> Iterator[Team]:
+def team(on: str | None, device: str, emulator: str = "", jobs: int = 1) -> Iterator[Team]:
     """Those who work on a device: auto, gpu or cpu; says which one, and `emulator` behind that one.
 
-    Raises UsageError, MissingError.
+    jobs: processes of the emulator; a GPU has one. Raises UsageError, MissingError.
     """
     if on is None:
         from gen.spread.place import place_of
 
         place, why = place_of(device)
         _tell(place, emulator, why)
-        yield Team(Here(), place)
+        yield Team(Processes(jobs) if place.finds_reads else Here(), place)
         return
     from gen.device.choose import check_device
     from gen.spread.cluster import Cluster

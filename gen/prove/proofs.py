@@ -12,10 +12,11 @@ from gen.device.gpu import GpuRunner
 from gen.device.runner import Runner
 from gen.prove import verify
 from gen.prove.cutlass import compiled
+from gen.prove.trials import MOST_PRODUCTS, emulated_cost
 from gen.source.render import render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
-from gen.spread.job import Job
+from gen.spread.job import Cost, Job
 
 
 class Proof(NamedTuple):
@@ -57,6 +58,10 @@ class Proofs(Job[Proof, verify.ShapeResult]):
             _compiled(need, arch, format)
         else:
             compiled(need.dtype, need.layout, arch, format)
+
+    def cost(self, item: Proof) -> Cost:
+        """See Job; of the emulator, which alone has several processes."""
+        return emulated_cost(item.shape, MOST_PRODUCTS if item.spec.batched else 1)
 
     def __call__(self, item: Proof) -> verify.ShapeResult:
         """See Job."""

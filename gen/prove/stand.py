@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any, NamedTuple
@@ -14,11 +12,12 @@ from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
-from gen.prove.trials import Trial
+from gen.prove.trials import Trial, emulated_cost
 from gen.prove.unreached import Probed
 from gen.prove.verify import CaseResult, run_trial
 from gen.spec.kernel import KernelSpec
-from gen.spread.job import Job, Processes, in_order
+from gen.spread.job import Cost, Job, in_order
+from gen.spread.processes import Processes
 
 
 class Limits(NamedTuple):
@@ -141,34 +140,32 @@ def advice(error: CheckError) -> str:
 
 
 def outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outcome]:
-    """The outcomes of trials in their order, first on a stand of this process.
-
-    What this process does not get through in a second is shared among `jobs` of them.
-    """
-    left = deque(trials)
-    alone = time.perf_counter() + _ALONE
-    while left and (jobs == 1 or time.perf_counter() < alone):
-        yield stand.run(left.popleft())
-    if left:
-        job = _Trials(stand.spec, stand.module, stand.limits, stand.probed)
-        yield from in_order(Processes(jobs).map(job, left))
+    """The outcomes of trials in their order, by at most `jobs` processes: see `Processes`."""
+    yield from in_order(Processes(jobs).map(_Trials(stand), trials))
 
 
 REFERRED = 512  # K: longer sums take CUTLASS's kernel, whose steps are short, as long as all else
 WATCHED = 5000  # along any axis: races of more take minutes to look for
-_ALONE = 1.0  # seconds: about what it takes to start processes
 
 
 class _Trials(Job[Trial, Outcome]):
-    """Trials of one kernel, whose stands are made from what is given."""
+    """Trials of one kernel. Other processes make stands of their own."""
 
-    def __init__(self, *given: Any) -> None:
-        self._given = given
+    def __init__(self, stand: Stand) -> None:
+        self._stand = stand
 
-    def start(self) -> None:
+    def __reduce__(self) -> tuple[Any, ...]:
+        stand = self._stand
+        return _elsewhere, (stand.spec, stand.module, stand.limits, stand.probed)
+
+    def cost(self, item: Trial) -> Cost:
         """See Job."""
-        self._stand = Stand(*self._given)
+        return emulated_cost(item.shape, item.problem.batch.products)
 
     def __call__(self, item: Trial) -> Outcome:
         """See Job."""
         return self._stand.run(item)
+
+
+def _elsewhere(*given: Any) -> _Trials:
+    return _Trials(Stand(*given))

@@ -21,10 +21,13 @@ from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ONE, Batch, GemmProblem, GemmShape, Layouts
+from gen.spread.job import Cost
 
 MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
 MAX_PRODUCTS = 10**11  # some hours
 SLOW = 3 * 10**8  # products: a minute or more for the trials of a shape
+_PROCESS = 4 * 10**8  # bytes of a process that has compiled and run many kernels
+_ELEMENT = 250  # bytes for each element of A, B and D, with all copies and records
 OPERANDS = ("A", "B", "C", "D", BIAS)
 
 
@@ -107,6 +110,13 @@ def emulated(shapes: Sequence[GemmShape]) -> None:
                 "several times for a kernel; a smaller shape finds most mistakes as well",
                 stacklevel=2,
             )
+
+
+def emulated_cost(shape: GemmShape, products: int = 1) -> Cost:
+    """What the trials of a shape take on the emulator, of batches of so many products."""
+    m, n, k = shape.m, shape.n, shape.k
+    elements = products * (m * k + k * n + m * n)
+    return Cost(products * m * n * k / SLOW * 60, _PROCESS + _ELEMENT * elements)
 
 
 def _listed(ends: tuple[int, ...]) -> str:
@@ -350,6 +360,7 @@ def _numbers(dtypes: DTypes, kind: str) -> Sequence[float]:
 
 
 _COUNTS = (2, 3, 2, 1)  # of products
+MOST_PRODUCTS = max(_COUNTS)
 _BESIDE = 0.2  # of the batches lie in the same lines
 _SHARED = ("", "", "A", "B", "C", "AB")  # matrices that these have together
 _SHIFTED = ("", "", "A", "B", "C", "ABC")  # and those that overlap

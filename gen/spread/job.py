@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Cost(NamedTuple):
+    """What an item takes: at least so many seconds, and about so many bytes at most."""
+
+    seconds: float = 0.0
+    nbytes: int = 0
 
 
 class Job(Generic[Item, Result]):
@@ -31,6 +36,10 @@ class Job(Generic[Item, Result]):
     def __call__(self, item: Item) -> Result:
         """Does the work on an item. A GenError ends all of it."""
         raise NotImplementedError
+
+    def cost(self, item: Item) -> Cost:
+        """What processes that share a machine have to know of an item; nothing is small."""
+        return Cost()
 
     def title(self, item: Item) -> str:
         """What is done with an item, in a few words."""
@@ -63,21 +72,6 @@ class Here:
             yield index, job(item)
 
 
-class Processes:
-    """Processes of this machine."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def map(self, job: Job[Item, Result], items: Collection[Item]) -> Iterator[tuple[int, Result]]:
-        """See Workers."""
-        # Imports once for the processes of all jobs: that takes longer than many an item.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([type(job).__module__])
-        with context.Pool(self._count, _start, (job,)) as pool:
-            yield from pool.imap_unordered(_do, enumerate(items))
-
-
 def in_order(results: Iterable[tuple[int, Result]]) -> Iterator[Result]:
     """Results of `Workers.map` in the order of their items, each as soon as it can be."""
     early: dict[int, Result] = {}
@@ -87,18 +81,3 @@ def in_order(results: Iterable[tuple[int, Result]]) -> Iterator[Result]:
         while following in early:
             yield early.pop(following)
             following += 1
-
-
-_job: Job[Any, Any]  # of a process that works for another
-
-
-def _start(job: Job[Any, Any]) -> None:
-    global _job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which ends this process through its parent
-    _job = job
-    _job.start()
-
-
-def _do(numbered: tuple[int, Any]) -> tuple[int, Any]:
-    index, item = numbered
-    return index, _job(item)

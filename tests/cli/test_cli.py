@@ -626,12 +626,12 @@ def test_verify_proves_a_kernel_on_the_emulator(gen: Gen) -> None:
 
 def test_verify_covers_every_variant_and_dtype(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Proofs, "__call__", fake_proofs(True, 0.5))
-    code, out, err = gen("verify", "--device", "cpu")
+    code, out, err = gen("verify", "--device", "cpu", "--jobs", "1")
     rows = {tuple(line.split()[:3]) for line in out.splitlines()[1:-1]}
     assert (code, err) == (0, "device: emulator\n")
     assert rows == {(v.name, dtype, "rrr") for v in VARIANTS.values() for dtype in v.dtypes}
     code, out, _ = gen(
-        "verify", "--variant", "tiles", "--dtype", "f32", "--layout", "all", "--each"
+        "verify", "--variant", "tiles", "--dtype", "f32", "--layout", "all", "--each", "--jobs", "1"
     )
     assert len(out.splitlines()) == 2 + 8 * len(verify.default_shapes(make_spec("tiles")))
     assert out.splitlines()[-1] == "8 of 8 kernels are right"
@@ -787,7 +787,7 @@ def test_verify_prints_what_was_done_before_an_interruption(
         return right(self, item)
 
     monkeypatch.setattr(Proofs, "__call__", interrupted)
-    chosen = ("verify", "--device", "cpu", "--variant", "naive")
+    chosen = ("verify", "--device", "cpu", "--variant", "naive", "--jobs", "1")
     code, out, _ = gen(*chosen)
     assert code == 130
     assert [line.split()[1] for line in out.splitlines()[1:-1]] == ["f32", "f64"]

@@ -25,7 +25,8 @@ from gen.prove import check
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spread.cluster import Cluster
-from gen.spread.job import Job, Processes, Workers
+from gen.spread.job import Job, Workers
+from gen.spread.processes import Processes
 from tests.mutation.equivalent import reason
 from tests.mutation.mutants import Mutant, mutants, unused
 from tests.prove.test_verify import SCALAR, SMALL
