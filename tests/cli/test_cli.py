@@ -560,9 +560,12 @@ def test_what_gen_emits_besides_kernels_is_refused(gen: Gen) -> None:
     gen("emit", "--variant", "tiles", "--name", "f", "--header", "-o", "./")
     gen("emit", "--variant", "naive", "--name", "g", "--embed", "cubin,ptx", "-o", "./")
     gen("emit", "--variant", "mma", "--name", "a", "--arch", "sm_75,sm_80", "-o", "./")
+    shapes = ("--shape", "1x64x64", "--shape", "512", "--gpu", "a100")
+    gen("emit", "--best", *shapes, "--name", "b", "-o", "./")
     kernel = "--variant naive --dtype f32 --layout rrr --arch sm_80 --threads 256 --epilogue linear"
     for file, message in (
         ("two.cu", "two.cu is a bundle, whose kernels gen takes one at a time"),
+        ("b.cu", "give the options of a line of the table in its head in place of the file"),
         ("two.h", "two.h is a header of gen emit, without a kernel; use the file beside it"),
         ("f.h", "f.h is a header of gen emit, without a kernel; use the file beside it"),
         ("g.cpp", f"it was made from, with one --arch: {kernel}\n"),

@@ -13,6 +13,7 @@ _SPEC_LINE = re.compile(r"^\s*//\s*gen-spec:", re.MULTILINE)
 _MADE_BY = re.compile(
     r"^// Made by gemmgen \S+(?: with NVRTC [\d.]+)?([:;])(.*(?:\n//     .*)*)", re.MULTILINE
 )
+_BUNDLES = {"--bundle": "its list", "--best": "the table in its head"}  # where options are
 _NOT_OF_KERNELS = re.compile(r" --(embed|name) \S+")
 
 
@@ -35,10 +36,10 @@ def refuse_emitted(file: Path) -> None:
         raise UsageError(
             f"{file} is a header of gen emit, without a kernel; use the file beside it"
         )
-    if "--bundle" in command:
+    if bundle := next((words for option, words in _BUNDLES.items() if option in command), None):
         raise UsageError(
             f"{file} is a bundle, whose kernels gen takes one at a time, and whose choice among "
-            "them it does not look at; give the options of a line of its list in place of the "
+            f"them it does not look at; give the options of a line of {bundle} in place of the "
             "file, such as --variant mma --dtype f16, or say how to launch one of its kernels: "
             "--kernel, --grid, --block, --arg"
         )
