@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,11 +18,11 @@ from gen.kernels.tunables import Value
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import Family, make_family, render_family
 from gen.spec.arch import compute_capability
-from gen.spec.dtypes import parse_dtype
-from gen.spec.kernel import KernelSpec, option_of
-from gen.spec.problem import parse_layout
+from gen.spec.kernel import KernelSpec
 
 if TYPE_CHECKING:
+    from gen.device.gpus import GpuModel
+    from gen.source.cpp.asked import Asked
     from gen.source.cpp.best import Best
 
 OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
@@ -100,7 +99,13 @@ def emit(
     if best:
         if variant or arch or bundle:
             raise UsageError("--best chooses kernels for --shape on --gpu; leave out other choices")
-        asked = Asked(shape or [], dtype or "f32", layout, batch, gpu, tuned, name, embed, tunables)
+        if not shape:
+            raise UsageError("no shape is named; use --shape, such as 4096 or 1-64x4096x4096")
+        from gen.source.cpp.asked import Asked
+
+        given = {key: value for key, value in tunables.items() if value is not None}
+        gpus, dtype = _gpus(gpu), dtype or "f32"
+        asked = Asked(shape, gpus, dtype, layout, batch, tuned, name, embed, given)
         named = _named(output_) if header and not embed else None
         emitted = _best(asked, header, named, dry_run)
         _write(emitted, f"{named.parent}/" if named else output_, depfile, dry_run)
@@ -128,59 +133,22 @@ def emit(
     _write(emitted, output_, depfile, dry_run)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of --best."""
+def _gpus(names: str | None) -> list[GpuModel]:
+    """Those that are named, or the one that is here. Raises UsageError."""
+    from gen.cli.choose import present
 
-    shapes: Sequence[str]
-    dtype: str
-    layout: str
-    batch: str | None
-    gpus: str | None
-    tuned: str | None
-    name: str | None
-    embed: str | None
-    tunables: Mapping[str, Value | None]
-
-    @property
-    def given(self) -> dict[str, Value]:
-        """The tunables that were set."""
-        return {key: value for key, value in self.tunables.items() if value is not None}
-
-    def command(self, gpus: Sequence[str]) -> str:
-        """The command that emits the same file."""
-        words = [f"gen emit --best --dtype {self.dtype} --layout {self.layout}"]
-        words += [f"--gpu {','.join(gpus)}", *(f"--shape {shape}" for shape in self.shapes)]
-        words += [f"--batch {self.batch}"] if self.batch else []
-        words += [f"--tuned {shlex.quote(self.tuned)}"] if self.tuned else []
-        given = {key: value for key, value in self.given.items() if key != "batched"}
-        words += [option_of(key, value) for key, value in given.items()]
-        words += [f"--name {self.name}"] if self.name else []
-        return " ".join([*words, *([f"--embed {self.embed}"] if self.embed else [])])
+    return [find_gpu(name) for name in names.split(",")] if names else [present()]
 
 
 def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emitted:
-    from gen.cli.choose import present
-    from gen.dispatch.folders import places
-    from gen.source.cpp.best import make_best, products_of, with_batch
     from gen.source.cpp.best_file import TEMPLATES, render_best, render_best_header
     from gen.source.cpp.header import TEMPLATE
 
-    if not asked.shapes:
-        raise UsageError("no shape is named; use --shape, such as 4096 or 1-64x4096x4096")
-    gpus = [find_gpu(one) for one in asked.gpus.split(",")] if asked.gpus else [present()]
-    tunables = with_batch(asked.given, asked.batch)
-    dtypes, layouts = parse_dtype(asked.dtype), parse_layout(asked.layout)
-    products = products_of(asked.shapes, dtypes, layouts, asked.batch)
-    command = asked.command([gpu.name for gpu in gpus])
-    tables = places(asked.tuned)
-    found = make_best(products, gpus, tunables, asked.name, command, tables)
-    read = [file for one in gpus for file in tables.files(one, dtypes)]
+    found, read = asked.best(), asked.read()
     if asked.embed:
-        return _embedded_best(found, asked, dry_run, read)
-    if len(found.kernels) == 1:
-        alone = make_family([replace(found.kernels[0], symbol=asked.name)])
-        return replace(_kernels([alone], header, named), lists=read)
+        return replace(_embedded_best(found, asked.embed, dry_run), lists=read)
+    if found.alone:
+        return replace(_kernels([make_family([found.alone])], header, named), lists=read)
     name = named.stem if named else found.name
     text = render_best(found, f"{name}.h" if header else None)
     files = [(named.name if named else f"{name}.cu", text)]
@@ -190,22 +158,20 @@ def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emit
     return Emitted(files, [*TEMPLATES, *kernels, *([TEMPLATE] if header else [])], read)
 
 
-def _embedded_best(found: Best, asked: Asked, dry_run: bool, read: Sequence[Path]) -> Emitted:
+def _embedded_best(found: Best, embed_: str, dry_run: bool) -> Emitted:
     from gen.cli import tables
     from gen.source.cpp import embed, embed_best
 
-    assert asked.embed
-    formats = embed.formats(asked.embed)
-    if len(found.kernels) == 1:
-        spec = replace(found.kernels[0], symbol=found.name)
-        return replace(_embedded([spec], asked.embed, [spec.arch], dry_run), lists=read)
+    formats = embed.formats(embed_)
+    if found.alone:
+        return _embedded([found.alone], embed_, [found.alone.arch], dry_run)
     texts = ("", "")
     if not dry_run:
         with tables.progress("compiling", len(found.kernels)) as step:
             texts = embed_best.render_embedded_best(found, formats, step)
     files = list(zip((f"{found.name}.cpp", f"{found.name}.h"), texts, strict=True))
     kernels = [spec.row.template for spec in found.kernels]
-    return Emitted(files, [*embed_best.TEMPLATES, *kernels], read)
+    return Emitted(files, [*embed_best.TEMPLATES, *kernels])
 
 
 def _families(of_archs: Sequence[Sequence[KernelSpec]]) -> list[Family]:

@@ -123,9 +123,9 @@ def restricted(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
     )
 
 
-def launch(spec: KernelSpec) -> tuple[Parameter, ...]:
-    """Of the launcher `..._launch`."""
-    space = WORKSPACE if spec.row.takes_workspace else ()
+def launch(spec: KernelSpec, may_choose: bool = False) -> tuple[Parameter, ...]:
+    """Of the launcher `..._launch`. may_choose: it takes a workspace for any kernel."""
+    space = WORKSPACE if may_choose or spec.row.takes_workspace else ()
     given = (*_of_several(matrices(), spec.several), *of_epilogue(spec))
     return (*given, *space, *_parameters("cudaStream_t stream"))
 

@@ -66,19 +66,18 @@ class Host:
     @classmethod
     def best(cls, best: Best) -> Host:
         """Several kernels behind the launcher of one."""
-        spec = best.foremost
-        workspace = best.workspace if spec.row.takes_workspace else ()
         files = {f"{best.name}.cu": render_best(best)}
-        return cls(PLAIN, best.name, files, best.launch, workspace, _own(spec))
+        own = _own(best.kernels[0])
+        return cls(PLAIN, best.name, files, best.launch, best.workspace, own)
 
     @classmethod
     def embedded_best(cls, best: Best, formats: Sequence[str] = ("cubin",)) -> Host:
         """Several kernels as machine code behind one launcher. Raises as compile_cuda."""
-        spec = best.foremost
+        spec = best.kernels[0]
         source, header = render_embedded_best(best, formats)
         files = {f"{best.name}.cpp": source, f"{best.name}.h": header}
-        types = aliases(spec)
-        launch, workspace = (signature.with_types(p, types) for p in _signatures(spec))
+        of_best = signature.launch(spec, may_choose=True), signature.workspace(spec.several)
+        launch, workspace = (signature.with_types(p, aliases(spec)) for p in of_best)
         return cls(EMBEDDED, best.name, files, launch, workspace, _own(spec))
 
     def including(self, text: str, name: str, header: str) -> Host:

@@ -155,20 +155,17 @@ def wrong_best(program: Program, best: Best, tried: Sequence[Call]) -> list[str]
     parameters = " ".join(f"{kernel}={letters}" for kernel, letters in known.items())
     for call, reply in itertools.zip_longest(tried, program.run(tried, PARAMETERS=parameters)):
         spec = picked(best, call)
-        if spec:
-            text = complaint(spec, call, reply, kind)
-        else:
-            text = _refusal(call, reply, best.foremost.row.takes_workspace)
+        text = complaint(spec, call, reply, kind) if spec else _refusal(call, reply)
         wrong += [f"{text}, on {call} and {call.capability}"] if text else []
     return wrong
 
 
-def _refusal(call: Call, reply: Reply | None, has_workspace: bool) -> str:
+def _refusal(call: Call, reply: Reply | None) -> str:
     """What is wrong where a device has no kernel."""
     if reply is None or any(reply.refused):
         return "" if reply else "it crashed"
     told = (INVALID_VALUE, 99) if call.no_bytes else (NONE_FOR_DEVICE, 0)
-    wanted = (told if has_workspace else None, [], NONE_FOR_DEVICE)
+    wanted = (told, [], NONE_FOR_DEVICE)
     got = (reply.workspace, reply.launches, reply.returned)
     return "" if got == wanted else f"{got}, not {wanted}"
 

@@ -73,23 +73,27 @@ class Best:
         return [replace(spec, symbol=f"{self.name}_{i}") for i, spec in enumerate(self.kernels, 1)]
 
     @property
-    def foremost(self) -> KernelSpec:
-        """A kernel whose arguments are those of the launcher: it takes a workspace if any does."""
-        found = (spec for spec in self.kernels if spec.row.takes_workspace)
-        return next(found, self.kernels[0])
+    def alone(self) -> KernelSpec | None:
+        """The kernel that stands for the file, where it is the only one and takes a workspace.
+
+        Its own launcher then has the arguments of one that chooses.
+        """
+        first = self.kernels[0]
+        symbol = None if self.name == first.full_name else self.name
+        return replace(first, symbol=symbol) if _is_alone(self.kernels) else None
 
     @property
     def launch(self) -> Sequence[Parameter]:
-        """The launcher's parameters."""
-        return self._typed(signature.launch(self.foremost))
+        """The launcher's parameters, the same whichever kernels there are."""
+        return self._typed(signature.launch(self.kernels[0], may_choose=True))
 
     @property
     def workspace(self) -> Sequence[Parameter]:
-        """Those of the function that tells the size of its workspace, if it takes one."""
-        return self._typed(signature.workspace(self.foremost.several))
+        """Those of the function that tells the size of its workspace."""
+        return self._typed(signature.workspace(self.kernels[0].several))
 
     def _typed(self, parameters: Sequence[Parameter]) -> Sequence[Parameter]:
-        types = self.foremost.dtypes
+        types = self.kernels[0].dtypes
         own = {
             "index_t": "long long",
             "input_t": types.input.cuda,
@@ -126,8 +130,11 @@ class Best:
     ) -> int | None:
         """The place of the kernel that the launcher takes on a device; None where there is none.
 
-        shared_bytes: what a block may have there.
+        shared_bytes: what a block may have there. A kernel that has no other beside it is not
+        chosen: its own launcher says whether it runs.
         """
+        if len(self.kernels) == 1:
+            return 0
         gpu = self.gpu_for(capability, multiprocessors)
         times: dict[int, int] = {}
         for row in self.rows:
@@ -250,17 +257,26 @@ def _few(
     return found
 
 
+def _is_alone(kernels: Sequence[KernelSpec]) -> bool:
+    """Whether it is one kernel, and has all arguments of a launcher that chooses."""
+    return len(kernels) == 1 and kernels[0].row.takes_workspace
+
+
+def name_of(dtypes: DTypes, layouts: Layouts, batched: bool) -> str:
+    """What a file is called by default, whichever kernels it has."""
+    return f"gemm_{dtypes.name}_{layouts}{'_batched' if batched else ''}_best"
+
+
 def _name(name: str | None, kernels: Sequence[KernelSpec]) -> str:
-    first = kernels[0]
+    first, alone = kernels[0], _is_alone(kernels)
     if name is None:
-        alone = len(kernels) == 1
-        batched = "_batched" if first.batched else ""
-        return first.name if alone else f"gemm_{first.dtypes.name}_{first.layouts}{batched}_best"
+        return first.name if alone else name_of(first.dtypes, first.layouts, first.batched)
     check_symbol(name)
     longest = MAX_SYMBOL - len(f"_{len(kernels)}")
-    if len(kernels) > 1 and len(name) > longest:
+    if not alone and len(name) > longest:
+        many = "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels"
         raise SpecError(
-            f"name '{name}' has {len(name)} characters; with {len(kernels)} kernels it may have "
+            f"name '{name}' has {len(name)} characters; with {many} it may have "
             f"{longest}; use a shorter one"
         )
     return name

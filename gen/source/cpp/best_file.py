@@ -39,8 +39,10 @@ def render_best(best: Best, header: str | None = None) -> str:
 
 def render_best_header(best: Best) -> str:
     """The header that declares its functions, and says which GPUs they are for."""
-    gpus = [gpu.title for gpu in best.gpus]
-    return render_header(*best.kernels, name=best.name, stamp_=best.stamp, gpus=gpus)
+    gpus = [gpu.title for gpu in best.gpus] if len(best.kernels) > 1 else []
+    return render_header(
+        *best.kernels, name=best.name, stamp_=best.stamp, gpus=gpus, may_choose=True
+    )
 
 
 def choice_values(best: Best) -> dict[str, Any]:
@@ -67,7 +69,6 @@ def choice_values(best: Best) -> dict[str, Any]:
         "batched": first.batched,
         "sizes": [f"index_t {name}" for name in given],
         "given": given,
-        "has_workspace": best.foremost.row.takes_workspace,
     }
 
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import shlex
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gen.device.gpus import find_gpu
-from gen.dispatch.folders import OURS, places
+from gen.dispatch.folders import OURS
 from gen.errors import GenError, MissingError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Flag
 from gen.source.architectures import Family, make_family, render_family
 from gen.source.cpp import embed, embed_best
-from gen.source.cpp.best import Best, make_best, products_of, with_batch
+from gen.source.cpp.asked import Asked
+from gen.source.cpp.best import Best
 from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import read_bundle
 from gen.source.render import render, stamp, template_dir
 from gen.spec.arch import compute_capability
-from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import parse_layout
 
 _ARCHITECTURE = re.compile(r"(\d+[af]?)(-real|-virtual)?")
 _TUNABLES = {tunable for row in VARIANTS.values() for tunable in row.tunable_names}
@@ -72,7 +73,8 @@ class Call:
         return cls(function, target, tuple(words), archs)
 
     def __str__(self) -> str:
-        return f"{self.function}({' '.join([self.target, *self.words])})"
+        words = " ".join([self.target, *self.words])
+        return f"{self.function}({textwrap.shorten(words, 200, placeholder=' ...')})"
 
 
 @dataclass(frozen=True)
@@ -93,25 +95,24 @@ def answer(call: Call) -> Answer:
     """Checks a call. Raises what `gen emit` would raise, headed by the call."""
     try:
         make, known = _FUNCTIONS[call.function]
-        given = _options(call.words, known)
-        answer = make(call, given)
+        return make(call, _given(call.words, known))
     except GenError as error:
         raise type(error)(f"{call}: {error}") from None
-    options = [
-        word for key, value in given.items() for word in (_option(key), value) if word != _SET
-    ]
-    return Answer(answer.name, answer.stamp, answer.source, (*answer.options, *options))
 
 
-def _options(words: Sequence[str], known: set[str]) -> dict[str, str]:
+def _given(words: Sequence[str], known: set[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
         key = word.lower()
-        value = _SET if key in _FLAGS & known else rest.pop(0) if rest else ""
-        while key in _LISTS and rest and not _is_word(rest[0]):
-            value = f"{value},{rest.pop(0)}"
+        if key in _FLAGS & known:
+            value = _SET
+        elif key in _LISTS:
+            end = next((i for i, word in enumerate(rest) if _is_word(word)), len(rest))
+            value, rest = ",".join(rest[:end]), rest[end:]
+        else:
+            value = rest.pop(0) if rest else ""
         if word != word.upper() or key not in known:
             raise UsageError(
                 f"there is no word '{word}'; use {', '.join(map(str.upper, sorted(known)))}"
@@ -129,6 +130,13 @@ def _is_word(text: str) -> bool:
     return text == text.upper() and text.lower() in _KERNEL | _OF_AUTO | _OF_FILE
 
 
+def _options(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The options of `gen emit` for words that it has, too."""
+    return tuple(
+        word for key, value in given.items() for word in (_option(key), value) if word != _SET
+    )
+
+
 def _option(key: str) -> str:
     return "--bundle" if key == "file" else f"--{key.replace('_', '-')}"
 
@@ -136,7 +144,9 @@ def _option(key: str) -> str:
 def _kernel(call: Call, given: dict[str, str]) -> Answer:
     family = _family(call, given)
     render_family(family)
-    return Answer(family.name, stamp(*family.specs), f"{family.name}.cu", ("--header",))
+    return Answer(
+        family.name, stamp(*family.specs), f"{family.name}.cu", ("--header", *_options(given))
+    )
 
 
 def _family(call: Call, given: dict[str, str]) -> Family:
@@ -205,58 +215,46 @@ def _bundle(call: Call, given: dict[str, str]) -> Answer:
     bundle = read_bundle(Path(given["file"]), given.get("name"), given.get("arch"))
     for entry in bundle.entries if named else ():
         _check_compiled(call, [s.arch for s in entry.family.specs], entry.spec.row.max_arch)
-    return Answer(bundle.name, bundle.stamp, f"{bundle.name}.cu", ())
+    return Answer(bundle.name, bundle.stamp, f"{bundle.name}.cu", _options(given))
 
 
 def _chosen(call: Call, given: dict[str, str]) -> Answer:
     """Kernels that the cost model chooses for shapes and GPUs."""
-    best, options = _best(given)
-    if "embed" in given:
-        return _chosen_and_embedded(best, embed.formats(given["embed"]), options)
+    asked = asked_for(given)
+    best, options = asked.best(), tuple(shlex.split(asked.command)[2:])
+    if asked.embed:
+        formats = embed.formats(asked.embed)
+        own = embed.stamp_of([best.alone]) if best.alone else embed_best.stamp_of(best)
+        return Answer(best.name, f"{own}{','.join(formats)}", f"{best.name}.cpp", options)
     _check_all_compiled(call, best.kernels)
-    options = (*options, "--header")
-    if len(best.kernels) == 1:
-        own = stamp(replace(best.kernels[0], symbol=given.get("name")))
-        return Answer(best.name, own, f"{best.name}.cu", options)
-    render_best(best)
-    return Answer(best.name, best.stamp, f"{best.name}.cu", options)
+    if not best.alone:
+        render_best(best)
+    own = stamp(best.alone) if best.alone else best.stamp
+    return Answer(best.name, own, f"{best.name}.cu", (*options, "--header"))
 
 
 def best_of(call: Call) -> Best:
     """What a call of gen_add_bundle with AUTO chooses. Raises GenError."""
-    return _best(_options(call.words, _OF_AUTO))[0]
+    return asked_for(_given(call.words, _OF_AUTO)).best()
 
 
-def _best(given: dict[str, str]) -> tuple[Best, tuple[str, ...]]:
-    """Takes those words from `given` that `gen emit` has in another way, as options."""
+def asked_for(given: Mapping[str, str]) -> Asked:
+    """What the words of AUTO say. Raises UsageError.
+
+    A build gives the same on every machine: what its user has measured is no part of it. Nor does
+    the name of its files depend on what is chosen.
+    """
     if "arch" in given:
         raise UsageError("the architectures are those of GPUS; leave out ARCH")
     for word in ("shapes", "gpus"):
         if word not in given:
             raise UsageError(f"AUTO chooses for shapes and GPUs; use {word.upper()}, too")
-    del given["auto"]
-    shapes, gpus = given.pop("shapes").split(","), given.pop("gpus").split(",")
-    batch = given.get("batch")
+    shapes, gpus = given["shapes"].split(","), given["gpus"].split(",")
+    words = ("dtype", "layout", "batch", "embed", "name")
+    said = {"tuned": given.get("tuned", OURS), **{k: given[k] for k in words if k in given}}
     tunables = {key: value for key, value in given.items() if key in _TUNABLES}
-    tunables = with_batch(tunables, batch)
-    dtypes = parse_dtype(given.get("dtype", "f32"))
-    layouts = parse_layout(given.get("layout", "rrr"))
-    products = products_of(shapes, dtypes, layouts, batch)
-    known = [find_gpu(gpu) for gpu in gpus]
-    # A build gives the same on every machine: what its user has measured is no part of it.
-    tables = places(given.get("tuned", OURS))
-    best = make_best(products, known, tunables, given.get("name"), "", tables)
-    options = ["--best", "--gpu", ",".join(gpus)]
-    options += [] if "tuned" in given else ["--tuned", OURS]
-    options += [word for shape in shapes for word in ("--shape", shape)]
-    return best, tuple(options)
-
-
-def _chosen_and_embedded(best: Best, formats: Sequence[str], options: tuple[str, ...]) -> Answer:
-    """The same as machine code; the formats are a part of what the files are."""
-    first = replace(best.kernels[0], symbol=best.name)
-    own = embed.stamp_of([first]) if len(best.kernels) == 1 else embed_best.stamp_of(best)
-    return Answer(best.name, f"{own}{','.join(formats)}", f"{best.name}.cpp", options)
+    asked = Asked(shapes, [find_gpu(gpu) for gpu in gpus], **said, tunables=tunables)
+    return asked if asked.name else replace(asked, name=asked.usual_name)
 
 
 def _check_all_compiled(call: Call, kernels: Sequence[KernelSpec]) -> None:
@@ -288,7 +286,7 @@ def _embedded(_: Call, given: dict[str, str]) -> Answer:
     first = make_spec(_variant(given), arch=archs[0], **chosen)
     specs = embed.embedded_specs(first, [arch for arch in archs if arch] or [first.arch])
     render(specs[0])
-    options = ("--embed", ",".join(formats))
+    options = ("--embed", ",".join(formats), *_options(given))
     return Answer(specs[0].name, embed.stamp_of(specs), f"{specs[0].name}.cpp", options)
 
 

@@ -122,6 +122,7 @@ def render_embedded(
         "chooses": False,
         "runs_on": columns([_HEADINGS, *(image.row for image in reversed(images))]),
         "planned": planned,
+        "has_workspace": planned,
         "has_partials": spec.has_partials,
         "packs": spec.packs,
         "helpers": helpers(spec),

@@ -34,7 +34,7 @@ def render_embedded_best(
     for spec in best.named:
         images[spec.name] = [embed.image_of(spec, format_) for format_ in formats]
         step()
-    first, types = best.foremost, embed.aliases(best.foremost)
+    first, types = best.kernels[0], embed.aliases(best.kernels[0])
     helpers = dict(helper for spec in best.named for helper in embed.helpers(spec))
     roles = [("kernel", ""), *helpers.items()]
     printed = [spec.row.printed(spec) for spec in best.kernels]
@@ -48,12 +48,11 @@ def render_embedded_best(
         "forms": [embed.IN_WORDS[format_] for format_ in reversed(formats)],
         "formats": len(formats),
         "roles": roles,
-        "chooses": True,
         "has_maps": any(each.get("has_maps") for each in printed),
         "multiprocessors": any(each.get("multiprocessors") for each in printed),
         "input_t": embed.same_size(first.dtypes.input),
         "output_t": embed.same_size(first.dtypes.output),
-        "launch": signature.with_types(signature.launch(first), types),
+        "launch": signature.with_types(signature.launch(first, may_choose=True), types),
         "workspace": signature.with_types(signature.workspace(first.several), types),
         "kernels": [_kernel(spec, images[spec.name], roles, types) for spec in best.named],
     }
@@ -80,7 +79,7 @@ def _header(
     values: Mapping[str, Any],
     types: Mapping[str, str],
 ) -> str:
-    spec = best.foremost
+    spec = best.kernels[0]
     rows = {_row(image): None for of_kernel in images.values() for image in of_kernel}
     transposed = {x for each in best.kernels for x in each.row.printed(each).get("transposed", [])}
     return render_template(
@@ -91,7 +90,8 @@ def _header(
         has_bias=spec.has_bias,
         spec=spec,
         own=own_parameters(spec, embed.void),
-        planned=spec.row.takes_workspace,
+        planned=any(each.row.takes_workspace for each in best.kernels),
+        has_workspace=True,
         transposed=sorted(transposed),
         has_partials=any(each.has_partials for each in best.kernels),
         packs=any(each.packs for each in best.kernels),

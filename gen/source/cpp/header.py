@@ -41,15 +41,20 @@ def own_parameters(spec: KernelSpec, spelled: Callable[[ElementType], str]) -> l
 
 
 def render_header(
-    *specs: KernelSpec, name: str | None = None, stamp_: str = "", gpus: Sequence[str] = ()
+    *specs: KernelSpec,
+    name: str | None = None,
+    stamp_: str = "",
+    gpus: Sequence[str] = (),
+    may_choose: bool = False,
 ) -> str:
     """The C header that declares what an emitted file defines.
 
     Where its launcher chooses among kernels there are several specifications under one name.
     stamp_: the file's, if that is not made of the specifications alone. gpus: those that the
-    kernels are chosen for.
+    kernels are chosen for. may_choose: the launcher takes a workspace for any kernel.
     """
     spec = specs[0]
+    planned = any(each.row.takes_workspace for each in specs)
     transposed = {x for each in specs for x in each.row.printed(each).get("transposed", [])}
     return render_template(
         TEMPLATE,
@@ -61,7 +66,8 @@ def render_header(
         has_bias=spec.has_bias,
         own=own_parameters(spec, lambda t: f"gemmgen_{t.name}" if t.header else t.cuda),
         spec=spec,
-        has_workspace=any(each.row.takes_workspace for each in specs),
+        planned=planned,
+        has_workspace=planned or may_choose,
         unsupported=next(filter(None, map(unsupported, specs)), ""),
         only=only_capability(spec.arch) if len(specs) == 1 else "",
         transposed=sorted(transposed),

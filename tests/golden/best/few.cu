@@ -748,12 +748,23 @@ inline cudaError_t choose(
   return cudaSuccess;
 }
 
+// Sets *bytes to the size of the workspace that the launcher needs on the current device.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+few_workspace(  // for a launch with these arguments
+    long long M, long long N, long long K, const __half* A, long long lda, const __half* B,
+    long long ldb, size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  const Kernel* kernel = nullptr;
+  return choose(M, N, K, A, lda, B, ldb, kernel);  // which need none
+}
+
 // As the launchers above, of which it calls the one for the problem on the current device.
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 few_launch(  // D = alpha * A * B + beta * C
     long long M, long long N, long long K, float alpha, const __half* A, long long lda,
     const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
-    long long ldd, cudaStream_t stream) {
+    long long ldd, void*, size_t, cudaStream_t stream) {
   const Kernel* kernel = nullptr;
   const cudaError_t error = choose(M, N, K, A, lda, B, ldb, kernel);
   if (error != cudaSuccess) return error;

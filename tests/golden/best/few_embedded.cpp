@@ -553,10 +553,21 @@ few_load() {
   return CUDA_SUCCESS;
 }
 
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set
+few_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  const Kernel* kernel = nullptr;
+  return choose(M, N, K, A, lda, B, ldb, kernel);  // which need none
+}
+
 extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernel is on its way
 few_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void*, size_t,
+    CUstream stream) {
   const Kernel* kernel = nullptr;
   const CUresult error = choose(M, N, K, A, lda, B, ldb, kernel);
   if (error != CUDA_SUCCESS) return error;

@@ -15,6 +15,8 @@
 #ifndef FEW_H
 #define FEW_H
 
+#include <stddef.h>
+
 // The specification. few.cpp does not compile with the header of another one.
 #define FEW_SPEC 0x78d7be49
 
@@ -38,9 +40,20 @@ struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
 GEMMGEN_API int  // CUDA_SUCCESS, that is 0
 few_load(void);
 
+// Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
+// current context's device. Returns what a launch does.
+// It needs none: operands are read where they are, and K is not split.
+GEMMGEN_API int  // 0 once *bytes is set
+few_workspace(
+    long long M, long long N, long long K,  // sizes, as for the launch
+    const void* A, long long lda,  // the pointer's value counts, not what it points to
+    const void* B, long long ldb,  // as A's
+    size_t* bytes);
+
 // Queues the kernel on a stream of the current context, and returns without waiting. Never prints,
 // exits or allocates device memory of its own. Several threads may call it at once, in several
-// contexts, for several devices, and while a CUDA graph is captured.
+// contexts, for several devices, and while a CUDA graph is captured. Launches that may run at the
+// same time need a workspace each.
 //
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
 // one of these, D is as it was:
@@ -63,6 +76,7 @@ few_launch(
     float beta,  // if it is 0, C is not read, and may be null
     const void* C, long long ldc,  // __half, row-major; leading dimension >= N
     void* D, long long ldd,  // as C; may be C, must not overlap A or B
+    void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
     struct CUstream_st* stream);
 
 #ifdef __cplusplus

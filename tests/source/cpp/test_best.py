@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,40 @@ def test_a_file_has_a_kernel_that_is_nearly_the_best_for_each_shape() -> None:
         own = [found.kernels[row.kernel] for row in found.rows if row.gpu == i]
         assert {spec.arch[3:5] for spec in own} == {str(gpu.capability)}
         assert 1 < len(own) < 12
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_the_functions_are_the_same_whatever_is_chosen(
+    embedded: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One kernel that takes a workspace, one that takes none, several of either kind, and both."""
+    shapes = ("512", "1x4096x4096", "1x64x64 1x4096x4096", "64-512", "512 1x4096x4096")
+    declared = set()
+    for shape in shapes:
+        words = [word for one in shape.split() for word in ("--shape", one)]
+        kind = ["--embed", "cubin"] if embedded else ["--header"]
+        options = ["--dtype", "f16", "--gpu", "a100", "--name", "gemm", *words, *kind]
+        assert main(["emit", "--best", *options, "-o", f"{tmp_path}/"]) == 0
+        header = (tmp_path / "gemm.h").read_text()
+        declared.add(re.sub("//.*", "", "".join(re.findall("gemm_[a-z]+\\([^;]*;", header))))
+    assert len(declared) == 1
+    assert "gemm_workspace(" in declared.pop()
+    capsys.readouterr()
+
+
+def test_kernels_without_a_workspace_have_one_of_nothing(tmp_path: Path) -> None:
+    """For `skinny` alone, and with `gemv`: the launchers carry out their plans."""
+    need("g++")
+    types, layouts = parse_dtype("f16"), parse_layout("rrr")
+    for shapes, count in (["1x4096x4096"], 1), (["1x4096x4096", "1x64x64"], 2):
+        products = products_of(shapes, types, layouts)
+        found = make_best(products, [GPUS["a100"]], {}, "gemm", "gen emit")
+        assert (len(found.kernels), found.alone) == (count, None)
+        assert not any(spec.row.takes_workspace for spec in found.kernels)
+        tried = random.Random(3).sample(best_calls(found, 10), 60)
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        assert not wrong_best(Program(Host.best(found), folder), found, tried)
 
 
 PROGRAM = """
@@ -204,10 +239,9 @@ def test_the_launcher_carries_out_the_plan_of_what_python_picks(
 
 BROKEN = [
     ("10 * found[0] + found[1], found[2]", "10 * found[0] + found[1], found[3]"),
-    ("kernel->launch(M, N, K, alpha", "kernel->launch(N, M, K, alpha"),
+    ("kernel->launch(\n      M, N, K,", "kernel->launch(\n      N, M, K,"),
     ("*bytes = 0;\n  const Kernel", "const Kernel"),
     ("time < least", "time > least"),
-    ("lda %= 256, ldb %= 256;", "ldb %= 256, lda = ldb;"),
     ("return cudaErrorNoKernelImageForDevice;", "return cudaErrorInvalidValue;"),
 ]
 

@@ -100,7 +100,8 @@ def test_a_bundle_is_chosen_by_the_projects_table_and_not_by_the_users(
     modelled = bundle(words, "90a")
     found = bundle(f"{words} TUNED {tmp_path / 'table.json'}", "90a")
     assert found.stamp != modelled.stamp
-    assert found.options[-2:] == ("--tuned", str(tmp_path / "table.json"))
+    at = found.options.index("--tuned")
+    assert found.options[at + 1] == str(tmp_path / "table.json")
     with pytest.raises(UsageError, match=r"there is no table no.json; use a file or a folder"):
         bundle(f"{words} TUNED no.json", "90a")
 
@@ -110,15 +111,15 @@ def test_a_bundle_may_be_chosen() -> None:
     found = bundle(words)
     assert (found.name, found.source) == ("gemm", "gemm.cu")
     assert " ".join(found.options) == (
-        "--best --gpu a100,h100 --tuned shipped --shape 4096 --shape 1-16x4096x4096 --header"
-        " --dtype f16 --name gemm"
+        "--best --dtype f16 --layout rrr --gpu a100,h100 --shape 4096 --shape 1-16x4096x4096"
+        " --tuned shipped --name gemm --header"
     )
     assert bundle(words.replace("4096 1-16", "4096,1-16")) == found
     assert bundle(words, "80,90a,120") == found
     assert bundle(words, "") == found
     assert bundle(f"{words} EPILOGUE linear_bias").stamp != found.stamp
     batched = bundle(f"{words} BATCH 1-64")
-    assert batched.options[-2:] == ("--batch", "1-64")
+    assert "--batch 1-64 " in " ".join(batched.options)
     assert batched.stamp != found.stamp
     embedded = bundle(f"{words} EMBED cubin,ptx", "")
     assert embedded.source == "gemm.cpp"
@@ -126,9 +127,19 @@ def test_a_bundle_may_be_chosen() -> None:
     assert "--header" not in embedded.options
     assert bundle(f"{words} EMBED cubin,ptx", "52") == embedded
     assert bundle(f"{words} EMBED ptx").stamp != embedded.stamp != found.stamp
+    more = bundle(f"{words} EPILOGUE 'x * s[row]'".replace("'x * s[row]'", "relu(x+s[row])"))
+    assert "--epilogue relu(x+s[row]) " in " ".join(more.options)
+
+
+def test_what_a_bundle_is_called_does_not_depend_on_what_is_chosen() -> None:
+    """Nor do its functions: see test_best."""
     one = bundle("AUTO SHAPES 512 GPUS t4 DTYPE f16", "75")
-    assert one.source == f"{one.name}.cu"
-    assert one.name.startswith("gemm_mma_f16_rrr_")
+    several = bundle("AUTO SHAPES 512 1-16x4096x4096 GPUS t4 DTYPE f16", "75")
+    assert one.name == several.name == "gemm_f16_rrr_best"
+    assert one.source == several.source == "gemm_f16_rrr_best.cu"
+    assert one.options[-2:] == several.options[-2:] == (one.name, "--header")
+    batched = bundle("AUTO SHAPES 512 GPUS t4 DTYPE f16 BATCH 8", "75")
+    assert batched.name == "gemm_f16_rrr_batched_best"
 
 
 @pytest.mark.parametrize(
@@ -140,6 +151,8 @@ def test_a_bundle_may_be_chosen() -> None:
         ("AUTO GPUS t4", "AUTO chooses for shapes and GPUs; use SHAPES, too"),
         ("AUTO SHAPES 9 GPUS t4 ARCH sm_75", "the architectures are those of GPUS; leave out ARCH"),
         ("AUTO SHAPES 9 GPUS", "GPUS has no value"),
+        ("AUTO SHAPES GPUS t4", "SHAPES has no value"),
+        ("AUTO SHAPES 9 GPUS DTYPE f16", "GPUS has no value"),
         ("AUTO SHAPES 9 GPUS t5", "unknown GPU 't5'"),
         ("AUTO SHAPES 9x9 GPUS t4", "shape '9x9' is not MxNxK"),
         ("AUTO SHAPES 9 GPUS a100 BATCHED", "there is no word 'BATCHED'; use"),
@@ -381,6 +394,37 @@ def test_an_upgrade_emits_again_whatever_the_files_times_are(project: Project) -
     emitted = project.folder / "build" / "gemmgen" / "user" / "f.h"
     assert "// For C and for C++." in emitted.read_text()
     assert project.build() == "ninja: no work to do.\n"
+    project.calls()
+    with (project.package / "gen" / "dispatch" / "cost.py").open("a") as file:
+        file.write("# Another model.\n")
+    assert "Emitting f" in project.build()
+    assert project.calls() == ["cmake", "emit"]  # what the calls come to may have changed, too
+    assert project.build() == "ninja: no work to do.\n"
+
+
+TUNED = """
+add_library(user STATIC)
+gen_add_bundle(user AUTO SHAPES 64 GPUS a10 DTYPE f16 NAME f EMBED ptx TUNED {})
+"""
+
+
+def test_tables_are_files_or_folders_or_words(project: Project) -> None:
+    folder = project.folder / "source" / "my tables"
+    project.write(TUNED.format('"my tables"'))
+    assert "there is no table my tables; use a file or" in project.configure().stderr
+    folder.mkdir()
+    for word in ("none", "shipped", '"my tables"'):
+        project.write(TUNED.format(word))
+        good(project.configure())
+    project.calls()
+    product = Product.packed(GemmShape(64, 64, 64), parse_dtype("f16"), parse_layout("rrr"))
+    for seed in (1, 2):  # a table that was not there, and another one
+        shutil.rmtree(folder)
+        folders.keep(tuned.table([product], "a10", seed=seed), folder)
+        good(project.configure())
+        assert project.calls() == ["cmake"]
+    project.write(TUNED.format('"my tables/a10/f16.json"'))
+    good(project.configure())
 
 
 SAME_NAME = """
