@@ -10,9 +10,9 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import copy
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from gen.errors import CheckError, GenError
 from gen.spread.job import Here, Item, Job, Result
 
-_ALONE = 1.0  # seconds of CPU time: about what it takes until other processes have begun
+_ALONE = 1.0  # seconds of CPU time: about what other processes take to be ready, and some work
+_OURS = ("gen", "cuda", "numpy", "jinja2", "ml_dtypes")  # packages that processes import, too
 
 
 def cores() -> int:
@@ -52,10 +53,13 @@ class Processes:
         until = time.process_time() + _ALONE
         if min(self._count, fitting, len(items)) <= 1:
             until = float("inf")
-        here = Here().map(job, items)
+        here, server = Here().map(job, items), False
         while done < len(items) and time.process_time() + costs[done].seconds < until:
             yield next(here)
             done += 1
+            if not server and time.process_time() > until - _ALONE / 2:
+                server = True
+                _start_server(job)
         if left := range(done, len(items)):
             with _Team(fresh, items, left, min(self._count, fitting, len(left))) as team:
                 yield from team.results()
@@ -82,15 +86,10 @@ class _Member:
     """A process, the item that it has, and those that it will have next."""
 
     def __init__(self, job: Job[Any, Any]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        # Imports once for the processes of all jobs: that takes longer than many an item. What was
-        # imported here while this process worked alone, others need as well.
-        ours = [name for name in sys.modules if name.startswith("gen.")]
-        context.set_forkserver_preload([type(job).__module__, *ours])
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(job, theirs), daemon=True)
-        with _inherited():
-            self.process.start()
+        _start_server(job)
+        self.connection, theirs = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(target=_work, args=(job, theirs), daemon=True)
+        self.process.start()
         theirs.close()
         self.busy: int | None = None
         self.group: deque[int] = deque()
@@ -216,20 +215,25 @@ def _work(job: Job[Any, Any], connection: Connection) -> None:
             connection.send(answer)
 
 
-@contextmanager
-def _inherited() -> Iterator[None]:
-    """What processes that start here have from the beginning.
+_CONTEXT = multiprocessing.get_context("forkserver")
 
-    They have no threads of numpy's, which would wait for each other, and SIGINT is blocked, since
-    they end through their parent: without that, Python's own imports would be interrupted, aloud.
+
+def _start_server(job: Job[Any, Any]) -> None:
+    """Starts the process that others are forked from, if it does not run; it gets ready by itself.
+
+    It imports once for all of them what was imported here until now, which takes longer than many
+    an item. They have no threads of numpy's, which would wait for each other, and SIGINT is
+    blocked, since they end through their parent: it would interrupt their imports, aloud.
     """
+    ours = [name for name in sys.modules if name.partition(".")[0] in _OURS]
+    _CONTEXT.set_forkserver_preload([type(job).__module__, *ours])
     threads = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(threads)
     os.environ.setdefault(threads, "1")
     resource_tracker.ensure_running()  # which unblocks SIGINT when it starts
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        yield
+        forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if before is None:
