@@ -1,6 +1,7 @@
 """`gen.jax`: the kernels as an operation of JAX, under jit, vmap and differentiation.
 
-`matmul` stands in for jax.numpy.matmul; see docs/jax.md. On GPUs it is a custom call that queues
+`matmul` stands in for jax.numpy.matmul, `grouped_matmul` multiplies groups of rows with a matrix
+each; see docs/jax.md. On GPUs it is a custom call that queues
 gen's launchers in XLA's stream, on the CPU a callback to the emulator.
 
 Importing it imports JAX. Inside, `import jax` is JAX, since imports are absolute.
@@ -18,5 +19,6 @@ except ImportError as error:
     raise lacking("gen.jax", (*RUNNING, *EXTRAS["jax"]), error) from None
 
 from gen.jax.functions import matmul
+from gen.jax.groups import grouped_matmul
 
-__all__ = ["matmul"]
+__all__ = ["grouped_matmul", "matmul"]

@@ -15,14 +15,11 @@ from gen.api.operands import Own, checked
 from gen.api.problem import dtypes_of, scalar
 from gen.dispatch.invariant import INVARIANT
 from gen.errors import SpecError, UsageError, unknown
-from gen.jax import lowering  # noqa: F401  (what the primitive is lowered to)
+from gen.jax import lowering
 from gen.jax.primitive import Product, bind
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import matrices
 from gen.spec.kernel import EPILOGUES
-
-# What jax.default_matmul_precision calls tf32.
-_TF32 = ("tensorfloat32", "TF32_TF32_F32")
 
 
 def matmul(
@@ -95,7 +92,7 @@ def matmul(
             invariant=invariant, dtype=dtype, transpose_a=transpose_a, transpose_b=transpose_b,
         )  # fmt: skip
         return wide.squeeze(lacks)
-    types = dtypes_of(_precise(a, dtype), a=a, b=b, c=c, bias=bias)
+    types = dtypes_of(lowering.precise(a, dtype), a=a, b=b, c=c, bias=bias)
     alpha, beta = (_number(x, name, types) for x, name in ((alpha, "alpha"), (beta, "beta")))
     if c is None and beta != 0:
         raise UsageError(f"beta={beta:g} needs c; pass c")
@@ -120,13 +117,6 @@ def matmul(
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, Real) or (isinstance(x, jax.core.Tracer) and x.ndim == 0)
-
-
-def _precise(a: Array, dtype: str | None) -> str | None:
-    """The row for float32 operands that JAX's own switch asks for; else what the caller does."""
-    if dtype is None and a.dtype == jnp.float32:
-        return "tf32" if jax.config.jax_default_matmul_precision in _TF32 else None
-    return dtype
 
 
 def _number(value: Any, name: str, types: DTypes) -> float:

@@ -66,5 +66,9 @@ def _arguments(spec: KernelSpec) -> Iterator[str]:
             name, arrays = f"p.further[{arrays}]", arrays + 1
         elif p.name in own:
             name, numbers = f"p.numbers[{numbers}]", numbers + 1
+        elif p.name == "groups":
+            name = "p.batch"
+        elif p.name == "offsets":  # behind what the epilogue takes
+            name = f"p.further[{sum('*' in one.type for one in of_epilogue(spec))}]"
         is_index = p.type == "index_t" or p.name in ("workspace", "workspace_bytes", "stream")
         yield name if is_index else f"static_cast<{p.type}>({name})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from gen import api
@@ -41,21 +43,38 @@ def on_gpu(*operands: Array, product: Product) -> Array:
     result = product.result(operands)
     if 0 in result.shape:
         return jnp.zeros(result.shape, result.dtype)
+    return call(*operands, product=product, gpu=present_gpu())
+
+
+def present_gpu() -> Any:
+    """The GPU that kernels are chosen for, for which XLA knows the handler.
+
+    Raises MissingError without a GPU or a C++ compiler, CompileError.
+    """
     if (why := driver.why_no_gpu()) is not None:
         raise MissingError(
             f"gen.jax chooses kernels for the GPU that is here, and finds none ({why}); trace "
             "the function on the machine that runs it"
         )
     libraries.register()
-    gpu = driver.gpu(jax.local_devices(backend="cuda")[0].local_hardware_id)
-    return call(*operands, product=product, gpu=gpu)
+    return driver.gpu(jax.local_devices(backend="cuda")[0].local_hardware_id)
 
 
 def call(*operands: Array, product: Product, gpu: Any) -> Array:
     """The custom call for a GPU (see `gen.api.kernel.Target`); its target is registered."""
-    result = product.result(operands)
     called = fitted(product, operands)
-    wanted = _kernel(product)
+    result = product.result(operands)
+    return launched(_kernel(product), called, operands, result, gpu, has_c=product.has_c)
+
+
+def launched(
+    wanted: api.Kernel, called: Call, operands: tuple[Array, ...], result: jax.ShapeDtypeStruct,
+    gpu: Any, *, has_c: bool = False, c_is_result: bool = False,
+) -> Array:  # fmt: skip
+    """The custom call of a kernel that is chosen and compiled now.
+
+    has_c: whether the third operand is C. c_is_result: the same, and the result is in its place.
+    """
     # The first launch's operands are aligned, the others' perhaps not.
     whole = [all(begins[i] % UNIT == 0 for begins in called.offsets) for i in (A, B, RESULT)]
     least = Alignment(*whole)
@@ -67,17 +86,19 @@ def call(*operands: Array, product: Product, gpu: Any) -> Array:
     if spec.row.takes_workspace:
         results.append(jax.ShapeDtypeStruct((space + WORKSPACE_ALIGNED,), jnp.uint8))
     places = [*range(BIAS), *([BIAS] if spec.has_bias else range(BIAS + 1, len(called.names)))]
-    found, *_ = jax.ffi.ffi_call(libraries.TARGET, results)(
+    aliases = {2: 0} if c_is_result else None
+    numbers = [problem.value(one.name, 0) for one in spec.operands if not one.index]
+    found, *_ = jax.ffi.ffi_call(libraries.TARGET, results, input_output_aliases=aliases)(
         *operands,
         library=libraries.kernel(spec, arch),
-        has_c=product.has_c,
-        alpha=np.float64(product.alpha),
-        beta=np.float64(product.beta),
+        has_c=has_c or c_is_result,
+        alpha=np.float64(problem.alpha),
+        beta=np.float64(problem.beta),
         sizes=_int64(*_sizes(problem.shape), batch.products),
         leading=_int64(problem.lda, problem.ldb, problem.ldc, problem.ldd),
         strides=_int64(*batch[1:]),
         further_ld=_int64(*(problem.value(f"ld_{name}", 0) for name in called.own)),
-        numbers=np.array([problem.value(name, 0) for name, _ in product.numbers], np.float64),
+        numbers=np.array(numbers, np.float64),
         offsets=_int64(*(begins[i] for begins in called.offsets for i in places)),
     )
     return found
@@ -88,13 +109,13 @@ def fitted(product: Product, operands: tuple[Any, ...]) -> Call:
     batch = product.result(operands).shape[:-2]
     a, b, c, further = product.named(operands)
     views = {
-        name: _view(x, 2 if index == MATRIX else 1, batch)
+        name: view(x, 2 if index == MATRIX else 1, batch)
         for (name, index), x in zip(product.further.items(), further.values(), strict=True)
     }
     bias = views.pop("bias", None) if product.epilogue in EPILOGUES else None
     arguments = Arguments(
-        _view(a, 2, batch, product.transpose_a), _view(b, 2, batch, product.transpose_b),
-        None if c is None else _view(c, 2, batch), None, bias,
+        view(a, 2, batch, product.transpose_a), view(b, 2, batch, product.transpose_b),
+        None if c is None else view(c, 2, batch), None, bias,
     )  # fmt: skip
     own = Own(views, dict(product.numbers))
     return _kernel(product).fitted(arguments, product.alpha, product.beta, own)
@@ -104,7 +125,18 @@ def _kernel(product: Product) -> api.Kernel:
     return api.Kernel(dtype=product.row, epilogue=product.epilogue, invariant=product.invariant)
 
 
-def _view(x: Any, axes: int, batch: tuple[int, ...], transposed: bool = False) -> View:
+# What jax.default_matmul_precision calls tf32.
+_TF32 = ("tensorfloat32", "TF32_TF32_F32")
+
+
+def precise(a: Array, dtype: str | None) -> str | None:
+    """The row for float32 operands that JAX's own switch asks for; else what the caller does."""
+    if dtype is None and a.dtype == jnp.float32:
+        return "tf32" if jax.config.jax_default_matmul_precision in _TF32 else None
+    return dtype
+
+
+def view(x: Any, axes: int, batch: tuple[int, ...], transposed: bool = False) -> View:
     """An operand in memory of XLA, row by row; with transposed, as its transposed matrices."""
     shape, lead = tuple(x.shape), x.ndim - axes
     strides = [prod(shape[i + 1 :]) for i in range(x.ndim)]
@@ -153,13 +185,17 @@ def _sizes(shape: GemmShape) -> tuple[int, int, int]:
 # --- elsewhere
 
 
-def _nowhere(*operands: Array, product: Product) -> Array:
+def _nowhere(*_: Array, product: Any) -> Array:
     raise UsageError(
         "gen.jax has kernels for CUDA, and its emulator for the CPU; jit for one of these backends"
     )
 
 
-for _lower, _platform in ((on_gpu, "cuda"), (on_cpu, "cpu"), (_nowhere, None)):
-    mlir.register_lowering(
-        matmul_p, mlir.lower_fun(_lower, multiple_results=False), platform=_platform
-    )
+def lower(primitive: Primitive, gpu: Callable[..., Array], cpu: Callable[..., Array]) -> None:
+    """Tells JAX what a primitive becomes."""
+    for rule, platform in ((gpu, "cuda"), (cpu, "cpu"), (_nowhere, None)):
+        lowered = mlir.lower_fun(rule, multiple_results=False)
+        mlir.register_lowering(primitive, lowered, platform=platform)
+
+
+lower(matmul_p, on_gpu, on_cpu)

@@ -215,7 +215,7 @@ def _transpose(g: Any, *operands: Any, product: Product) -> list[Any]:
     a, b = operands
     to_a = ad.is_undefined_primal(a)
     linear = (a if to_a else b).aval
-    own = replace(product, row=_row_of_operands(product), invariant=None)
+    own = replace(product, row=gradient_row(product.dtypes), invariant=None)
     rows = replace(own, invariant=product.invariant)  # of the gradient of A are those of A
     g = g.astype(linear.dtype)
     at, bt = product.transpose_a, product.transpose_b
@@ -240,9 +240,8 @@ def _transpose(g: Any, *operands: Any, product: Product) -> list[Any]:
     return [found, None] if to_a else [None, found]
 
 
-def _row_of_operands(product: Product) -> str:
+def gradient_row(types: DTypes) -> str:
     """The row of `DTYPES` whose result has the operands' type, as a gradient has."""
-    types = product.dtypes
     same = types.output.size == types.input.size
     return types.name if same else types.input.name
 

@@ -76,6 +76,8 @@ def reference(spec: KernelSpec, arch: str) -> str:
     text = (HERE / "reference.cpp").read_text(encoding="utf-8")
     head = f'#define LAYOUTS "{spec.layouts}"\n#define WORKSPACE {int(spec.row.takes_workspace)}\n'
     head += f'#define EPILOGUE "{"own" if spec.fused else "bias" if spec.has_bias else ""}"\n'
+    grouped = "k" if spec.grouped_k else "rows" if spec.grouped else ""
+    head += f'#define GROUPED "{grouped}"\n'
     product = (TEMPLATES / "product.h").read_text(encoding="utf-8")
     return str(host.library({"reference.cpp": head + text, "product.h": product}))
 
