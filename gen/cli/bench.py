@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gen.cli import bench_table
+from gen.cli import bench_table, tables
 from gen.cli.options import (
     ALL,
     ARCH,
@@ -311,7 +311,6 @@ def ceiling(
     """Measure what the GPU can do at best."""
     from gen.bench.ceiling import COPY, L2, ceilings
     from gen.bench.device import MeasuredGpu
-    from gen.cli import tables
 
     gpu = MeasuredGpu()
     with _status() as say:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gen.cli import tables
 from gen.spec.kernel import KernelSpec
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ def show(results: Results, options: Options) -> None:
     """Prints what was measured of what was asked for, and notes on what was not."""
     from gen.bench import ratios
     from gen.bench.results import ABSENT
-    from gen.cli import tables
 
     asked = {str(shape) for shape in options.shapes}
     rows = [row for row in results.rows if row.shape in asked]
@@ -74,7 +74,6 @@ def _mhz(value: object) -> str:
 
 
 def _cells(row: Row, specs: Sequence[KernelSpec], best_ms: float | None) -> list[str]:
-    from gen.cli import tables
 
     def percent(value: float | None) -> str:
         return "" if value is None else f"{100 * value:.1f} %"

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.cli import tables
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.options import ARCH, DTYPE, FILES, JSON, LAYOUT, VARIANT, sources
+from gen.cli.progress import progress
 from gen.cli.workers import JOBS
 from gen.errors import CheckError, UsageError
 from gen.kernels.tunables import Value
@@ -117,7 +119,6 @@ def _check(
     notes: Annotations,
     **options: Any,
 ) -> bool:
-    from gen.cli import tables
     from gen.prove import check as library
     from gen.prove.planned import Planned
 
@@ -125,7 +126,7 @@ def _check(
     ready = [plan for plan in plans if isinstance(plan, Planned)]
     reports: list[CheckReport] = []
     try:
-        with tables.progress("checking", sum(len(plan.trials) for plan in ready)) as step:
+        with progress("checking", sum(len(plan.trials) for plan in ready)) as step:
             for plan in plans:
                 if isinstance(plan, library.CheckReport):
                     reports.append(plan)
@@ -279,7 +280,6 @@ MOST_LINES = 8
 
 
 def _print_one(report: CheckReport) -> None:
-    from gen.cli import tables
     from gen.prove.check import lines_of
 
     print(f"{report.spec.name}:")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gen.cli import tables
 from gen.cli.options import DTYPE, JSON, LAYOUT, TUNED
 from gen.device.gpus import GPUS, GpuModel, find_gpu
 from gen.dispatch import words
@@ -124,7 +125,6 @@ def present() -> GpuModel:
 def _print(
     shown: Sequence[Ranked], found: Sequence[Ranked], why: Sequence[str], gpu: GpuModel
 ) -> None:
-    from gen.cli import tables
     from gen.tables import number
 
     headers = ["", "kernel", "tile", "how", "time", "waves", "limited by", "time is"]
@@ -149,7 +149,6 @@ def _print(
 
 
 def _print_peer(others: Advised, found: Sequence[Ranked]) -> None:
-    from gen.cli import tables
     from gen.tables import number
 
     def ours(one: Advice) -> str:
@@ -194,8 +193,6 @@ def _as_json(
     others: Advised | None,
 ) -> None:
     import json
-
-    from gen.cli import tables
 
     def fields(each: Ranked) -> dict[str, Any]:
         us = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +13,26 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from gen._version import __version__
-from gen.cli import bench, check, choose, emit, output, profile, sweep_report, tune, verify
+from gen.cli import (
+    bench,
+    check,
+    choose,
+    compile_table,
+    emit,
+    list_table,
+    output,
+    profile,
+    sweep_report,
+    tune,
+    verify,
+)
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.foreign.command import launch_options
 from gen.cli.foreign.run import run as run_any
 from gen.cli.options import ARCH, DTYPE, JSON, LAYOUT, VARIANT, sources, tunable_options
+from gen.cli.progress import progress
+from gen.cli.tables import as_json, table
 from gen.errors import UsageError, unknown
 from gen.kernels.registry import VARIANTS, get_variant
 from gen.kernels.tunables import Value
@@ -113,15 +128,14 @@ def list_(
     json: Annotated[bool, JSON] = False,
 ) -> None:
     """List the kernels, or say all about one."""
-    from gen.cli import tables
 
     rows = [get_variant(name)] if name else list(VARIANTS.values())
     if json:
-        tables.as_json([tables.variant_fields(row) for row in rows])
+        as_json([list_table.variant_fields(row) for row in rows])
     elif name:
-        tables.variant(rows[0])
+        list_table.variant(rows[0])
     else:
-        tables.variants(rows)
+        list_table.variants(rows)
 
 
 command("choose", epilog=example("choose --shape 4096x11008x4096 --dtype f16 --gpu h200"))(
@@ -166,12 +180,11 @@ def compile_(
 def _compile(
     sources: Sequence[Source], arch: str | None, format: str, target: str | None, json: bool
 ) -> None:
-    from gen.cli import tables
     from gen.compile.log import refuse_serialized
     from gen.compile.nvrtc import compile_cuda
 
     compiled, files = [], []
-    with tables.progress("compiling", len(sources)) as step:
+    with progress("compiling", len(sources)) as step:
         for source in sources:
             step.now(f"compiling {source.name}")
             chosen = arch or (source.spec.arch if source.spec else "sm_80")
@@ -192,7 +205,7 @@ def _compile(
             step()
     paths = output.write_all(files, target) if target is not None else []
     if target != output.STDOUT:
-        tables.resources(compiled, paths, json)
+        compile_table.resources(compiled, paths, json)
 
 
 for _name, _command, _example in (
@@ -235,10 +248,16 @@ def cmake_(
 @command(epilog=example("doctor --json"))
 def doctor(json: Annotated[bool, JSON] = False) -> None:
     """Say what this machine has, what it lacks, and how to get that."""
-    from gen.cli import tables
     from gen.doctor import examine
 
-    checks = examine()
-    tables.checks(checks, json)
-    if any(check.status == "MISSING" for check in checks):
+    found = examine()
+    missing = any(check.status == "MISSING" for check in found)
+    if json:
+        as_json({"ok": not missing, "checks": [asdict(check) for check in found]})
+    else:
+        table(("", "status", "found"), [(c.name, c.status, c.found) for c in found])
+        for check in found:
+            if check.fix:
+                print(f"{check.name}: {check.fix}")
+    if missing:
         raise typer.Exit(3)

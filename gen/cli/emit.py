@@ -11,6 +11,7 @@ import typer
 
 from gen.cli import output
 from gen.cli.options import ARCH, DTYPE, LAYOUT, TUNED, VARIANT, select
+from gen.cli.progress import progress
 from gen.device.gpus import GPUS, find_gpu
 from gen.errors import UsageError
 from gen.files import write
@@ -159,7 +160,6 @@ def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emit
 
 
 def _embedded_best(found: Best, embed_: str, dry_run: bool) -> Emitted:
-    from gen.cli import tables
     from gen.source.cpp import embed, embed_best
 
     formats = embed.formats(embed_)
@@ -167,7 +167,7 @@ def _embedded_best(found: Best, embed_: str, dry_run: bool) -> Emitted:
         return _embedded([found.alone], embed_, [found.alone.arch], dry_run)
     texts = ("", "")
     if not dry_run:
-        with tables.progress("compiling", len(found.kernels)) as step:
+        with progress("compiling", len(found.kernels)) as step:
             texts = embed_best.render_embedded_best(found, formats, step)
     files = list(zip((f"{found.name}.cpp", f"{found.name}.h"), texts, strict=True))
     kernels = [spec.row.template for spec in found.kernels]

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.cli import tables
 from gen.cli.annotations import OPTION as ANNOTATIONS
 from gen.cli.annotations import Annotations
 from gen.cli.options import DTYPE, FILES, JSON, LAYOUT, VARIANT, sources
+from gen.cli.progress import progress
 from gen.device.gpus import GPUS, GpuModel, find_gpu
 from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
@@ -51,12 +53,11 @@ def profile(
 
 
 def _profile(sources: Sequence[Source], shape: GemmShape, gpu: GpuModel, json: bool) -> None:
-    from gen.cli import tables
     from gen.profile.count import profile as count
 
     profiles: list[Profile] = []
     try:
-        with tables.progress("profiling", len(sources)) as step:
+        with progress("profiling", len(sources)) as step:
             for source in sources:
                 step.now(f"profiling {source.name}")
                 profiles.append(count(source, shape, gpu))
@@ -69,7 +70,6 @@ def _profile(sources: Sequence[Source], shape: GemmShape, gpu: GpuModel, json: b
 
 
 def _print(profiles: Sequence[Profile], shape: GemmShape, gpu: GpuModel, json: bool) -> None:
-    from gen.cli import tables
     from gen.profile.compare import comparison
 
     compared = comparison(dict(zip(_columns(profiles), profiles, strict=True)))
@@ -135,7 +135,6 @@ def _atomics(found: Any) -> int:
 
 
 def _print_summary(profiles: Sequence[Profile]) -> None:
-    from gen.cli import tables
 
     headers = ("", *_columns(profiles))
     rows = [(name, *(value(found) for found in profiles)) for name, value in SUMMARY]
@@ -150,7 +149,6 @@ def _print_summary(profiles: Sequence[Profile]) -> None:
 
 
 def _print_lines(found: Profile) -> None:
-    from gen.cli import tables
     from gen.profile.explain import verdict
 
     print(f"\n{found.spec.name}:")

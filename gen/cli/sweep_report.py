@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gen.cli import output
+from gen.cli import output, tables
 from gen.cli.options import (
     ALL,
     ARCH,
@@ -25,6 +25,7 @@ from gen.cli.options import (
     measurable,
     of_types,
 )
+from gen.cli.progress import progress
 from gen.cli.workers import ON, Team, team
 from gen.errors import UsageError, unknown
 from gen.files import write
@@ -138,7 +139,6 @@ def _axes(texts: Sequence[str]) -> dict[str, Sequence[Value]]:
 def _sweep(
     plan: SweepPlan, who: Team, measuring: Measuring, json: Path | None, resume: bool
 ) -> Sweep:
-    from gen.cli import tables
     from gen.tune.meters import joined
     from gen.tune.results import Sweep, batches, merge_axes, ordered, resumed
 
@@ -148,7 +148,7 @@ def _sweep(
     if json and resume:
         done = resumed(json, header, plan.axes)
     done, left = batches(plan, done)
-    with _shown_at_the_end() as seen, tables.progress("measuring", len(left)) as step:
+    with _shown_at_the_end() as seen, progress("measuring", len(left)) as step:
         for _, found in who.map(measuring, left, step):
             for entry in found.entries:
                 done = done.with_entry(entry)
@@ -173,7 +173,6 @@ def _shown_at_the_end() -> Iterator[list[Sweep]]:
 
 
 def _print(done: Sweep) -> None:
-    from gen.cli import tables
     from gen.tune.tables import all_tables, left_out
 
     for table in all_tables(done):

@@ -138,7 +138,7 @@ def _tune(
     products: Sequence[Product], options: Options, target: Path, json: bool, on: str | None
 ) -> None:
     from gen.bench.results import NO_MEMORY
-    from gen.cli import tables
+    from gen.cli.progress import progress
     from gen.tune.keeper import Keeper
     from gen.tune.outcomes import model_of_run, planned
     from gen.tune.search import Tuning, joined
@@ -160,7 +160,7 @@ def _tune(
                 print(f"warning: {why}; it is tried again", file=sys.stderr)
 
         try:
-            with tables.progress("tuning", len(products)) as step:
+            with progress("tuning", len(products)) as step:
                 tuning.say = step.now
                 for index, (outcome, measured_by) in who.map(tuning, found, step):
                     assert outcome

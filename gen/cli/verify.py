@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gen.cli import verify_table
 from gen.cli.options import ALL, ARCH, JSON, LAYOUT, VARIANT, select
+from gen.cli.progress import progress
+from gen.cli.tables import Growing
 from gen.cli.workers import JOBS, ON, Team, team
 from gen.errors import SpecError, UsageError
 from gen.kernels.registry import with_defaults_of
@@ -78,7 +81,6 @@ def _verify(
     json: bool,
     named: Collection[str],
 ) -> bool:
-    from gen.cli import tables
     from gen.prove.proofs import Proof
     from gen.prove.trials import emulated
     from gen.prove.verify import default_shapes
@@ -89,26 +91,28 @@ def _verify(
         emulated(shapes or ())
     every = [[Proof(spec, shape) for shape in shapes or default_shapes(spec)] for spec in specs]
     proofs = [proof for some in every for proof in some]
-    titles = [str(p.shape) for p in proofs] if each else [tables.shapes_of(len(e)) for e in every]
+    titles = (
+        [str(p.shape) for p in proofs] if each else [verify_table.shapes_of(len(e)) for e in every]
+    )
     found = _Found([len(some) for some in every], each)
-    table: tables.Growing | None = None
+    table: Growing | None = None
     try:
-        with tables.progress("verifying", len(proofs)) as step:
+        with progress("verifying", len(proofs)) as step:
             if not json:
-                table = tables.growing_results(specs, titles, place.name)
+                table = verify_table.growing_results(specs, titles, place.name)
             for index, result in who.map(job, proofs, step):
                 found.results[index] = result
                 for row in found.rows():
                     if table:
-                        table.add(tables.result_row(row, place.name))
+                        table.add(verify_table.result_row(row, place.name))
     finally:  # also what was done before an interruption or an error
         kernels, left = found.kernels()
         if json:
-            tables.results_as_json(found.in_order(), place.name, not left)
+            verify_table.results_as_json(found.in_order(), place.name, not left)
         elif table and kernels:
             for row in found.rows(last=True):
-                table.add(tables.result_row(row, place.name))
-            tables.failures(kernels, each, left)
+                table.add(verify_table.result_row(row, place.name))
+            verify_table.failures(kernels, each, left)
     return not left and all(result.ok for group in kernels for result in group)
 
 

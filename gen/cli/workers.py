@@ -14,7 +14,7 @@ from gen.spread.place import Place
 from gen.spread.processes import Processes
 
 if TYPE_CHECKING:
-    from gen.cli.tables import Steps
+    from gen.cli.progress import Steps
 
 ON = typer.Option(
     "--on",

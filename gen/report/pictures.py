@@ -12,8 +12,10 @@ from gen.bench.instructions import multiplies
 from gen.bench.results import Row
 from gen.bench.sizes import parse_size, products
 from gen.report import plots, theme
+from gen.report.heatmaps import Heat, heatmaps
 from gen.report.model import Report, by_problem, family, intensity
-from gen.report.plots import Ceiling, Chart, Curve, Heat, Panel
+from gen.report.plots import Chart, Curve, Panel
+from gen.report.roofline import Ceiling, roofline
 from gen.spec.dtypes import DTYPES
 from gen.spec.problem import GemmShape
 from gen.tune.results import Entry, Sweep
@@ -113,7 +115,7 @@ def _heat_maps(group: Group, metric: Metric, scale: tuple[float, float]) -> Iter
         title = f"{_sentence(metric.title)}, {_where(group)}"
         caption = "Less is better. A colour means the same in all kernels and element types."
         name = _name("heat", metric.name, group.dtype, group.layout)
-        yield Picture(name, caption, plots.heatmaps(title, maps, *scale))
+        yield Picture(name, caption, heatmaps(title, maps, *scale))
 
 
 def _sentence(text: str) -> str:
@@ -257,9 +259,7 @@ def _roofline(report: Report, dtype: str, rows: Sequence[Row]) -> Picture:
         if dtype in DTYPES and multiplies(name, DTYPES[dtype])
     ]
     memory = report.ceilings.get("copy")
-    figure = plots.roofline(
-        f"Roofline, {dtype}", curves, ceilings, memory / 1000 if memory else None
-    )
+    figure = roofline(f"Roofline, {dtype}", curves, ceilings, memory / 1000 if memory else None)
     caption = (
         f"Each point is one shape in {dtype}, with the best kernel of its kind; peers are hollow. "
         "The lines are what gen ceiling measured on this GPU; what is above all of them uses an "

@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from gen._version import __version__
-from gen.cli import main, options, tables
+from gen.cli import main, options, progress, tables
 from gen.cli.commands import app
 from gen.cli.verify import _runnable
 from gen.device.emulated import EmulatorRunner
@@ -840,8 +840,8 @@ def test_what_takes_long_on_the_emulator_is_said(
 def test_long_work_says_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "_SILENCE", -1.0)
-    with tables.progress("verifying", 2) as step:
+    monkeypatch.setattr(progress, "_SILENCE", -1.0)
+    with progress.progress("verifying", 2) as step:
         step.now("verifying naive f32")
         step()
         step()

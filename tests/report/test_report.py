@@ -23,7 +23,7 @@ from gen.dispatch.table import Table
 from gen.dispatch.table import load as load_table
 from gen.errors import UsageError
 from gen.kernels.registry import make_spec
-from gen.report import markdown, model, pictures, plots, sections, sources
+from gen.report import markdown, model, pictures, plots, roofline, sections, sources
 from gen.report.conclusions import conclusions
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import GemmShape, parse_layout, parse_shape
@@ -559,9 +559,11 @@ def test_heat_maps_that_are_compared_have_one_scale(gen: Gen) -> None:
 
 def test_labels_of_close_ceilings_do_not_meet() -> None:
     pytest.importorskip("matplotlib")
-    ceilings = [plots.Ceiling(name, at) for name, at in (("a", 485), ("b", 642), ("c", 817))]
-    ceilings.append(plots.Ceiling("d", 65))
-    figure = plots.roofline("t", [plots.Curve("x", [(1, 1), (1000, 500)], 0, False)], ceilings, 4.0)
+    ceilings = [roofline.Ceiling(name, at) for name, at in (("a", 485), ("b", 642), ("c", 817))]
+    ceilings.append(roofline.Ceiling("d", 65))
+    figure = roofline.roofline(
+        "t", [plots.Curve("x", [(1, 1), (1000, 500)], 0, False)], ceilings, 4.0
+    )
     figure.canvas.draw()
     (axes,) = figure.axes
     boxes = [text.get_window_extent() for text in axes.texts]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gen.cli import tables
 from gen.cli.annotations import Annotations
 from gen.cli.foreign.options import checks_of, print_lines, read
+from gen.cli.progress import progress
 from gen.errors import UsageError
 from gen.foreign.launch import LaunchText
 from gen.spec.problem import parse_shape
@@ -60,13 +62,12 @@ def check(
 def _check_gemm(
     text: str, name: str, launch: LaunchText, checks: Checks, options: Mapping[str, Any]
 ) -> GemmReport:
-    from gen.cli import tables
     from gen.foreign.gemm import check_gemm
     from gen.foreign.roles import default_shapes, understand
 
     gemm = understand(text, name, launch)
     shapes = [parse_shape(one) for one in options.get("shape") or ()] or default_shapes(gemm)
-    with tables.progress("checking", len(shapes)) as step:
+    with progress("checking", len(shapes)) as step:
         report = check_gemm(gemm, checks, shapes, step)
     if options["json"]:
         tables.as_json(_gemm_fields(report))
@@ -86,7 +87,6 @@ def _print_findings(
     rows: Sequence[tuple[Finding, str]], titles: Mapping[str, str], mark: str = ""
 ) -> None:
     """A table of findings, and under it the lines that they are about."""
-    from gen.cli import tables
     from gen.foreign.words import sentence
 
     table = [
@@ -148,7 +148,6 @@ def _finding_fields(finding: Finding) -> dict[str, object]:
 
 
 def _print_json(report: Report) -> None:
-    from gen.cli import tables
 
     outcome = report.outcome
     tables.as_json(

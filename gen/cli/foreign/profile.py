@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gen.cli import tables
 from gen.cli.annotations import Annotations
 from gen.cli.foreign.options import checks_of, read
 from gen.foreign.launch import LaunchText
@@ -18,7 +19,6 @@ def profile(
     file: Path, launch: LaunchText, own: Mapping[str, Any], options: Mapping[str, Any]
 ) -> None:
     """`gen profile FILE --kernel ...`: what its launches do, in a table each."""
-    from gen.cli import tables
     from gen.cli.profile import launch_fields
     from gen.device.gpus import find_gpu
     from gen.foreign import count
@@ -38,7 +38,6 @@ _OF_GEMMS = ("bytes of A, B and D", "operations a byte of sectors")
 
 
 def _print_profiles(found: Sequence[LaunchProfile]) -> None:
-    from gen.cli import tables
     from gen.cli.profile import SELDOM, SUMMARY, line_row
     from gen.profile.explain import verdict_of_launch
 
