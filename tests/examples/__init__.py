@@ -1,1 +1,1 @@
-"""The examples whose files are committed: is what they compute right?"""
+"""The examples that compute something: is it right?"""

@@ -448,9 +448,13 @@ def losses_of(path: Path) -> list[float]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("eager", ["0", "1"])  # the stream that does its work as early as it can
 @pytest.mark.parametrize("sums", ["f32", "f16"])
-def test_program_trains_as_python_does(sums: str, on_cpu: Path, data: Path, tmp_path: Path) -> None:
+def test_program_trains_as_python_does(
+    sums: str, eager: str, on_cpu: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Weights, batches, losses and the final parameters, over the end of an epoch."""
+    monkeypatch.setenv("STAND_IN_EAGER", eager)
     hidden, batch, rate, steps, seed = 24, 100, 0.5, 9, 7
     mnist_data = script("mnist_data")
     weights, losses, report = (tmp_path / name for name in ("weights", "losses.csv", "json"))

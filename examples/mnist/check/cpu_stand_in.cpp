@@ -3,8 +3,10 @@
 // every launch, event and graph as the program asks for them. What the real kernels compute is
 // tested elsewhere, on the emulator.
 //
-// Device memory is host memory. Streams are carried out at once, or recorded during a capture; then
-// a replay of the graph does the same again.
+// Device memory is host memory. One stream, the one that STAND_IN_EAGER numbers in the order in which
+// they are made, does what it is given at once; the others do nothing before somebody waits for it. So
+// a wait that the program forgets shows. What is recorded during a capture, a replay of the graph gives
+// the streams again.
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
@@ -12,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <set>
 #include <vector>
@@ -32,7 +35,39 @@ using Work = std::function<void()>;
 std::set<void*> alive;
 
 bool capturing = false;
-std::vector<Work> recorded;
+std::vector<Work> recorded;  // what gives the streams their work again
+
+struct Stream {
+  bool eager;
+  std::deque<Work> waiting = {};
+  size_t given = 0, done = 0;
+
+  void run_until(size_t end) {
+    while (done < end) {
+      const Work work = std::move(waiting.front());
+      waiting.pop_front();
+      ++done;
+      work();
+    }
+  }
+  void give(Work work) {
+    waiting.push_back(std::move(work));
+    ++given;
+    if (eager) run_until(given);
+  }
+};
+
+std::vector<Stream*> streams;  // all that were made
+
+// What a stream had been given when the event was recorded.
+struct Event {
+  Stream* stream = nullptr;
+  size_t given = 0;
+
+  void wait() const {
+    if (stream) stream->run_until(given);
+  }
+};
 
 [[noreturn]] void fail(const char* what) {
   std::fprintf(stderr, "stand-in: %s\n", what);
@@ -49,8 +84,8 @@ void end(void* handle) {
   if (alive.erase(handle) != 1) fail("given back twice, or never made");
 }
 
-cudaError_t enqueue(cudaStream_t stream, Work work) {
-  if (alive.count(stream) != 1) fail("a launch on a stream that does not exist");
+// At once, or when a graph is replayed.
+cudaError_t carry_out(Work work) {
   if (capturing) {
     recorded.push_back(std::move(work));
   } else {
@@ -59,9 +94,25 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
   return cudaSuccess;
 }
 
+Stream* known(cudaStream_t stream) {
+  if (alive.count(stream) != 1) fail("a stream that does not exist");
+  return reinterpret_cast<Stream*>(stream);
+}
+
+Event* known(cudaEvent_t event) {
+  if (alive.count(event) != 1) fail("an event that does not exist");
+  return reinterpret_cast<Event*>(event);
+}
+
+cudaError_t enqueue(cudaStream_t stream, Work work) {
+  Stream* const to = known(stream);
+  return carry_out([=] { to->give(work); });
+}
+
 struct AtExit {
   ~AtExit() {
     if (!alive.empty()) fail("something was not given back");
+    for (const Stream* stream : streams) delete stream;
   }
 } at_exit;
 
@@ -245,6 +296,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  for (Stream* stream : streams) stream->run_until(stream->given);
   return cudaSuccess;
 }
 const char* cudaGetErrorString(cudaError_t) {
@@ -275,36 +327,42 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
-  *stream = make<cudaStream_t>(new char);
+  const char* const eager = std::getenv("STAND_IN_EAGER");
+  streams.push_back(new Stream{size_t(eager ? std::atoi(eager) : 0) == streams.size()});
+  *stream = make<cudaStream_t>(streams.back());
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (!known(stream)->waiting.empty()) fail("nobody has waited for a stream");
   end(stream);
-  delete reinterpret_cast<char*>(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (capturing) fail("a synchronisation during a capture");
+  known(stream)->run_until(known(stream)->given);
   return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned int) {
-  if (alive.count(event) != 1) fail("a wait for no event");
-  return cudaSuccess;
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  Stream* const waiting = known(stream);
+  Event* const until = known(event);
+  return carry_out([=] { waiting->give([now = *until] { now.wait(); }); });
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
-  *event = make<cudaEvent_t>(new char);
+  *event = make<cudaEvent_t>(new Event);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete known(event);
   end(event);
-  delete reinterpret_cast<char*>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  if (alive.count(event) != 1) fail("no event to record");
-  return cudaSuccess;
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Stream* const of = known(stream);
+  Event* const recorded_now = known(event);
+  return carry_out([=] { *recorded_now = {of, of->given}; });
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  known(event)->wait();
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
@@ -336,8 +394,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   delete reinterpret_cast<Graph*>(exec);
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  for (const Work& work : reinterpret_cast<Graph*>(exec)->work) enqueue(stream, work);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  for (const Work& work : reinterpret_cast<Graph*>(exec)->work) work();
   return cudaSuccess;
 }
 
