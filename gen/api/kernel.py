@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from gen.api.call import Arguments, Call, Wanted
+from gen.api.call import Arguments, Call
 from gen.api.frameworks import BY_TYPE, Framework, beside, framework, stream_handle
 from gen.api.gpu import Launcher, Launchers
-from gen.api.groups import GROUPED, KINDS, fitted, with_offsets
+from gen.api.groups import fitted, with_offsets
 from gen.api.operands import NOTHING, Own, checked, forms, is_number
+from gen.api.origin import Origin, Target
 from gen.api.views import HOST, View, element
-from gen.compile import nvrtc
 from gen.device import driver
 from gen.device.choose import DEVICES
-from gen.dispatch.choice import rank
-from gen.dispatch.folders import default
-from gen.dispatch.invariant import INVARIANT
-from gen.dispatch.ranking import Product, model_of, oldest_arch
 from gen.errors import UsageError, said_in_python, unknown
-from gen.kernels.formulas import ceil_div
-from gen.kernels.order import check_invariant
-from gen.kernels.registry import get_variant, make_spec, retarget
-from gen.source.render import Source, read_source, render
 from gen.spec.arch import UNIT
-from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import ALIGNED, ONE, Alignment, parse_layout
+from gen.spec.problem import Alignment
 
 # Prepared calls that a kernel keeps: a few kilobytes each, of which programs with changing shapes
 # would collect any number.
 MOST_PREPARED = 4096
-
-
-class Target(Protocol):
-    """What a kernel is compiled for: a runner or a GPU."""
-
-    name: str
-    format: str
-    multiprocessors: int
-
-    def target(self, arch: str) -> str:
-        """The architecture to compile for, of a kernel that was specified for `arch`."""
-        ...
 
 
 class _Prepared:
@@ -93,44 +69,12 @@ class Kernel:
     ) -> None:
         if device not in DEVICES:
             raise unknown("device", device, DEVICES)
-        if invariant is not None and invariant not in INVARIANT:
-            raise unknown("invariant", str(invariant), INVARIANT)
-        self._device, self._time_budget, self._invariant = device, time_budget, invariant
-        self._spec, self._source, self._variant = _origin(kernel)
-        self._tunables = {k: v for k, v in tunables.items() if v is not None}
-        if self._spec:
-            if dtype or layout or self._tunables:
-                raise UsageError(
-                    "a specification or a file is complete; pass a variant with dtype, layout and "
-                    "tunables instead, or gen.kernels.registry.make_spec with others"
-                )
-            if invariant:
-                check_invariant(self._spec)
-            spec = self._spec
-            several = spec.batched, _grouped(spec.tunables)
-            self._wanted = Wanted(spec.dtypes.name, spec.layouts, spec.epilogue, *several)
-        else:
-            epilogue = self._tunables.get("epilogue", "linear")
-            checked(epilogue)
-            layouts = parse_layout(layout) if layout else None
-            self._wanted = Wanted(
-                parse_dtype(dtype).name if dtype else None,
-                layouts,
-                epilogue,
-                grouped=_grouped(self._tunables) or None,
-            )
-        self._lock = threading.Lock()
+        self._device, self._time_budget = device, time_budget
+        self._origin = Origin(kernel, dtype, layout, invariant, tunables)
         self._prepared: dict[Any, _Prepared] = {}
-        self._modules: dict[tuple[KernelSpec, str, str], nvrtc.Module] = {}
 
     def __repr__(self) -> str:
-        if self._spec:
-            return f"<gen.Kernel {self._spec.name}>"
-        given = {"invariant": self._invariant} if self._invariant else {}
-        options = "".join(
-            f", {key}={value!r}" for key, value in {**given, **self._tunables}.items()
-        )
-        return f"<gen.Kernel {self._variant}{options}>"
+        return f"<gen.Kernel {self._origin}>"
 
     def __call__(
         self,
@@ -183,7 +127,7 @@ class Kernel:
         at_extra: tuple[int, ...] = ()
         if operands or offsets is not None:
             operands = with_offsets(operands or {}, offsets)
-            checked(self._wanted.epilogue, operands)
+            checked(self._origin.wanted.epilogue, operands)
             extra = _described(home, operands, given)
             at_extra = tuple(view.address for view in extra.views.values())
             addresses += at_extra
@@ -226,7 +170,7 @@ class Kernel:
         on = driver.gpu(views.a.device)
         with on:
             alignment = Alignment(*key[-1])
-            spec, module = self._build(call, on, alignment)
+            spec, module = self._origin.build(call, on, alignment)
 
             def made(alignment: Alignment) -> Launcher:
                 steps = spec.plan(call.problem, alignment, on.multiprocessors)
@@ -268,91 +212,17 @@ class Kernel:
             with said_in_python():
                 host.multiply(
                     call, inputs, framework(out, "out").on_host(out, "out"), self._device,
-                    lambda on: self._build(call, on), self._time_budget, own,
+                    lambda on: self._origin.build(call, on), self._time_budget, own,
                 )  # fmt: skip
         return out
 
     def fitted(self, views: Arguments, alpha: Any, beta: Any, own: Own = NOTHING) -> Call:
         """What a call with such arrays comes to. Raises UsageError and SpecError as a call."""
-        return fitted(views, self._wanted, alpha, beta, own)
+        return fitted(views, self._origin.wanted, alpha, beta, own)
 
     def choose(self, call: Call, target: Target, alignment: Alignment) -> tuple[KernelSpec, str]:
-        """The kernel for a call, and the architecture to compile it for.
-
-        alignment: of the arrays; those in the call have no addresses. Raises SpecError.
-        """
-        if self._spec:
-            arch = target.target(self._spec.arch)
-            retarget(self._spec, arch)  # whether that has what the kernel needs
-            return self._spec, arch  # whose symbol, in the text of a file, names its own
-        own: dict[str, Any] = {"epilogue": call.epilogue} if call.epilogue else {}
-        several = {} if call.problem.batch == ONE else {"batched": True}
-        if call.grouped:
-            several = {call.grouped: True}
-        tunables = {**self._tunables, **own, **several}
-        if self._variant == "auto":
-            p, arch = call.problem, target.target(oldest_arch(call.dtypes))
-            count, shape = max(p.batch.products, 1), p.shape
-            if call.grouped == GROUPED:  # as if all had as many rows
-                shape = replace(shape, m=ceil_div(shape.m, count))
-            elif call.grouped:
-                shape = replace(shape, k=ceil_div(shape.k, count))
-            product = Product(
-                shape,
-                call.dtypes,
-                call.layouts,
-                p.lda,
-                p.ldb,
-                alignment,
-                count,
-            )
-            gpu = model_of(arch, target.multiprocessors, target.name)
-            found = rank(product, gpu, arch, tunables, default(), invariant=bool(self._invariant))
-            return found[0].spec, arch
-        arch = target.target(get_variant(self._variant).usual_arch(call.dtypes.name))
-        names = {"dtype": call.dtypes.name, "layout": str(call.layouts)}
-        spec = make_spec(self._variant, arch=arch, **names, **tunables)
-        if self._invariant:
-            check_invariant(spec)
-        return spec, arch
-
-    def _build(
-        self, call: Call, target: Target, alignment: Alignment = ALIGNED
-    ) -> tuple[KernelSpec, nvrtc.Module]:
-        """The kernel for a call, compiled unless it was before. Raises CompileError."""
-        spec, arch = self.choose(call, target, alignment)
-        key = (spec, arch, target.format)
-        with self._lock:
-            if key not in self._modules:
-                source = self._source or render(spec)
-                self._modules[key] = nvrtc.compile_cuda(
-                    source.text, name=source.place, arch=arch, format=target.format
-                )
-            return spec, self._modules[key]
-
-
-def _origin(
-    kernel: str | os.PathLike[str] | KernelSpec,
-) -> tuple[KernelSpec | None, Source | None, str]:
-    """The specification, source and variant that a kernel is made from; what it has not is None."""
-    if isinstance(kernel, KernelSpec):
-        return kernel, None, kernel.variant
-    if isinstance(kernel, str) and not kernel.endswith(".cu"):
-        if kernel != "auto":
-            get_variant(kernel)
-        return None, None, kernel
-    source = read_source(Path(kernel))
-    if source.spec is None:
-        raise UsageError(
-            f"{os.fspath(kernel)} has no gen-spec line, which says what it computes; "
-            "use a file that gen emit has written"
-        )
-    return source.spec, source, source.spec.variant
-
-
-def _grouped(tunables: Mapping[str, Any]) -> str:
-    """The tunable by which a kernel takes groups, or ""."""
-    return next((name for name in KINDS if tunables.get(name)), "")
+        """See `Origin.choose`."""
+        return self._origin.choose(call, target, alignment)
 
 
 def _described(home: Framework, operands: Mapping[str, Any], stream: int | None) -> Own:

@@ -61,7 +61,7 @@ def present_gpu() -> Any:
 
 
 def call(*operands: Array, product: Product, gpu: Any) -> Array:
-    """The custom call for a GPU (see `gen.api.kernel.Target`); its target is registered."""
+    """The custom call for a GPU (see `gen.api.origin.Target`); its target is registered."""
     called = fitted(product, operands)
     result = product.result(operands)
     return launched(_kernel(product), called, operands, result, gpu, has_c=product.has_c)

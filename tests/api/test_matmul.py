@@ -250,7 +250,7 @@ def test_a_kernel_takes_the_layouts_of_each_call() -> None:
     for a in (ints(9, 10), ints(10, 9).T):
         for b in (ints(10, 11), ints(11, 10).T):
             np.testing.assert_array_equal(kernel(a, b), exact(a, b))
-    assert len(kernel._modules) == 4
+    assert len(kernel._origin._modules) == 4
 
 
 def test_a_specification_fixes_types_and_layouts() -> None:
