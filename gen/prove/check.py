@@ -22,7 +22,7 @@ from gen.errors import CheckError, MissingError
 from gen.prove.far_batches import far_batches
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
-from gen.prove.launcher import LauncherReport, check_launcher
+from gen.prove.launchers.check import LauncherReport, check_launcher
 from gen.prove.planned import Planned, plan
 from gen.prove.reaching import reach
 from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes

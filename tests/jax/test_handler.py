@@ -30,7 +30,7 @@ from gen.compile import host  # noqa: E402
 from gen.errors import MissingError  # noqa: E402
 from gen.jax import libraries, lowering  # noqa: E402
 from gen.jax.primitive import Product, matmul_p  # noqa: E402
-from gen.prove.launcher_program import compile_cpp  # noqa: E402
+from gen.prove.launchers.program import compile_cpp  # noqa: E402
 from gen.source.cpp.embed import embedded_specs  # noqa: E402
 from gen.source.render import template_dir  # noqa: E402
 from gen.spec.kernel import KernelSpec  # noqa: E402

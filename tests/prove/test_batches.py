@@ -8,9 +8,9 @@ from gen.compile.nvrtc import compile_cuda
 from gen.device.emulated import EmulatorRunner
 from gen.kernels.registry import VARIANTS
 from gen.prove.far_batches import far_batches
-from gen.prove.launcher import check_launcher
-from gen.prove.launcher_call import Call
-from gen.prove.launcher_contract import expected
+from gen.prove.launchers.call import Call
+from gen.prove.launchers.check import check_launcher
+from gen.prove.launchers.contract import expected
 from gen.prove.verify import verify
 from gen.source.render import Source, render
 from gen.spec.problem import GemmProblem, GemmShape

@@ -17,7 +17,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.far_tiles import far_tiles
 from gen.prove.groups import MANY, draw_ends
 from gen.prove.inputs import draw_operands
-from gen.prove.launcher import check_launcher
+from gen.prove.launchers.check import check_launcher
 from gen.prove.trials import PACKED, Trial
 from gen.prove.verify import run_trial
 from gen.source.render import Source, render

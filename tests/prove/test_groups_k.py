@@ -14,7 +14,7 @@ from gen.errors import SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.far_tiles import far_tiles
 from gen.prove.inputs import draw_operands
-from gen.prove.launcher import check_launcher
+from gen.prove.launchers.check import check_launcher
 from gen.prove.trials import PACKED, RAGGED
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec

@@ -9,7 +9,7 @@ import pytest
 from gen.errors import UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.check import CheckReport, check
-from gen.prove.launcher import LauncherReport, check_launcher
+from gen.prove.launchers.check import LauncherReport, check_launcher
 from gen.prove.named import named_trial
 from gen.prove.planned import plan
 from gen.prove.reaching import literal, reach

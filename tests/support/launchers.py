@@ -10,11 +10,11 @@ from unittest import mock
 
 from gen.dispatch.ranking import Product
 from gen.kernels.launches import Argument, TensorMap
-from gen.prove.launcher import complaint
-from gen.prove.launcher_call import Call
-from gen.prove.launcher_calls import calls, with_own
-from gen.prove.launcher_contract import INVALID_VALUE, NOT_SUPPORTED, expected
-from gen.prove.launcher_program import BUNDLE, EMBEDDED, Host, Program, Reply
+from gen.prove.launchers.call import Call, with_own
+from gen.prove.launchers.calls import calls
+from gen.prove.launchers.check import complaint
+from gen.prove.launchers.contract import INVALID_VALUE, NOT_SUPPORTED, expected
+from gen.prove.launchers.program import BUNDLE, EMBEDDED, Host, Program, Reply
 from gen.source.cpp.best import Best
 from gen.source.cpp.bundle import Bundle, Entry
 from gen.source.cpp.embed import embedded_specs

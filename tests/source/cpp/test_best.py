@@ -16,7 +16,7 @@ from gen.device.gpus import GPUS
 from gen.dispatch import folders
 from gen.dispatch.folders import NOWHERE, Places
 from gen.dispatch.ranking import Product, choose
-from gen.prove.launcher_program import Host, Program
+from gen.prove.launchers.program import Host, Program
 from gen.source.cpp.best import Best, make_best, products_of, with_batch
 from gen.source.cpp.best_file import render_best
 from gen.spec.dtypes import parse_dtype

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.errors import GenError
 from gen.kernels.registry import VARIANTS
-from gen.prove.launcher_program import Host, Program
+from gen.prove.launchers.program import Host, Program
 from gen.source.architectures import make_family
 from gen.source.cpp.bundle import Bundle, Entry, read_bundle
 from gen.spec.kernel import EPILOGUES

@@ -9,9 +9,9 @@ from cuda.bindings.driver import CUresult
 from cuda.bindings.runtime import cudaError_t
 
 from gen.kernels.registry import make_spec
-from gen.prove.launcher_calls import calls
-from gen.prove.launcher_contract import expected
-from gen.prove.launcher_program import EMBEDDED
+from gen.prove.launchers.calls import calls
+from gen.prove.launchers.contract import expected
+from gen.prove.launchers.program import EMBEDDED
 from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.header import render_header
 from gen.source.render import render

@@ -14,7 +14,7 @@ from gen.device.choose import choose_runner
 from gen.device.gpu import GpuRunner
 from gen.errors import SpecError
 from gen.kernels.registry import VARIANTS, make_spec, retarget
-from gen.prove.launcher_program import build_driver
+from gen.prove.launchers.program import build_driver
 from gen.source.cpp.embed import embedded_specs, helpers, image_of, render_embedded
 from gen.spec.dtypes import ElementType
 from gen.spec.kernel import KernelSpec

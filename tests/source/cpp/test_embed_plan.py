@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gen.kernels.registry import make_spec
-from gen.prove.launcher_program import Program
+from gen.prove.launchers.program import Program
 from tests.prove.test_verify import SCALAR, WITH_PLAN, small
 from tests.source.cpp.test_embed import EMBEDDED, SIMPLE, TURNS
 from tests.spec.test_spec import specs

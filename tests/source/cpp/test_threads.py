@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gen.prove.launcher import SANITIZER, THREADS, check_launcher, complaint
-from gen.prove.launcher_calls import calls
-from gen.prove.launcher_program import Host, Program
+from gen.prove.launchers.calls import calls
+from gen.prove.launchers.check import SANITIZER, THREADS, check_launcher, complaint
+from gen.prove.launchers.program import Host, Program
 from gen.source.render import render
 from gen.spec.kernel import KernelSpec
 from tests.prove.test_verify import small

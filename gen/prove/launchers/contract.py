@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gen.errors import SpecError
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, TensorMap
-from gen.prove.launcher_call import Call
-from gen.prove.launcher_program import EMBEDDED, PLAIN
+from gen.prove.launchers.call import Call
+from gen.prove.launchers.program import EMBEDDED, PLAIN
 from gen.spec.epilogue import MATRIX, VALUE
 from gen.spec.kernel import KernelSpec
 

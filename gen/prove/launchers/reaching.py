@@ -12,9 +12,8 @@ from typing import Any
 
 from gen.kernels.launches import WORKSPACE
 from gen.prove.edits import Edited
-from gen.prove.launcher_call import ADDRESSES, Call
-from gen.prove.launcher_calls import with_own
-from gen.prove.launcher_program import Host, NotCompiledError, Program
+from gen.prove.launchers.call import ADDRESSES, Call, with_own
+from gen.prove.launchers.program import Host, NotCompiledError, Program
 from gen.prove.probes import Instrumented, complaint, instrument, is_constant
 from gen.prove.reaching import values
 from gen.prove.unreached import (

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Plan
+from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ONE, Alignment, GemmProblem, GemmShape
 
@@ -14,6 +15,7 @@ ADDRESSES = {
     WORKSPACE: 0x6000_0000, OFFSETS: 0x6800_0000,
 }  # fmt: skip
 _OWN_AT = 0x7000_0000  # arrays of the user's own epilogue
+_NUMBER = {"f32": 2**20 + 1, "f64": 2**40 + 1, "i32": 2**24 + 1}  # its own, which are whole
 
 
 @dataclass(frozen=True)
@@ -120,3 +122,20 @@ class Call:
         words += [f"{name} null" for name in self.without.split()] + ["C is D"] * self.in_place
         words += ["B is A"] * self.one_matrix + ["the null stream"] * self.null_stream
         return ", ".join([*words, f"{self.multiprocessors} multiprocessors"])
+
+
+def with_own(spec: KernelSpec, call: Call) -> Call:
+    """The same with values of the user's own operands; each matrix's lines are apart otherwise."""
+    ldd = call.problem.ldd
+    values: list[tuple[str, float]] = []
+    for i, operand in enumerate(spec.operands):
+        if operand.index == MATRIX:
+            values.append((operand.ld, min(ldd + (ldd > 0) * i, 2**63 - 1)))
+        elif not operand.index:
+            values.append((operand.name, _NUMBER[spec.dtypes.scalar.name] + i))
+    names = tuple(
+        name
+        for operand in spec.operands
+        for name in (operand.name, operand.ld)[: 1 + (operand.index == MATRIX)]
+    )
+    return replace(call, problem=replace(call.problem, operands=tuple(values)), fused=names)

@@ -18,11 +18,11 @@ from gen.device.tensor_map import codes
 from gen.errors import MissingError
 from gen.kernels.launches import Argument, Launch, Pointer, TensorMap
 from gen.prove.edits import Edited
-from gen.prove.launcher_call import Call
-from gen.prove.launcher_calls import calls
-from gen.prove.launcher_contract import INVALID_VALUE, SUCCESS, asked, expected
-from gen.prove.launcher_program import EMBEDDED, PLAIN, Host, NotCompiledError, Program, Reply
-from gen.prove.launcher_reaching import numbered_calls, unreached_by
+from gen.prove.launchers.call import Call
+from gen.prove.launchers.calls import calls
+from gen.prove.launchers.contract import INVALID_VALUE, SUCCESS, asked, expected
+from gen.prove.launchers.program import EMBEDDED, PLAIN, Host, NotCompiledError, Program, Reply
+from gen.prove.launchers.reaching import numbered_calls, unreached_by
 from gen.prove.unreached import Unreached
 from gen.source.render import Source, render
 from gen.spec.arch import SHARED_KIB, STATIC_SHARED, compute_capability

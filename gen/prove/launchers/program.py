@@ -18,7 +18,7 @@ from gen.compile.host import find_compiler
 from gen.errors import MissingError
 from gen.kernels import signature
 from gen.kernels.signature import Parameter
-from gen.prove.launcher_call import Call
+from gen.prove.launchers.call import Call
 from gen.source.cpp.best import Best
 from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import Bundle

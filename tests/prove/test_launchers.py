@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gen.compile import host
 from gen.kernels.registry import make_spec
-from gen.prove import launcher_program as library
 from gen.prove.check import check
-from gen.prove.launcher import LauncherReport, check_launcher
+from gen.prove.launchers import program as library
+from gen.prove.launchers.check import LauncherReport, check_launcher
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
