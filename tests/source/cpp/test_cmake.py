@@ -613,24 +613,26 @@ def test_a_project_with_cuda(project: Project) -> None:
     assert project.build() == "ninja: no work to do.\n"
 
 
-CHOSEN = """
-add_executable(user main.cpp)
-set_target_properties(user PROPERTIES CUDA_ARCHITECTURES "80;90a")
-gen_add_bundle(user AUTO SHAPES 1-16x256x4096 512 GPUS a100 h100 DTYPE f16 NAME gemm)
-"""
+def of_readme() -> tuple[str, str]:
+    """The calls of CMake on the front page, and the option that its command has for them."""
+    text = (ROOT / "README.md").read_text()
+    (calls,) = re.findall(r"```cmake\n(.*?)```", text, re.DOTALL)
+    (option,) = re.findall(r"'(-DCMAKE_CUDA_ARCHITECTURES=.*)'", text)
+    return calls, option
 
 
 @pytest.mark.nvcc
 @pytest.mark.slow
-def test_a_chosen_bundle_is_built(project: Project) -> None:
-    project.write(CHOSEN, "CXX CUDA")
+def test_a_chosen_bundle_is_built_as_the_front_page_says(project: Project) -> None:
+    calls, option = of_readme()
+    project.write(f"add_executable(main main.cpp)\n{calls}", "CXX CUDA")
     (project.folder / "source" / "main.cpp").write_text(
-        '#include "gemm.h"\n'
-        "int main() { return gemm_workspace(0, 0, 0, 0, 1, 0, 1, 0) == 1 ? 0 : 1; }"
+        '#include "gemm_f16.h"\n'
+        "int main() { return gemm_f16_workspace(0, 0, 0, 0, 1, 0, 1, 0) == 1 ? 0 : 1; }"
     )
-    good(project.configure())
-    assert re.findall("Emitting (.*)", project.build()) == ["gemm"]
-    run(project.folder / "build" / "user", cwd=project.folder)
+    good(project.configure(option))
+    assert re.findall("Emitting (.*)", project.build()) == ["gemm_f16"]
+    run(project.folder / "build" / "main", cwd=project.folder)
     assert project.build() == "ninja: no work to do.\n"
 
 
