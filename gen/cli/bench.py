@@ -1,22 +1,20 @@
-"""`gen bench` and `gen ceiling`."""
+"""`gen bench`."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gen.cli import bench_table, tables
+from gen.cli import bench_table
 from gen.cli.options import (
     ALL,
     ARCH,
-    JSON,
     LAYOUT,
     LIMIT,
     RESULTS,
@@ -26,6 +24,7 @@ from gen.cli.options import (
     of_types,
     select,
 )
+from gen.cli.progress import status
 from gen.errors import UsageError
 from gen.files import write
 from gen.kernels.registry import VARIANTS, spec_from_json
@@ -170,7 +169,7 @@ def bench(
     _say_what_is_missing(options, quick)
     so_far: list[Results] = []
     try:
-        with _status() as say:
+        with status() as say:
             _measure(gpu, options, json, csv, resume, say, so_far)
     finally:  # also what was measured before an interruption
         if so_far and so_far[-1].rows:
@@ -235,7 +234,7 @@ def _compile(options: Options, arch: str | None) -> None:
     from gen.device.driver import why_no_gpu
 
     target = MeasuredGpu().arch if why_no_gpu() is None else arch or _DEFAULT_ARCH
-    with _status() as say:
+    with status() as say:
         found = compile_ahead(target, problems(options), say)
     wrong = Counter(why for why in found.values() if why)
     for why, times in wrong.items():
@@ -290,47 +289,6 @@ def _measure(
     keep(run.bench(gpu, options, results, keep, say))
 
 
-@contextmanager
-def _status() -> Iterator[Callable[[str], object]]:
-    """A line on standard error that says what happens now; in a pipe, one line after another."""
-    if not sys.stderr.isatty():
-        yield lambda text: print(text, file=sys.stderr, flush=True)
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield status.update
-
-
-def ceiling(
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure again what was measured before.")
-    ] = False,
-    json: Annotated[bool, JSON] = False,
-) -> None:
-    """Measure what the GPU can do at best."""
-    from gen.bench.ceiling import COPY, L2, ceilings
-    from gen.bench.device import MeasuredGpu
-
-    gpu = MeasuredGpu()
-    with _status() as say:
-        found = ceilings(gpu, fresh, say)
-    if json:
-        tables.as_json({"gpu": gpu.name, "driver": gpu.driver_version(), "ceilings": found})
-        return
-    units = {COPY: "GB/s", L2: "GB/s"}
-    rows = [
-        (name, f"{value:.1f}" if value < 1000 else f"{value:.0f}", units.get(name, _unit(name)))
-        for name, value in found.items()
-    ]
-    tables.table(("ceiling", "rate", "unit"), rows, right=("rate",))
-    print(f"{gpu.name}, driver {gpu.driver_version()}")
-
-
 def _grouped(tunables: Mapping[str, object]) -> bool:
     """Whether products of a batch are taken as groups."""
     return any(tunables.get(name) for name in ("grouped", "grouped_k"))
-
-
-def _unit(name: str) -> str:
-    return "TOP/s" if name.endswith(("i32", "dp4a")) else "TFLOP/s"

@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperOption
 from gen._version import __version__
 from gen.cli import (
     bench,
+    ceiling,
     check,
     choose,
     compile_table,
@@ -218,7 +219,7 @@ for _name, _command, _example in (
         "profile --variant naive --variant tiles --shape 512",
     ),
     ("bench", tunable_options(bench.bench), "bench --variant mma --shape 4096 --peers cublas"),
-    ("ceiling", bench.ceiling, "ceiling --json"),
+    ("ceiling", ceiling.ceiling, "ceiling --json"),
     (
         "sweep",
         tunable_options(sweep_report.sweep),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -79,3 +79,15 @@ def progress(title: str, total: int) -> Iterator[Steps]:
     shown = sys.stdout.isatty()
     with Progress(*columns, console=console, transient=True, redirect_stdout=shown) as bar:
         yield _Bar(title, total, bar)
+
+
+@contextmanager
+def status() -> Iterator[Callable[[str], object]]:
+    """A line on standard error that says what happens now; in a pipe, one line after another."""
+    if not sys.stderr.isatty():
+        yield lambda text: print(text, file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield status.update
