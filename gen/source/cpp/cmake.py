@@ -32,7 +32,7 @@ _LISTS = {"shapes", "gpus"}  # words with several values
 _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
 _OF_FILE = {"file", "name", "arch"}
 _OF_AUTO = {"auto", *_LISTS, "batch", "embed", "tuned", "name", "dtype", "layout", *_TUNABLES}
-_OF_AUTO -= {"batched", "grouped", "grouped_k"}
+_OF_AUTO -= _FLAGS - {"auto"}  # BATCH says how many products, and groups are not chosen for
 _SET = "true"  # what stands for a flag's value, which a call does not have
 
 
