@@ -45,7 +45,9 @@ class TensorMap:
     With a size of 0 in `dims` the map describes nothing, and is never used. Where a line has
     several `parts` of as many bytes, each a line of a matrix, boxes have the same place in all.
     `batch`: of a batched kernel, how many matrices there are, and the bytes from one to the next;
-    a box is of one of them.
+    a box is of one of them. `ragged`: of groups along lines, boxes are of the last lines of any
+    lines as many as theirs, so that the next group's stay out: these follow each other a line
+    apart, and the first is above the matrix.
     """
 
     source: Pointer
@@ -56,11 +58,15 @@ class TensorMap:
     swizzle: int
     parts: int = 1
     batch: tuple[int, int] | None = None
+    ragged: bool = False
 
     @property
     def tiled(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Sizes, strides in bytes and box, as cuTensorMapEncodeTiled takes them."""
         dims, strides, box = [*self.dims], [self.pitch], [*self.box]
+        if self.ragged:
+            lines = self.box[1]
+            return (dims[0], lines, dims[1] + lines), (self.pitch, self.pitch), (*box, 1)
         if self.batch:
             dims.append(self.batch[0])
             strides.append(self.batch[1])

@@ -192,8 +192,9 @@ def mma_tma(
     partials = PARTIALS if has_slices else STREAM if has_stream else ()
     early = EARLY if may_be_early else ()
     if several.number == "groups":
-        sizes = (*SIZES, *counts(several), *COUNTS[1:])
-        return (*sizes, *ALPHA, *MAPS, *OFFSETS, *RESULT, *early, *epilogue)
+        each = (one for one, letter in zip(COUNTS, "ab", strict=True) if letter in several.strided)
+        sizes, result = (*SIZES, *counts(several), *each), with_strides(RESULT, several.strided)
+        return (*sizes, *ALPHA, *MAPS, *OFFSETS, *result, *early, *epilogue)
     sizes, result = (
         ((*SIZES, *counts(several), *COUNTS), with_strides(RESULT)) if several else (SIZES, RESULT)
     )

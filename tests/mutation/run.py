@@ -99,6 +99,9 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     },
     "wgmma split-k": {"threadblock": "128x128x32", "stages": 2, "split_k": 3},
     "wgmma grouped": {"layout": "rcr", "threadblock": "64x64x64", "stages": 2, "grouped": True},
+    "wgmma grouped-k": {
+        "layout": "crr", "threadblock": "64x64x64", "stages": 2, "grouped_k": True,
+    },
     # Elements in three parts: of A, lines along K, of B, panels of 64 columns.
     "wgmma parts": {
         "dtype": "f32_6xbf16", "threadblock": "64x128x32", "stages": 2, "split_k": 1,

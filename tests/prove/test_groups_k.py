@@ -41,7 +41,7 @@ def grouped(
 
 
 _EVERY = [(variant, name) for variant in GROUPED_K for name in ENDS]
-_QUICK = [("mma", name) for name in ENDS if name != "many"]
+_QUICK = [("mma", name) for name in ENDS if name != "many"] + [("wgmma", "that fall")]
 
 
 @pytest.mark.parametrize(("variant", "name"), sift(_EVERY, _QUICK))
@@ -66,6 +66,22 @@ def test_types_and_epilogues(more: dict[str, Any], kind: str, shared: str) -> No
     operands = {o.ld: problem.ldd for o in spec.operands if o.ld}
     problem = replace(problem, operands=tuple(operands.items()))
     assert complaint(render(spec), problem, kind) == ""
+
+
+@pytest.mark.parametrize(
+    ("variant", "more"),
+    [
+        (
+            "wgmma",
+            {"schedule": "pingpong", "threadblock": "64x64x32", "stages": 3, "layout": "crc"},
+        ),
+        ("mma_tma", {"sliced_k": 2, "stages": 4}),
+    ],
+)
+def test_shapes_of_pipelines(variant: str, more: dict[str, Any]) -> None:
+    """Warpgroups with tiles of their own, and teams of warps: a tile may have no steps."""
+    spec = kernel(variant, **more)
+    assert complaint(render(spec), grouped(ENDS["ragged"], spec), "special") == ""
 
 
 @pytest.mark.parametrize("variant", sift(GROUPED_K, ["mma"]))
@@ -93,6 +109,9 @@ def test_bits_are_those_of_single_products(variant: str) -> None:
         ("mma", "A + place.begin * lda", "A + place.begin"),
         ("mma", "B + place.begin * ldb", "B"),
         ("mma", "place.end - place.begin", "int(K) - place.begin"),
+        ("wgmma", "left < kTileK ? kTileK - left : 0", "0"),
+        ("wgmma", "kTileK + k - lacks", "k - lacks"),
+        ("wgmma", "const int product = place.group", "const int product = 0"),
     ],
 )
 def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
@@ -154,6 +173,8 @@ def test_matrices_beyond_32_bits(old: str, new: str, right: bool) -> None:
         ("mma", {"layout": "rrr"}, "have to be lines, as in crr and crc; use grouped_k=false"),
         ("mma", {"dtype": "i8"}, "transposed first; use grouped_k=false"),
         ("mma", {"dtype": "tf32"}, "transposed first; use grouped_k=false"),
+        ("wgmma", {"cluster": "2x1"}, "use cluster=1x1 or grouped_k=false"),
+        ("wgmma", {"stream_k": 1}, "use stream_k=0 or grouped_k=false"),
         ("tiles", {}, "no tunable 'grouped_k'"),
     ],
 )

@@ -180,15 +180,19 @@ def _map(spec: KernelSpec, x: Operand, at: Pointer, found: Mapping[str, int]) ->
     dims, box = (rows, k), (64, step)
     if x.along_k:
         dims, box = (k, rows), (step, found[f"{x.letter}_box"])
+    pitch = found[f"{x.letter}_ld"] * x.size
+    if spec.grouped_k:
+        at = replace(at, offset=at.offset - step * pitch)
     return TensorMap(
         at,
         spec.dtypes.factor.name,
         dims if k else (0, 0),
-        found[f"{x.letter}_ld"] * x.size,
+        pitch,
         box,
         box[0] * x.size,
         x.parts,
         (found[f"{x.letter}_count"], found[f"{x.letter}_apart"] * x.size) if x.batched else None,
+        spec.grouped_k,
     )
 
 
@@ -203,6 +207,6 @@ def _map_of_d(
     whole = aligned and pitch % UNIT == 0 and apart % UNIT == 0
     dims = (found["N"], found["M"]) if whole else (0, 0)
     count = problem.batch.products
-    batch = (count, apart if count > 1 else pitch) if spec.batched else None
+    batch = (count, apart if count > 1 else pitch) if spec.stacked else None
     at = Pointer("D")
     return TensorMap(at, output.name, dims, pitch, box, box[0] * output.size, batch=batch)

@@ -62,6 +62,7 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
         "a": a,
         "b": b,
         "grouped": spec.grouped,
+        "stacked": spec.stacked,
         "packs": spec.packs,
         "transposed": transposed(spec),
         "swapped": spec.swapped,

@@ -178,7 +178,7 @@ def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     if consumers in _SHARES:
         enough, most, least = _SHARES[consumers]
         held = held_sums(t, warp, d)
-        if t.get("grouped") and consumers == 8 and held <= _GROUPED_SUMS:
+        if (t.get("grouped") or t.get("grouped_k")) and consumers == 8 and held <= _GROUPED_SUMS:
             most, least = _GROUPED_SHARES
         if held > enough or d.input.is_fp8:  # widened
             return Roles(consumers, 4, most, least)

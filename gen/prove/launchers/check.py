@@ -40,7 +40,7 @@ def _bits(argument: Argument, addresses: dict[str, int]) -> str:
     if isinstance(argument, TensorMap):
         if 0 in argument.dims:
             return ",".join("0" * 14)
-        at = addresses[argument.source.buffer] + argument.source.offset
+        at = (addresses[argument.source.buffer] + argument.source.offset) % 2**64
         element, swizzle = map(int, codes(argument))
         sizes, strides, box = argument.tiled
         words = [element, at, *sizes[:2], strides[0], *box[:2], swizzle]
