@@ -23,21 +23,16 @@ from gen.emulator.memory.global_memory import Buffer, Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import NOBODY, Bits, Mask, narrow
-from gen.emulator.watch.findings import Sites, noun
+from gen.emulator.watch.global_conflicts import CLUSTERS, GlobalConflicts
 from gen.emulator.watch.global_records import (
     THREADS,
     Numbers,
     Records,
     Touch,
-    place_of,
     thread_numbers,
 )
 from gen.emulator.watch.granules import extremes, granule_of
-from gen.emulator.watch.releases import Releases
 
-_SITE_BITS = 20
-_SITE = (1 << _SITE_BITS) - 1
-_CLUSTERS = np.int64(1 << 32)  # what a barrier of a whole cluster adds to the epochs of blocks
 _SCOPED = re.compile(
     r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
     r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
@@ -57,11 +52,6 @@ class GlobalRaces(ChunkObserver):
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer. Records last for a launch, and are about all its chunks."""
         launch = chunk.launch
-        if launch is not self._launch:
-            self._launch = launch
-            self.records: dict[Buffer, Records] = {}
-            self.sites = Sites()
-            self.releases = Releases(THREADS)
         if launch.program not in self._programs:
             items = [i for b in launch.program.blocks for i in b.body]
             scoped = any(
@@ -69,10 +59,13 @@ class GlobalRaces(ChunkObserver):
             )
             self._programs[launch.program] = granule_of(launch.program, "global"), scoped
         self.granule, self.off = self._programs[launch.program]
+        if launch is not self._launch:
+            self._launch = launch
+            self.records: dict[Buffer, Records] = {}
+            self.conflicts = GlobalConflicts(chunk, self.granule)
         self.epoch: Any = np.zeros((1,) * 6, np.int64)
         self.block_epoch: Any = self.epoch  # the last one that began with a barrier of the block
         self.threads = thread_numbers(chunk)
-        self.together = THREADS * chunk.clusters.size  # numbers per cluster
 
     # -- accesses ------------------------------------------------------------------------------
     def load(
@@ -85,7 +78,7 @@ class GlobalRaces(ChunkObserver):
             if _STRONG & set(site.item.modifiers):
                 if "acquire" in site.item.modifiers:
                     self._acquire(touch)
-                self._against_writer(chunk, site, "RAW", touch.granules())
+                self.conflicts.against_writer(chunk, site, "RAW", touch.granules())
             else:
                 self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
 
@@ -100,10 +93,10 @@ class GlobalRaces(ChunkObserver):
     def _load(self, chunk: ObservedChunk, site: Site, touch: Touch, kept: bool = True) -> None:
         if touch.records.changes:
             granules = touch.granules()
-            self._against_writer(chunk, site, "RAW", granules)
-            self._against_others(chunk, site, "RAW", granules, atomics=True)
+            self.conflicts.against_writer(chunk, site, "RAW", granules)
+            self.conflicts.against_others(chunk, site, "RAW", granules, atomics=True)
         if kept:
-            self._add(touch, site, atomics=False)
+            self.conflicts.add(touch, site, atomics=False)
 
     def copy(
         self, chunk: ObservedChunk, site: Site, shared_address: Value, global_address: Value,
@@ -155,17 +148,10 @@ class GlobalRaces(ChunkObserver):
 
     def _store(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         touch = touch.granules()
-        self._against_writer(chunk, site, "WAW", touch)
-        self._against_others(chunk, site, "WAR", touch, atomics=False)
-        self._against_others(chunk, site, "WAW", touch, atomics=True)
-        number = touch.low << _SITE_BITS | self.sites.number(site)
-        writer = touch.records.make_writer()
-        writer[touch.index] = number
-        touch.records.epoch[touch.index] = touch.epoch
-        kept = writer[touch.index]
-        bad = (kept != number) | (touch.low != touch.high)
-        other = np.where(kept != number, kept, touch.high << _SITE_BITS | self.sites.number(site))
-        self._report(chunk, site, "WAW", touch, bad, other)
+        self.conflicts.against_writer(chunk, site, "WAW", touch)
+        self.conflicts.against_others(chunk, site, "WAR", touch, atomics=False)
+        self.conflicts.against_others(chunk, site, "WAW", touch, atomics=True)
+        self.conflicts.add_writer(chunk, site, touch)
 
     def atomic(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
@@ -182,19 +168,19 @@ class GlobalRaces(ChunkObserver):
         pieces = (of.tolist() for of in (touch.index, touch.high, touch.epoch))
         for index, thread, epoch in zip(*pieces, strict=True):
             place = touch.records, index
-            self.releases.release(place, thread, epoch, since[thread // THREADS])
+            self.conflicts.releases.release(place, thread, epoch, since[thread // THREADS])
 
     def _acquire(self, touch: Touch) -> None:
         pieces = (of.tolist() for of in (touch.index, touch.low, touch.high))
         for index, low, high in zip(*pieces, strict=True):
             blocks = range(low // THREADS, high // THREADS + 1)
-            self.releases.acquire((touch.records, index), blocks)
+            self.conflicts.releases.acquire((touch.records, index), blocks)
 
     def _atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         touch = touch.granules()
-        self._against_writer(chunk, site, "WAW", touch)
-        self._against_others(chunk, site, "WAR", touch, atomics=False)
-        self._add(touch, site, atomics=True)
+        self.conflicts.against_writer(chunk, site, "WAW", touch)
+        self.conflicts.against_others(chunk, site, "WAR", touch, atomics=False)
+        self.conflicts.add(touch, site, atomics=True)
 
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """See Observer."""
@@ -213,7 +199,7 @@ class GlobalRaces(ChunkObserver):
         """See Observer."""
         some = np.asarray(_blocks(chunk, mask), np.bool_)
         blocks = some.reshape(some.shape or (1,) * 6)
-        self._met(_CLUSTERS * chunk.clusters.any(blocks))
+        self._met(CLUSTERS * chunk.clusters.any(blocks))
 
     def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
         """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
@@ -271,74 +257,6 @@ class GlobalRaces(ChunkObserver):
     def _epochs(self, shape: tuple[int, ...]) -> Any:
         axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.epoch.shape[i] > 1)
         return self.epoch.max(axes, keepdims=True) if axes else self.epoch
-
-    def _against_writer(self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch) -> None:
-        if touch.records.writer is None:
-            return
-        found = touch.records.writer[touch.index]
-        if found.max(initial=-1) < 0:
-            return
-        by = found >> _SITE_BITS
-        same_block = (by // THREADS == touch.low // THREADS) & (
-            by // THREADS == touch.high // THREADS
-        )
-        same = (by == touch.low) & (by == touch.high)
-        epoch = touch.records.epoch[touch.index]
-        ordered = same | same_block & (epoch != touch.epoch)
-        if self.together > THREADS:
-            near = (by // self.together == touch.low // self.together) & (
-                by // self.together == touch.high // self.together
-            )
-            ordered = ordered | near & (epoch // _CLUSTERS != touch.epoch // _CLUSTERS)
-        bad = (found >= 0) & ~ordered
-        bad[bad] = ~self.releases.ordered(touch.high[bad], by[bad], epoch[bad])
-        self._report(chunk, site, kind, touch, bad, found)
-
-    def _against_others(
-        self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch, atomics: bool
-    ) -> None:
-        for (are_atomics, several), records in touch.records.others.items():
-            if are_atomics != atomics:
-                continue
-            first, last = (array[touch.index // several] for array in records)
-            if last.max(initial=-1) < 0:
-                continue
-            early = first >> _SITE_BITS
-            early = early // self.together != touch.low // self.together
-            late = (last >> _SITE_BITS) // self.together != touch.high // self.together
-            bad = (last >= 0) & (early | late)
-            other = np.where(early, first, last)
-            bad[bad] = ~self.releases.met(touch.high[bad], other[bad] >> _SITE_BITS)
-            self._report(chunk, site, kind, touch, bad, other)
-
-    def _add(self, touch: Touch, site: Site, atomics: bool) -> None:
-        number = self.sites.number(site)
-        low, high = touch.records.make_others(atomics, touch.several)
-        np.minimum.at(low, touch.index, touch.low << _SITE_BITS | number)
-        np.maximum.at(high, touch.index, touch.high << _SITE_BITS | number)
-
-    # -- findings ------------------------------------------------------------------------------
-    def _report(
-        self, chunk: ObservedChunk, site: Site, kind: str, touch: Touch, bad: Bits, other: Numbers
-    ) -> None:
-        if not bad.any():
-            return
-        at = int(np.argmax(bad))
-        record = int(other[at])
-        earlier, by = self.sites[record & _SITE], record >> _SITE_BITS
-        mine = int(touch.low[at] if touch.low[at] != by else touch.high[at])
-        block, thread = place_of(mine, chunk.launch)
-        other_block, other_thread = place_of(by, chunk.launch)
-        where = chunk.memory.describe(touch.records.start + int(touch.index[at]) * self.granule)
-        line = f" at line {earlier.item.line}" if earlier.item.line else ""
-        message = f"{noun(site)} of {site.size} bytes at {where} races with the {noun(earlier)}"
-        message += line
-        if other_block != block:
-            message += f" of block ({','.join(map(str, other_block))})"
-        chunk.launch.findings.add(
-            "racecheck", site.item, f"{message} ({kind})", block, (thread, other_thread), where,
-            kind, earlier.item,
-        )  # fmt: skip
 
 
 def _blocks(chunk: ObservedChunk, mask: Mask | None) -> Any:
