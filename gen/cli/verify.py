@@ -81,8 +81,8 @@ def _verify(
     json: bool,
     named: Collection[str],
 ) -> bool:
+    from gen.prove.limits import emulated
     from gen.prove.proofs import Proof
-    from gen.prove.trials import emulated
     from gen.prove.verify import default_shapes
 
     place = who.place

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from gen.errors import UsageError
-from gen.prove.trials import PACKED, Trial, emulated, trial
+from gen.prove.limits import emulated
+from gen.prove.trials import PACKED, Trial, trial
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import parse_shape
 

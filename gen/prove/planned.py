@@ -13,7 +13,8 @@ from gen.errors import UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
 from gen.prove.check_trials import check_trials, corner_trials
-from gen.prove.trials import Trial, emulated
+from gen.prove.limits import emulated
+from gen.prove.trials import Trial
 from gen.prove.unreached import Probed, probe_kernels
 from gen.source.render import Source
 from gen.spec.arch import MULTIPROCESSORS

@@ -12,7 +12,8 @@ from gen.device.gpu import GpuRunner
 from gen.device.runner import Runner
 from gen.prove import verify
 from gen.prove.cutlass import compiled
-from gen.prove.trials import MOST_PRODUCTS, emulated_cost
+from gen.prove.limits import emulated_cost
+from gen.prove.trials import MOST_PRODUCTS
 from gen.source.render import render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
@@ -61,7 +62,7 @@ class Proofs(Job[Proof, verify.ShapeResult]):
 
     def cost(self, item: Proof) -> Cost:
         """See Job; of the emulator, which alone has several processes."""
-        return emulated_cost(item.shape, MOST_PRODUCTS if item.spec.batched else 1)
+        return emulated_cost(item.shape, MOST_PRODUCTS if item.spec.several else 1)
 
     def __call__(self, item: Proof) -> verify.ShapeResult:
         """See Job."""

@@ -12,7 +12,8 @@ from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
-from gen.prove.trials import Trial, emulated_cost
+from gen.prove.limits import emulated_cost
+from gen.prove.trials import Trial
 from gen.prove.unreached import Probed
 from gen.prove.verify import CaseResult, run_trial
 from gen.spec.kernel import KernelSpec

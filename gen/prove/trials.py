@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import itertools
 import random
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from gen.errors import UsageError
 from gen.kernels.launches import BIAS
 from gen.prove.groups import draw_ends
 from gen.spec.arch import UNIT
@@ -21,13 +19,7 @@ from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ONE, Batch, GemmProblem, GemmShape, Layouts
-from gen.spread.job import Cost
 
-MAX_ELEMENTS = 2 * 10**7  # of A, B and D together: some gigabytes with all copies and records
-MAX_PRODUCTS = 10**11  # some hours
-SLOW = 3 * 10**8  # products: a minute or more for the trials of a shape
-_PROCESS = 4 * 10**8  # bytes of a process that has compiled and run many kernels
-_ELEMENT = 250  # bytes for each element of A, B and D, with all copies and records
 OPERANDS = ("A", "B", "C", "D", BIAS)
 
 
@@ -91,32 +83,6 @@ class Trial:
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
         words += [f"{self.multiprocessors} multiprocessors"] * (self.multiprocessors > 0)
         return ", ".join(words)
-
-
-def emulated(shapes: Sequence[GemmShape]) -> None:
-    """Refuses shapes that would fill this machine's memory, or run for days; warns of slow ones."""
-    for shape in shapes:
-        m, n, k = shape.m, shape.n, shape.k
-        elements = m * k + k * n + m * n
-        if elements > MAX_ELEMENTS or m * n * k > MAX_PRODUCTS:
-            raise UsageError(
-                f"{shape} has {elements:.3g} elements and {m * n * k:.3g} products, more than the "
-                f"{MAX_ELEMENTS:.3g} and {MAX_PRODUCTS:.3g} that the emulator takes; use a smaller "
-                "shape"
-            )
-        if m * n * k > SLOW:
-            warnings.warn(
-                f"{shape} takes minutes on the emulator, which computes {m * n * k:.2g} products "
-                "several times for a kernel; a smaller shape finds most mistakes as well",
-                stacklevel=2,
-            )
-
-
-def emulated_cost(shape: GemmShape, products: int = 1) -> Cost:
-    """What the trials of a shape take on the emulator, of batches of so many products."""
-    m, n, k = shape.m, shape.n, shape.k
-    elements = products * (m * k + k * n + m * n)
-    return Cost(products * m * n * k / SLOW * 60, _PROCESS + _ELEMENT * elements)
 
 
 def _listed(ends: tuple[int, ...]) -> str:
@@ -360,7 +326,7 @@ def _numbers(dtypes: DTypes, kind: str) -> Sequence[float]:
 
 
 _COUNTS = (2, 3, 2, 1)  # of products
-MOST_PRODUCTS = max(_COUNTS)
+MOST_PRODUCTS = 6  # of a batch, or of groups whose matrices are large
 _BESIDE = 0.2  # of the batches lie in the same lines
 _SHARED = ("", "", "A", "B", "C", "AB")  # matrices that these have together
 _SHIFTED = ("", "", "A", "B", "C", "ABC")  # and those that overlap

@@ -831,7 +831,7 @@ def test_what_takes_long_on_the_emulator_is_said(
     code, _, err = gen(*chosen, *device, "--shape", "8192")
     assert code == 2
     assert "5.5e+11 products, more than the 2e+07 and 1e+11 that the emulator takes; use a s" in err
-    monkeypatch.setattr("gen.prove.trials.SLOW", 100)
+    monkeypatch.setattr("gen.prove.limits.SLOW", 100)
     code, _, err = gen(*chosen, *device, "--shape", "5")
     assert code == 0
     assert "warning: 5x5x5 takes minutes on the emulator, which computes 1.2e+02 products" in err
