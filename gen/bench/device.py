@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from gen.device.driver import FirstGpu, driver_version, why_no_gpu
+from gen.device.driver import driver_version, why_no_gpu
+from gen.device.first_gpu import FirstGpu
 from gen.errors import CheckError, MissingError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +38,7 @@ BROKEN_PIPE = 141
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs `gen` with these arguments (sys.argv's by default) and returns its exit code."""
-    warnings.showwarning = _show_warning  # without the code's line
+    warnings.showwarning = _shown_once()
     if sys.stderr is None:  # closed: print would take standard output
         sys.stderr = io.StringIO()
     for stream in (sys.stdout, sys.stderr):  # which may know ASCII alone, and names have more
@@ -89,8 +89,16 @@ def _run(args: Sequence[str]) -> int:
         raise MissingError("not enough memory on this machine; use a smaller shape") from None
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+def _shown_once() -> Callable[..., None]:
+    """What shows warnings: without the code's line, and the same of several processes once."""
+    shown = set[str]()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
+            print(f"warning: {message}", file=sys.stderr)
+
+    return show
 
 
 def _report(error: GenError) -> int:

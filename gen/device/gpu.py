@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gen.device.driver import FirstGpu, Parameters, call
+from gen.device.driver import Parameters, call
+from gen.device.first_gpu import FirstGpu
 from gen.errors import CheckError
 from gen.kernels.launches import Dim3, Launch, TensorMap
 

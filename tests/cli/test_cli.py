@@ -8,6 +8,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -835,6 +836,21 @@ def test_what_takes_long_on_the_emulator_is_said(
     code, _, err = gen(*chosen, *device, "--shape", "5")
     assert code == 0
     assert "warning: 5x5x5 takes minutes on the emulator, which computes 1.2e+02 products" in err
+
+
+def test_a_warning_is_shown_once(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it comes from, and again by the next command."""
+    prove = fake_proofs(True, 0.5)
+
+    def warning(self: Proofs, item: Proof) -> ShapeResult:
+        warnings.warn_explicit("the disk is full", RuntimeWarning, "cache.py", item.shape.m)
+        return prove(self, item)
+
+    monkeypatch.setattr(Proofs, "__call__", warning)
+    chosen = ("verify", "--device", "cpu", "--variant", "naive", "--dtype", "f32")
+    for _ in range(2):
+        code, _, err = gen(*chosen, "--shape", "5", "--shape", "6")
+        assert (code, err) == (0, "device: emulator\nwarning: the disk is full\n")
 
 
 def test_long_work_says_how_far_it_is(

@@ -24,7 +24,8 @@ from gen.bench.work import Work
 from gen.compile.nvrtc import Module, include_paths
 from gen.device import driver
 from gen.device.choose import choose_runner
-from gen.device.driver import FirstGpu, Gpu, OutOfMemory, Parameters
+from gen.device.driver import Gpu, OutOfMemory, Parameters
+from gen.device.first_gpu import FirstGpu
 from gen.device.tensor_map import encode
 from gen.doctor import examine
 from gen.errors import CheckError, GenError, UsageError
