@@ -254,6 +254,18 @@ def test_products_of_a_batch_are_groups_of_rows() -> None:
     assert group_rows(groups.ends or (), 12) == [(0, 3), (3, 6), (6, 9), (9, 12)]
 
 
+def test_products_of_a_batch_are_groups_along_k() -> None:
+    batch = sizes.problem(Batched(3, 5, 7, products=4), parse_layout("crc"))
+    groups = sizes.as_groups(batch, along_k=True)
+    a = np.arange(4 * 3 * 7, dtype=np.float32).reshape(4, 3, 7)
+    columns = numerics.pack(a.transpose(1, 0, 2).reshape(3, 28), False, groups.lda, "f32")
+    np.testing.assert_array_equal(columns, numerics.pack(a, False, batch.lda, "f32", 3 * 7))
+    assert (groups.shape, groups.batch.products) == (GemmShape(3, 5, 28), 4)
+    assert groups.batch.matrices("A") == groups.batch.matrices("B") == 1
+    assert groups.batch.stride_d == batch.batch.stride_d
+    assert group_rows(groups.ends_k or (), 28) == [(0, 7), (7, 14), (14, 21), (21, 28)]
+
+
 def test_a_kernel_of_one_product_takes_no_batch() -> None:
     ours = contenders.Ours(make_spec("naive", dtype="f32"))
     ours.recipes = lambda _: (lambda: None,)  # type: ignore[method-assign,assignment,return-value]
