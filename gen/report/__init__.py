@@ -2,8 +2,8 @@
 
 - `model`: what the files say, put together.
 - `conclusions`: what follows from that, in sentences.
-- `sections`: the tables; `pictures`: the figures, drawn by `plots`, `heatmaps` and `roofline`, on
-  `axes` alike, in the colours of `theme`.
+- `sections`: the tables; `pictures`: the figures (`bench_pictures`, `sweep_pictures`), drawn by
+  `plots`, `heatmaps` and `roofline`, on `axes` alike, in the colours of `theme`.
 - `gains`: the tables of `gen tune`.
 - `sources`: each kernel's text with its resources; `profiles`: what `gen profile` counted.
 - `html` fills `report.html.j2`; `markdown` is for a README.

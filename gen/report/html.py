@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 from gen._version import __version__
 from gen.profile.compare import TIME
-from gen.report import pictures, sections, theme
+from gen.report import sections, theme
+from gen.report.bench_pictures import of_benchmarks
 from gen.report.conclusions import conclusions
 from gen.report.model import File, Report, standings, typical_noise
-from gen.report.pictures import Picture
+from gen.report.picture import Picture
+from gen.report.pictures import of_gains
 from gen.report.sources import highlight, kernel_sources
+from gen.report.sweep_pictures import of_sweep
 from gen.tables import Table, percent
 from gen.tune.results import EMULATOR
 from gen.tune.tables import left_out
@@ -115,12 +118,12 @@ def _given(*tables: Table | None) -> list[Table]:
 
 def _sections(report: Report) -> Iterator[Section]:
     best = _given(sections.peers(report), sections.classes(report), sections.winners(report))
-    pictured = _figures("b", pictures.of_benchmarks(report))
+    pictured = _figures("b", of_benchmarks(report))
     shown = [f for f in pictured if f.name.startswith("squares")][:2] or pictured[:1]
     rest = [f for f in pictured if f not in shown]
     yield Section("best", "Best kernels and peers", best, shown, rest)
     yield Section("tuned", "Tuning", _given(sections.tuned(report)),
-                  _figures("t", pictures.of_gains(report)))  # fmt: skip
+                  _figures("t", of_gains(report)))  # fmt: skip
     yield Section("compared", "Compared", _given(sections.comparison(report.pairs)))
     for i, pair in enumerate(report.sweep_pairs):
         gpus = [_device(file.header.gpu) for file in (pair.before, pair.after)]
@@ -130,7 +133,7 @@ def _sections(report: Report) -> Iterator[Section]:
     titles = [_sweep_title(file) for file in report.sweeps]
     for i, file in enumerate(report.sweeps):
         assert file.sweep
-        figures = _figures(f"s{i}", pictures.of_sweep(file.sweep))
+        figures = _figures(f"s{i}", of_sweep(file.sweep))
         yield Section(
             f"sweep-{i}",
             titles[i] if titles.count(titles[i]) == 1 else f"{titles[i]}: {file.name}",

@@ -23,8 +23,19 @@ from gen.dispatch.table import Table
 from gen.dispatch.table import load as load_table
 from gen.errors import UsageError
 from gen.kernels.registry import make_spec
-from gen.report import markdown, model, pictures, plots, roofline, sections, sources
+from gen.report import (
+    bench_pictures,
+    markdown,
+    model,
+    pictures,
+    plots,
+    roofline,
+    sections,
+    sources,
+    sweep_pictures,
+)
 from gen.report.conclusions import conclusions
+from gen.report.picture import Picture
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import GemmShape, parse_layout, parse_shape
 from gen.tables import count, geometric_mean, number
@@ -449,7 +460,7 @@ def test_pictures_as_files(gen: Gen, format: str) -> None:
 def test_a_curve_goes_through_the_rounder_of_nearly_equal_sizes() -> None:
     texts = ("127", "128", "4095", "4096", "4097", "1000", "64x64x65536")
     shapes = {text: parse_shape(text) for text in texts}
-    assert pictures._cubes(shapes) == {"128", "4096", "1000"}
+    assert bench_pictures._cubes(shapes) == {"128", "4096", "1000"}
 
 
 LONG = "torch.compile (a long name, of no use to anyone)"
@@ -474,7 +485,7 @@ SWEEPS = {
 }  # fmt: skip
 
 
-def assert_readable(picture: pictures.Picture) -> None:
+def assert_readable(picture: Picture) -> None:
     """All text is inside of the figure, and no label lies on another."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Text
@@ -503,7 +514,7 @@ def assert_readable(picture: pictures.Picture) -> None:
 @pytest.mark.parametrize("rows", EVERYTHING, ids=["many", "long", "one"])
 def test_pictures_of_benchmarks_are_readable(rows: list[Row]) -> None:
     pytest.importorskip("matplotlib")
-    found = pictures.of_benchmarks(
+    found = bench_pictures.of_benchmarks(
         model.combine([model.File("x", Results(HEADER, tuple(rows)), None)])
     )
     assert found
@@ -520,7 +531,7 @@ def test_pictures_of_sweeps_are_readable(gen: Gen, words: str) -> None:
     gen("sweep", "--device", "cpu", *words.split(), "--json", "s.json")
     (file,) = model.load([Path("s.json")]).sweeps
     assert file.sweep
-    found = pictures.of_sweep(file.sweep)
+    found = sweep_pictures.of_sweep(file.sweep)
     for picture in found:
         assert_readable(picture)
         # None is empty.
@@ -540,7 +551,9 @@ def test_heat_maps_that_are_compared_have_one_scale(gen: Gen) -> None:
     gen("sweep", "--device", "cpu", *words.split(), *types, "--json", "s.json")
     (file,) = model.load([Path("s.json")]).sweeps
     assert file.sweep
-    maps = [p.figure for p in pictures.of_sweep(file.sweep) if p.name.startswith("heat-sectors")]
+    maps = [
+        p.figure for p in sweep_pictures.of_sweep(file.sweep) if p.name.startswith("heat-sectors")
+    ]
     assert len(maps) == 2
     cells = []
     for figure in maps:
