@@ -22,6 +22,7 @@ from tests.prove.test_verify import PAIRS, SCALAR, WITH_PLAN, small
 
 pytestmark = pytest.mark.gpu
 
+GROUPED = [v for v, row in VARIANTS.items() if "grouped" in row.tunable_names]
 TENSOR = [v for v in WITH_PLAN if "f16" in VARIANTS[v].dtypes]
 SHAPES = [
     GemmShape(*s) for s in ((1, 1, 1), (97, 65, 33), (3, 515, 70), (129, 5, 1050), (31, 64, 0))
@@ -39,6 +40,12 @@ TUNED = [
     *(small(v, d, "crc", stages=4) for v, d in PAIRS if v in TENSOR and d in ("f16_f16", "i8")),
     *(small("mma", "bf16", "rcc", stages=s) for s in (1, 2)),
     make_spec("mma", arch="sm_75"),
+    *(make_spec(v, layout="rcr", grouped=True) for v in GROUPED),
+    *(make_spec(v, layout=layout, grouped_k=True) for v in GROUPED for layout in ("crr", "crc")),
+    make_spec("wgmma", layout="crr", schedule="pingpong", grouped_k=True),
+    make_spec(
+        "mma_tma", layout="crr", threadblock="64x64x64", warp="32x32", sliced_k=2, grouped_k=True
+    ),
 ]
 LONG = [GemmShape(*s) for s in ((200, 300, 2000), (1000, 777, 128), (64, 64, 5001))]
 

@@ -123,6 +123,34 @@ def test_operations_are_counted() -> None:
         assert counter.get_total_flops() == 2 * ROWS * K * N
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("sizes", [(136, 72), (33, 7)])
+def test_a_step_in_a_cuda_graph(sizes: tuple[int, int]) -> None:
+    """Replayed with other ends; with odd sizes, which need a workspace."""
+    k, n = sizes
+    x, weights = ints(300, k, dtype=torch.float16), ints(5, k, n, dtype=torch.float16)
+    x, weights = (one.cuda().requires_grad_() for one in (x, weights))
+    ends = torch.tensor([40, 40, 41, 211, 290], dtype=torch.int32, device="cuda")
+
+    def step(product: Any) -> list[Any]:
+        result = product(x, weights, ends)
+        return [result, *torch.autograd.grad(result, (x, weights), torch.ones_like(result))]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step(gt.grouped_matmul)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step(gt.grouped_matmul)
+    for others in ([40, 40, 41, 211, 290], [0, 0, 300, 300, 300], [7, 64, 128, 130, 131]):
+        ends.copy_(torch.tensor(others, dtype=torch.int32))
+        graph.replay()
+        for found, wanted in zip(captured, step(by_pytorch), strict=True):
+            same(found, wanted)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
