@@ -127,6 +127,11 @@ def grouped(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
         a, b = _like_result(a, by_row=True), _readable(b)
         out = a.new_zeros(shape, dtype=dtype)  # for rows behind the last group
     device, name = _device(a)
+    if a.dtype is torch.float32 and name is None:
+        raise UsageError(
+            "gen has no groups of float32 in full precision; use float16, bfloat16, float64 or "
+            "torch.autocast, or on GPUs torch.backends.cuda.matmul.fp32_precision = 'tf32'"
+        )
     if device == "cpu":
         m, n, k = *shape[-2:], a.shape[1]
         least = groups * LEAST  # rows, or steps along K, of which each group has some

@@ -161,8 +161,11 @@ def test_a_step_in_a_cuda_graph(sizes: tuple[int, int]) -> None:
         ({"offsets": None}, "offsets is a NoneType|offsets is None"),
         ({"a": ints(2, ROWS, K)}, "groups of rows take A .M, K."),
         ({"b": ints(4, K + 1, N)}, "not as many as B's rows"),
-        ({"a": ints(ROWS, K), "b": ints(4, K, N)}, "no kernel multiplies groups of rows of f32"),
-        ({"a": ints(4000, 400), "b": ints(4, 400, 400)}, "more than gen's emulator should take"),
+        ({"a": ints(ROWS, K), "b": ints(4, K, N)}, "no groups of float32 in full precision"),
+        (
+            {"a": ints(4000, 400, dtype=DOUBLE), "b": ints(4, 400, 400, dtype=DOUBLE)},
+            "more than gen's emulator should take",
+        ),
     ],
 )
 def test_refusals(change: dict[str, Any], message: str) -> None:
