@@ -13,7 +13,7 @@ import numpy as np
 from gen.bench.contenders import Prepared
 from gen.bench.work import exact_in_check, poison
 from gen.prove import oracle
-from gen.prove.oracle import any_tensor_core
+from gen.prove.kernel_sums import any_tensor_core
 from gen.prove.sums import Sums
 from gen.spec import numerics
 

@@ -20,6 +20,7 @@ from gen.foreign.roles import Gemm, default_shapes
 from gen.kernels.registry import make_spec
 from gen.prove import oracle
 from gen.prove.inputs import draw_operands
+from gen.prove.kernel_sums import any_tensor_core
 from gen.prove.sums import Sums, rounded_sums
 from gen.prove.trials import Trial, verify_trials
 from gen.spec import numerics
@@ -214,5 +215,5 @@ def _sums(gemm: Gemm) -> Sums:
     """How the kernel may sum: on tensor cores if it has an `mma`, perhaps in slices."""
     accumulator = gemm.dtypes.accumulator.name
     if re.search(r"^\s*w?mma\.", gemm.built.ptx, re.MULTILINE) and accumulator != "f16":
-        return oracle.any_tensor_core(_SLICES, gemm.dtypes)
+        return any_tensor_core(_SLICES, gemm.dtypes)
     return rounded_sums(_SLICES, numerics.unit_roundoff(accumulator))

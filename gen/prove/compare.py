@@ -19,6 +19,7 @@ from gen.prove import cutlass, fused, oracle
 from gen.prove.groups import by_group, covered
 from gen.prove.inputs import finite
 from gen.prove.intervals import Interval, enclose
+from gen.prove.kernel_sums import ANY, TensorCore, sums_of
 from gen.prove.patterns import pattern
 from gen.spec import numerics
 from gen.spec.kernel import KernelSpec
@@ -34,7 +35,7 @@ def compare(
     kind: str,
     operands: Operands,
     storage: np.ndarray,
-    core: oracle.TensorCore,
+    core: TensorCore,
 ) -> tuple[float, str]:
     """The worst error as a fraction of its bound, and what is wrong, if anything."""
     got, output = results(spec, problem, storage), spec.dtypes.output.name
@@ -65,7 +66,7 @@ def _compare_groups(
     kind: str,
     operands: Operands,
     got: np.ndarray,
-    core: oracle.TensorCore,
+    core: TensorCore,
 ) -> tuple[float, str]:
     """All groups with the oracle, and some with CUTLASS; the rows behind them are as they were."""
     rows, before = covered(problem), results(spec, problem, operands.d_storage)
@@ -91,7 +92,7 @@ def _compare_one(
     kind: str,
     operands: Operands,
     got: np.ndarray,
-    core: oracle.TensorCore,
+    core: TensorCore,
 ) -> tuple[float, str]:
     worst, message = against_oracle(spec, problem, operands, got, kind, core)
     message = message or _against_cutlass(spec, runner, problem, kind, operands, got)
@@ -124,7 +125,7 @@ def against_oracle(
     operands: Operands,
     got: np.ndarray,
     kind: str,
-    core: oracle.TensorCore = oracle.ANY,
+    core: TensorCore = ANY,
     within: fused.Within | None = None,
 ) -> tuple[float, str]:
     """D (M x N, of storage) of inputs of a kind: the worst error as a fraction of its bound.
@@ -158,7 +159,7 @@ def _against_intervals(
     operands: Operands,
     got: np.ndarray,
     kind: str,
-    core: oracle.TensorCore,
+    core: TensorCore,
     within: fused.Within | None,
 ) -> tuple[float, str]:
     """The same where the epilogue is the user's own: see `gen.prove.fused`."""
@@ -203,12 +204,12 @@ def _bound(
     spec: KernelSpec,
     problem: GemmProblem,
     operands: Operands,
-    core: oracle.TensorCore,
+    core: TensorCore,
     exact_sums: bool = False,
     stored: bool = True,
 ) -> np.ndarray:
     """How far these may be off: see `oracle.error_bound`."""
-    sums = oracle.sums_of(spec, core)
+    sums = sums_of(spec, core)
 
     def bound(p: GemmProblem, x: Operands) -> np.ndarray:
         arguments = _arguments(spec, p, x)
@@ -222,7 +223,7 @@ def within_bound(
     problem: GemmProblem,
     operands: Operands,
     got: np.ndarray,
-    core: oracle.TensorCore = oracle.ANY,
+    core: TensorCore = ANY,
     exact_sums: bool = False,
 ) -> tuple[float, str]:
     """D (M x N, of storage) against the oracle; `exact_sums`: see `oracle.error_bound`.

@@ -28,7 +28,7 @@ from gen.device.execute import (
 )
 from gen.device.runner import Runner
 from gen.errors import BudgetError, CheckError, PtxError
-from gen.prove import oracle
+from gen.prove import kernel_sums
 from gen.prove.compare import compare
 from gen.prove.inputs import draw_operands
 from gen.prove.places import located
@@ -184,7 +184,7 @@ def run_trial(
             blocks=trial.blocks,
         )
         seconds = time.perf_counter() - start
-        core = oracle.HOPPER if runner.target(_HOPPER) == _HOPPER else oracle.ANY
+        core = kernel_sums.HOPPER if runner.target(_HOPPER) == _HOPPER else kernel_sums.ANY
         worst, message = compare(
             spec, reference_runner, problem, trial.kind, operands, storage, core
         )

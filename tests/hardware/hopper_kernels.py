@@ -143,8 +143,8 @@ def bound(row: Row, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """How far elements of a right D may be from A * B, both in float64: M x N.
 
     An instruction adds 32 bytes of products along K to a sum, each cut off `fraction` bits below
-    the largest, and the sum to so many bits or more (see `gen.prove.oracle.sums_of`). Partial sums
-    of stream-K are added in f32.
+    the largest, and the sum to so many bits or more (see `gen.prove.kernel_sums`). Partial sums of
+    stream-K are added in f32.
     """
     rule = {"fp8": FP8_WGMMA, "f16": TO_F16}.get(row.sums, TO_F32)
     last = 2.0**-rule.kept if rule.kept else numerics.unit_roundoff("f16")

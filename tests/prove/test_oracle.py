@@ -24,7 +24,7 @@ from gen.emulator.warp.tensor_core import (
     multiply_add,
 )
 from gen.kernels.registry import make_spec
-from gen.prove import oracle
+from gen.prove import kernel_sums, oracle
 from gen.prove.inputs import draw_operands
 from gen.prove.sums import gamma
 from gen.source.render import render
@@ -268,7 +268,7 @@ def test_bounds_hold_on_tensor_cores(dtype, data):
     if after.epilogue == "linear":
         after = oracle.After()
     exact = oracle.oracle(*matrices, after)
-    bound = oracle.error_bound(*matrices, after, oracle.sums_of(spec))
+    bound = oracle.error_bound(*matrices, after, kernel_sums.sums_of(spec))
     x, y = to_float64(a, types.input.name), to_float64(b, types.input.name)
     total = np.float32(on_tensor_cores(x, y, dtype, data.draw(st.sampled_from([4, 8, 16]))))
     c, bias = (np.float32(to_float64(v, types.output.name)) for v in (c, bias))
@@ -293,7 +293,7 @@ def test_bounds_on_tensor_cores_reject_what_is_wrong(dtype, k):
     problem = GemmProblem.packed(GemmShape(9, 7, k), spec.layouts, 1.5, -0.75)
     x = draw_operands(spec, problem, "random")
     exact = oracle.oracle(x.a, x.b, x.c, 1.5, -0.75, dtype)
-    sums = oracle.sums_of(spec)
+    sums = kernel_sums.sums_of(spec)
     bound = oracle.error_bound(x.a, x.b, x.c, 1.5, -0.75, dtype, sums=sums)
     shorter = oracle.oracle(x.a[:, : k // 2], x.b[: k // 2], x.c, 1.5, -0.75, dtype)
     for wrong in (shorter, 0 * exact, exact / 1.5, np.full_like(exact, np.nan)):
@@ -310,14 +310,14 @@ def test_bounds_of_fp8_reject_what_is_wrong(variant, dtype, k):
     x = draw_operands(spec, problem, "random")
     x = x._replace(a=x.a & 0x7F, b=x.b & 0x7F, c=0 * x.c)  # positive
     exact = oracle.oracle(x.a, x.b, x.c, 1.5, 0, dtype)
-    bound = oracle.error_bound(x.a, x.b, x.c, 1.5, 0, dtype, sums=oracle.sums_of(spec))
+    bound = oracle.error_bound(x.a, x.b, x.c, 1.5, 0, dtype, sums=kernel_sums.sums_of(spec))
     shorter = oracle.oracle(x.a[:, : k // 2], x.b[: k // 2], x.c, 1.5, 0, dtype)
     for wrong in (shorter, 0 * exact, exact / 1.5, np.full_like(exact, np.nan)):
         assert np.mean(np.abs(wrong - exact) <= bound) < 0.1
 
 
 def test_sums_that_are_too_long_have_no_bound():
-    sums = oracle.sums_of(make_spec("mma", dtype="f16_f16"), oracle.HOPPER)
+    sums = kernel_sums.sums_of(make_spec("mma", dtype="f16_f16"), kernel_sums.HOPPER)
     signs = np.where(np.arange(2**15) % 2, 1, -1)[None]
     assert np.isinf(sums(1.0 * signs, np.ones((2**15, 1)))).all()
     assert sums(1.0 * signs[:, : 2**14], np.ones((2**14, 1))) < 2**14
@@ -355,10 +355,10 @@ def test_the_bound_of_an_h200_holds(dtype, data):
     half = types.accumulator.name == "f16"
     with np.errstate(all="ignore"):
         got = on_hopper(a, b, spec.instruction.k, name, half, data.draw(st.sampled_from([1, -1])))
-        bound = oracle.sums_of(spec, oracle.HOPPER)(a, b)
+        bound = kernel_sums.sums_of(spec, kernel_sums.HOPPER)(a, b)
         error = np.abs(got - a @ b)
     assert ((error <= bound + k * smallest_subnormal(types.accumulator.name)) | np.isinf(got)).all()
-    looser = oracle.sums_of(spec)(a, b)
+    looser = kernel_sums.sums_of(spec)(a, b)
     assert (bound <= looser).all()
 
 
@@ -400,8 +400,8 @@ def test_products_of_too_few_bits_are_out_of_bounds():
     products = (a[:, :, None] * b[None]).astype(np.float32)
     short = ((products.view(np.int32) + (1 << 10)) & -(1 << 11)).view(np.float32)  # 13 of 24 bits
     error = np.abs(short.astype(np.float64).sum(axis=1) - a @ b)
-    assert np.mean(error <= oracle.sums_of(spec, oracle.HOPPER)(a, b)) < 0.5
-    assert (error <= oracle.any_tensor_core(0, spec.dtypes)(a, b)).all()
+    assert np.mean(error <= kernel_sums.sums_of(spec, kernel_sums.HOPPER)(a, b)) < 0.5
+    assert (error <= kernel_sums.any_tensor_core(0, spec.dtypes)(a, b)).all()
 
 
 def of_fp8(a, b, kind, variant, promote, begin=0):
@@ -444,9 +444,9 @@ def test_the_bound_of_fp8_on_an_h200_holds(variant, data):
     got = of_fp8(a, b, name, variant, promote, begin)
     if begin:
         got = got + of_fp8(a[:, :begin], b[:begin], name, variant, promote)
-    bound = oracle.sums_of(spec, oracle.HOPPER)(a, b)
+    bound = kernel_sums.sums_of(spec, kernel_sums.HOPPER)(a, b)
     assert (np.abs(got - a @ b) <= bound).all()
-    assert (bound <= oracle.sums_of(spec)(a, b)).all()
+    assert (bound <= kernel_sums.sums_of(spec)(a, b)).all()
 
 
 def test_promotion_tightens_the_bound_of_fp8():
@@ -455,13 +455,13 @@ def test_promotion_tightens_the_bound_of_fp8():
     problem = GemmProblem.packed(GemmShape(20, 20, 4096), spec.layouts, 1, 0)
     x = draw_operands(spec, problem, "random")
     a, b = (np.abs(to_float64(v, "e4m3")) for v in (x.a, x.b))
-    bound, loose = (oracle.sums_of(s)(a, b) for s in (spec, never))
+    bound, loose = (kernel_sums.sums_of(s)(a, b) for s in (spec, never))
     assert (bound < loose / 8).all()
     errors = [np.abs(of_fp8(a, b, "e4m3", "wgmma", n) - a @ b) for n in (0, 128)]
     assert (errors[0] <= loose).all()
     assert np.mean(errors[0]) > 8 * np.mean(errors[1])
     # What 14 bits make is no sum of mma.sync, which has 24.
-    by_mma = oracle.sums_of(make_spec("mma", dtype="e4m3_f32"), oracle.HOPPER)(a, b)
+    by_mma = kernel_sums.sums_of(make_spec("mma", dtype="e4m3_f32"), kernel_sums.HOPPER)(a, b)
     assert np.mean(errors[0] <= by_mma) < 0.1
 
 
@@ -483,7 +483,7 @@ def test_sums_in_parts_have_bounds(tunables):
     total = np.zeros((5, 6), np.float32)
     for part in parts:
         total += part.astype(np.float32)
-    bound = oracle.sums_of(spec, oracle.HOPPER)(*(x.astype(np.float64) for x in (a, b)))
+    bound = kernel_sums.sums_of(spec, kernel_sums.HOPPER)(*(x.astype(np.float64) for x in (a, b)))
     error = np.abs(total - a.astype(np.float64) @ b.astype(np.float64))
     assert (error <= bound).all()
     assert (bound < 400 * error.max()).all()
@@ -499,7 +499,7 @@ def test_sums_of_shared_tiles_have_bounds():
     for steps in (range(2, -1, -1), range(6, 2, -1)):
         own = np.concatenate([np.arange(tile) + tile * step for step in steps])
         total += on_hopper(a[:, own], b[own], spec.instruction.k, "f16", False).astype(np.float32)
-    bound = oracle.sums_of(spec, oracle.HOPPER)(*(x.astype(np.float64) for x in (a, b)))
+    bound = kernel_sums.sums_of(spec, kernel_sums.HOPPER)(*(x.astype(np.float64) for x in (a, b)))
     error = np.abs(total - a.astype(np.float64) @ b.astype(np.float64))
     assert (error <= bound).all()
     assert (bound < 400 * error.max()).all()

@@ -9,7 +9,7 @@ import pytest
 
 import gen
 from gen.kernels.registry import make_spec
-from gen.prove import oracle
+from gen.prove import kernel_sums
 from gen.prove.sums import gamma
 from tests.support.slow import sift
 
@@ -59,7 +59,7 @@ def test_errors_are_not_larger_than_those_of_fused_multiply_adds(
     ours, theirs = (np.abs(d - exact) for d in (product(a, b, **more), chain(a, b)))
     assert np.sqrt(np.mean(ours**2)) <= np.sqrt(np.mean(theirs**2))
     assert ours.max() <= theirs.max()
-    sums = oracle.sums_of(make_spec("wgmma", dtype=DTYPE, **SMALL, **more), oracle.HOPPER)
+    sums = kernel_sums.sums_of(make_spec("wgmma", dtype=DTYPE, **SMALL, **more), kernel_sums.HOPPER)
     bound = sums(a.astype(float), b.astype(float))
     assert (ours <= bound).all()
     if k >= 16:
