@@ -17,8 +17,9 @@ import numpy as np
 from gen.errors import CheckError, UsageError
 from gen.foreign import elements
 from gen.foreign.arguments import load, numbers_of, parse_pairs
-from gen.foreign.emulate import Checks, Outcome, Step, prepare, run_steps
 from gen.foreign.launch import LaunchText
+from gen.foreign.running import Checks, Outcome, run_steps
+from gen.foreign.steps import Step, prepare
 
 
 @dataclass

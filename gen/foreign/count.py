@@ -9,8 +9,9 @@ from dataclasses import replace
 from gen.device.gpus import GpuModel
 from gen.emulator import Counters
 from gen.errors import CheckError, UsageError
-from gen.foreign.emulate import Checks, Step, prepare, run_steps
 from gen.foreign.launch import LaunchText
+from gen.foreign.running import Checks, run_steps
+from gen.foreign.steps import Step, prepare
 from gen.foreign.words import sentence
 from gen.profile.count import LaunchProfile, line_accesses, occupancy_of, shared_loads
 

@@ -14,9 +14,10 @@ import numpy as np
 from gen.device.execute import Operands
 from gen.emulator import Finding
 from gen.errors import UsageError
-from gen.foreign.emulate import Checks, Outcome, Step, Undefined, run_steps
 from gen.foreign.launch import LaunchText, sizes
 from gen.foreign.roles import Gemm, default_shapes
+from gen.foreign.running import Checks, Outcome, Undefined, run_steps
+from gen.foreign.steps import Step
 from gen.kernels.registry import make_spec
 from gen.prove import oracle
 from gen.prove.inputs import draw_operands

@@ -13,8 +13,8 @@ from gen.errors import UsageError, unknown
 from gen.foreign import elements
 from gen.foreign.arguments import numbers_of, parse_pairs
 from gen.foreign.build import Built
-from gen.foreign.emulate import prepare
 from gen.foreign.launch import LaunchText, sizes
+from gen.foreign.steps import prepare
 from gen.kernels.registry import make_spec
 from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, DTypes, parse_dtype
 from gen.spec.kernel import KernelSpec

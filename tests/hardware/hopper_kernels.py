@@ -25,7 +25,7 @@ from gen.emulator import DeviceArray, Emulator, parse_ptx
 from gen.emulator.warp.tensor_core import FP8_WGMMA, TO_F16, TO_F32
 from gen.errors import CheckError, CompileError, GenError
 from gen.foreign import elements
-from gen.foreign.emulate import Checks
+from gen.foreign.running import Checks
 from gen.foreign.words import sentence
 from gen.prove.sums import gamma
 from gen.spec import numerics

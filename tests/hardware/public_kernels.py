@@ -25,10 +25,11 @@ from gen.errors import CheckError, CompileError, GenError
 from gen.foreign import elements
 from gen.foreign.arguments import parse_pairs
 from gen.foreign.check import all_numbers, difference
-from gen.foreign.emulate import Checks, prepare, run_steps
 from gen.foreign.gemm import check_gemm
 from gen.foreign.launch import LaunchText
 from gen.foreign.roles import understand
+from gen.foreign.running import Checks, run_steps
+from gen.foreign.steps import prepare
 from gen.foreign.words import sentence
 from gen.spec.problem import parse_shape
 

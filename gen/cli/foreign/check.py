@@ -21,8 +21,8 @@ from gen.spec.problem import parse_shape
 if TYPE_CHECKING:
     from gen.emulator import Finding
     from gen.foreign.check import Report
-    from gen.foreign.emulate import Checks, Outcome
     from gen.foreign.gemm import GemmReport
+    from gen.foreign.running import Checks, Outcome
 
 
 def check(

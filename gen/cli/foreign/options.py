@@ -13,7 +13,7 @@ from gen.errors import UsageError
 from gen.foreign.launch import LaunchText
 
 if TYPE_CHECKING:
-    from gen.foreign.emulate import Checks, Outcome
+    from gen.foreign.running import Checks, Outcome
 
 KERNEL = typer.Option("--kernel", metavar="NAME", help="The kernel, such as 'scale<float>'.")
 GRID = typer.Option("--grid", metavar="X,Y,Z", help="Blocks; also as '(n+255)/256'.")
@@ -82,7 +82,7 @@ def launch_text(own: Mapping[str, Any], options: Mapping[str, Any]) -> LaunchTex
 
 
 def checks_of(own: Mapping[str, Any], options: Mapping[str, Any]) -> Checks:
-    from gen.foreign.emulate import MAX_FINDINGS, TOOLS, Checks
+    from gen.foreign.running import MAX_FINDINGS, TOOLS, Checks
 
     tools = tuple(own["tool"].split(",")) if own.get("tool") else TOOLS
     most = options.get("max_findings") or MAX_FINDINGS
@@ -96,8 +96,8 @@ def _seed(text: str | None) -> int:
 
 
 def read(file: Path, launch: LaunchText) -> tuple[str, list[LaunchText]]:
-    from gen.foreign.emulate import launches_of
     from gen.foreign.prepare import read_text
+    from gen.foreign.steps import launches_of
 
     text = read_text(file)
     return text, launches_of(text, str(file), launch)

@@ -17,7 +17,7 @@ from gen.errors import UsageError
 from gen.files import write
 
 if TYPE_CHECKING:
-    from gen.foreign.emulate import Outcome
+    from gen.foreign.running import Outcome
 
 
 def run(
@@ -44,8 +44,8 @@ def run(
     std: Annotated[str | None, options.STD] = None,
 ) -> None:
     """Run any kernel on the emulator; print or save what it computes."""
-    from gen.foreign.emulate import prepare as compile_steps
-    from gen.foreign.emulate import run_steps
+    from gen.foreign.running import run_steps
+    from gen.foreign.steps import prepare as compile_steps
     from gen.foreign.words import sentence
 
     own = {

@@ -1,0 +1,217 @@
+"""Runs launches on the emulator: what they compute, and what they do wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gen.emulator import (
+    Counters,
+    DeviceArray,
+    EarlyAccesses,
+    Emulator,
+    Finding,
+    GlobalRaces,
+    LaunchReport,
+    Observer,
+    Printed,
+    SameValues,
+    SharedRaces,
+    Totals,
+    UninitializedReads,
+)
+from gen.errors import BudgetError, UsageError, unknown
+from gen.foreign import elements
+from gen.foreign.arguments import Memory, argument, in_order, numbers_of, parse_pairs
+from gen.foreign.build import Built
+from gen.foreign.launch import sizes
+from gen.foreign.steps import Step
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+MAX_FINDINGS = 20
+INSTRUCTIONS_A_THREAD = 1_000_000  # after which a kernel is taken for endless
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch: its kernel, its sizes, and how it went."""
+
+    built: Built
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int
+    report: LaunchReport
+
+
+@dataclass
+class Outcome:
+    """What launches came to.
+
+    `arrays` and `before` are what buffers hold after and before them, by name, as numbers. `notes`
+    are findings that spoil nothing. `stopped` says why a kernel was not run to its end.
+    """
+
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    before: dict[str, np.ndarray] = field(default_factory=dict)
+    stored: dict[str, np.ndarray] = field(default_factory=dict)  # `arrays` as they lie in memory
+    types: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    printed: list[Printed] = field(default_factory=list)
+    launched: list[Launched] = field(default_factory=list)
+    counters: Totals | None = None
+    suppressed: int = 0
+    instructions: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
+    left_out: list[str] = field(default_factory=list)  # of the source, and why
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found, and everything ran."""
+        return not self.findings and not self.stopped
+
+    @property
+    def changed(self) -> list[str]:
+        """The buffers that the launches have written other bytes to."""
+        return [name for name in self.arrays if not same(self.arrays[name], self.before[name])]
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays agree in every bit."""
+    return one.tobytes() == other.tobytes()
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What to look for, and when to stop."""
+
+    tools: tuple[str, ...] = TOOLS
+    max_findings: int = MAX_FINDINGS
+    budget: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for tool in self.tools:
+            if tool not in TOOLS:
+                raise unknown("tool", tool, TOOLS)
+
+    def make(self) -> list[Observer]:
+        """The emulator's checks that these tools stand for."""
+        found: list[Observer] = []
+        if "racecheck" in self.tools:
+            found += [SharedRaces(), GlobalRaces(), EarlyAccesses()]
+        if "initcheck" in self.tools:
+            found.append(UninitializedReads())
+        return found
+
+    def wants(self, finding: Finding) -> bool:
+        """Whether a finding is one of these tools'; a trap is everybody's."""
+        return finding.check in self.tools or finding.check not in TOOLS
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """An array that a kernel must not read before it has written there."""
+
+    array: np.ndarray
+
+
+def run_steps(steps: Sequence[Step], checks: Checks, counters: Counters | None = None) -> Outcome:
+    """Runs launches in their order, with shared buffers; `counters` watch the last of them.
+
+    Raises UsageError for bad arguments, CheckError for what the emulator does not support.
+    """
+    outcome = _run(steps, checks, checks.make(), counters)
+    races = [finding for finding in outcome.findings if finding.kind == "WAW"]
+    # A wild access loads bytes of ones, which are then the same everywhere.
+    if not races or any(finding.check == "memcheck" for finding in outcome.findings):
+        return outcome
+    # Whether racing threads write the same value takes another run, which looks at the values.
+    watch = SameValues()
+    _run(steps, checks, [watch])
+    outcome.notes = [finding for finding in races if watch.harmless(finding)]
+    outcome.findings = [f for f in outcome.findings if f not in outcome.notes]
+    return outcome
+
+
+def _run(
+    steps: Sequence[Step],
+    checks: Checks,
+    observers: Sequence[Observer],
+    counters: Counters | None = None,
+) -> Outcome:
+    emulator = Emulator(checks.max_findings)
+    memory = Memory(emulator, checks.seed)
+    outcome = Outcome()
+    for step in steps:
+        outcome.left_out += [note for note in step.built.notes if note not in outcome.left_out]
+        watching = [*observers, counters] if counters and step is steps[-1] else observers
+        try:
+            launched = _launch(step, memory, checks, watching)
+        except BudgetError as error:
+            advice = "raise instruction_budget"
+            outcome.stopped = str(error).replace(advice, "use a larger --budget")
+            break
+        report = launched.report
+        outcome.launched.append(launched)
+        outcome.findings += [finding for finding in report.findings if checks.wants(finding)]
+        outcome.printed += report.printed
+        outcome.suppressed += report.suppressed
+        outcome.instructions += report.instructions
+        outcome.seconds += report.seconds
+    for name, buffer in memory.buffers.items():
+        outcome.types[name] = buffer.type
+        outcome.before[name] = elements.values(buffer.array, buffer.type)
+        outcome.stored[name] = buffer.now(emulator)
+        outcome.arrays[name] = elements.values(outcome.stored[name], buffer.type)
+    return outcome
+
+
+def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Observer]) -> Launched:
+    built, text = step.built, step.text
+    texts = parse_pairs(text.arg)
+    numbers = numbers_of(texts)
+    numbers |= {k: int(v) for k, v in step.values.items() if isinstance(v, int | np.integer)}
+    given = in_order({**texts, **step.values}, built.signature, built.kernel, built.title)
+    arguments = []
+    for (name, parameter, value), param in zip(given, built.kernel.params, strict=True):
+        if isinstance(value, str):
+            value = argument(name, value, parameter, param, memory, numbers)
+        elif not isinstance(value, DeviceArray):
+            value = _from_python(name, value, parameter, param, memory, numbers)
+        arguments.append(value)
+    grid, block = sizes(text.grid, "grid", numbers), sizes(text.block, "block", numbers)
+    cluster = sizes(text.cluster, "cluster", numbers) if text.cluster else None
+    dynamic = sizes(text.dynamic_shared, "dynamic-shared", numbers)[0]
+    threads = int(np.prod([*grid, *block], dtype=object))
+    memory.emulator.instruction_budget = checks.budget or INSTRUCTIONS_A_THREAD * max(threads, 1)
+    report = memory.emulator.launch(
+        built.ptx, built.symbol, grid, block, arguments, dynamic, built.lines, observers,
+        cluster=cluster,
+    )  # fmt: skip
+    return Launched(built, grid, block, dynamic, report)
+
+
+def _from_python(
+    name: str, value: Any, parameter: Any, param: Any, memory: Memory, numbers: Mapping[str, int]
+) -> Any:
+    """A value of a caller in Python as an argument."""
+    if isinstance(value, np.ndarray | Undefined):
+        array = value.array if isinstance(value, Undefined) else value
+        kind = elements.of_dtype(array.dtype)
+        array = np.ascontiguousarray(array).view(elements.storage(kind))
+        return memory.add(name, kind, array, not isinstance(value, Undefined)).device
+    if value is None:
+        return argument(name, "null", parameter, param, memory, numbers)
+    if isinstance(value, np.generic) and value.nbytes == param.nbytes:
+        return value
+    if isinstance(value, bool | int | float | np.generic):
+        return argument(name, str(value), parameter, param, memory, numbers)
+    raise UsageError(
+        f"argument {name} is a {type(value).__name__}; pass a numpy array, a number, None, or a "
+        "text such as 'f32[64]:poison'"
+    )
