@@ -111,7 +111,8 @@ class Context(SpecialRegisters, Reports):
     def register_pool(self) -> RegisterPool:
         """The blocks' registers, counted from the first setmaxnreg on."""
         if self._register_pool is None:
-            self._register_pool = RegisterPool(self, self.launch.program.kernel)
+            program = self.launch.program
+            self._register_pool = RegisterPool(self, program.kernel, program.blocks)
         return self._register_pool
 
     @property

@@ -3,14 +3,19 @@
 A block starts with as many registers for each thread as its kernel declares. Whoever takes more
 waits until others have given them. The order does not matter here: what is asked for in the end
 has to be there. Registers change hands by warpgroups, four warps that all execute the instruction.
+Nobody may keep fewer than the code needs, of which the sums on tensor cores are known here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.ptx.module import Instruction, PtxKernel
+from gen.emulator.ptx.operands import Reg, Vector
+from gen.emulator.translate.blocks import Block
 from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.masks import WARP, Bits, Mask, lanes_of
 from gen.emulator.warp.shuffles import all_lanes, to_warps
@@ -42,11 +47,43 @@ def _sums(kernel: PtxKernel) -> int:
     return max((form.results for form in forms if form), default=0)
 
 
+def sums_behind(blocks: Sequence[Block], change: Instruction) -> int:
+    """Registers that each thread has for sums, at least, from a setmaxnreg to the next one.
+
+    That is, of all blocks that may run: the sums of the largest wgmma, or those that are there
+    before the block and that its `mma` add to. A register of 64 bits counts as one.
+    """
+    most, reached = 0, set[int]()
+    ahead = [at for at, block in enumerate(blocks) if any(item is change for item in block.body)]
+    behind = False  # the change, in the block where it is
+    while ahead:
+        block = blocks[ahead.pop()]
+        body, live = (block.body, block.live_in) if behind else (_after(block, change), set())
+        behind = True
+        until = next((i for i, x in enumerate(body) if x.opcode == "setmaxnreg"), len(body))
+        added = set[str]()
+        for item in body[:until]:
+            if form := form_of(item.name):
+                most = max(most, form.results)
+            elif item.opcode == "mma" and isinstance(sums := item.operands[3], Vector):
+                added |= {x.name for x in sums.items if isinstance(x, Reg)}
+        most = max(most, len(added & live))
+        if until == len(body):
+            ahead += [at for at in block.successors if at not in reached]
+            reached.update(block.successors)
+    return most
+
+
+def _after(block: Block, item: Instruction) -> list[Instruction]:
+    at = next(i for i, other in enumerate(block.body) if other is item)
+    return block.body[at + 1 :]
+
+
 class RegisterPool:
     """The registers of the blocks of one chunk."""
 
-    def __init__(self, chunk: WarpChunk, kernel: PtxKernel) -> None:
-        self.chunk, self.start = chunk, registers_at_start(kernel)
+    def __init__(self, chunk: WarpChunk, kernel: PtxKernel, blocks: Sequence[Block]) -> None:
+        self.chunk, self.start, self.blocks = chunk, registers_at_start(kernel), blocks
         self.items: list[Instruction] = []  # that have been executed
         shape = (chunk.lanes // chunk.threads, -(-chunk.threads // WARP))
         self.held = np.full(shape, self.start)  # by a thread of each warp of each block
@@ -70,6 +107,9 @@ class RegisterPool:
             self._report(item, wrong, message)
         if item not in self.items:
             self.items.append(item)
+            if (sums := sums_behind(self.blocks, item)) >= count:
+                message = f"{item.name} to {count} registers, where sums alone take {sums}"
+                self._report(item, here, message)
         self.held[here], self.last[here] = count, self.items.index(item)
         self.times += here
 

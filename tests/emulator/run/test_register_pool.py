@@ -128,3 +128,42 @@ def test_more_than_a_multiprocessor_has() -> None:
     assert run(128, 128) == []
     (message,) = run(160, 160)
     assert "would hold 81920 of 65536" in message
+
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{d}}}, {{{a}}}, {{{b}}}, {{{d}}};"
+
+
+def test_fewer_than_the_sums_take() -> None:
+    """A loop adds to 32 sums, in four registers each time, that are there before it."""
+    sums = [", ".join(f"%f{4 * i + j}" for j in range(4)) for i in range(8)]
+    adds = "\n".join(MMA.format(d=d, a="%r0, %r1, %r2, %r3", b="%r0, %r1") for d in sums)
+    zeros = "\n".join(f"mov.f32 %f{i}, 0f00000000;" for i in range(32))
+    ptx = f"""
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k() .maxntid 128 .minnctapersm 1 {{
+  .reg .f32 %f<32>; .reg .b32 %r<6>; .reg .pred %p<2>;
+  {zeros}
+  mov.u32 %r0, 0; mov.u32 %r1, 0; mov.u32 %r2, 0; mov.u32 %r3, 0; mov.u32 %r4, 0;
+  setmaxnreg.dec.sync.aligned.u32 COUNT;
+LOOP:
+  {adds}
+  add.u32 %r4, %r4, 1;
+  setp.lt.u32 %p1, %r4, 3;
+  @%p1 bra LOOP;
+  AFTER
+  ret;
+}}
+"""
+
+    def run(count: int, after: str = "") -> list[str]:
+        text = ptx.replace("COUNT", str(count)).replace("AFTER", after)
+        report = Emulator().launch(text, "k", (1, 1, 1), (128, 1, 1), [])
+        return [finding.message for finding in report.findings]
+
+    assert run(40) == []
+    (message,) = run(32)
+    assert message == ("setmaxnreg.dec.sync.aligned.u32 to 32 registers, where sums alone take 32")
+    fewer = "setmaxnreg.dec.sync.aligned.u32 24;"
+    assert run(40, fewer) == []  # the sums are not needed any more
