@@ -2,9 +2,10 @@
 
 Two problems that are too large to store: rows (or columns) more than 2^32 elements apart, with so
 few blocks that they have to stride; and a D of more than 2^32 columns, of which only the last
-blocks are run. The emulator maps the elements that matter and nothing between them, so that an
-index that wraps around is a wild access. Kernels whose M, N and K have to be below 2^31 are tried
-on the former alone, once packing their operands and once in place.
+blocks are run, or the first, to which as many columns are left. The emulator maps the elements that
+matter and nothing between them, so that an index that wraps around is a wild access. Kernels whose
+M, N and K have to be below 2^31 are tried on the former alone, once packing their operands and once
+in place.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from gen.spec.problem import GemmProblem, GemmShape
 # Elements between two lines, and columns of D. More than 2^32, so that neither int nor unsigned
 # holds it; twice as many are negative as an int; odd, so that no power of two hides a mistake.
 _FAR = 2**32 + 2**30 + 11
+_LEFT = 2**32 + 1  # columns, of which 32 bits keep less than a tile has
 _UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
 _ALPHA, _BETA = 2, -1
 SECONDS = 60  # of CPU time, that no launch beyond 32 bits should need
@@ -99,9 +101,9 @@ def far_results(
     tile = spec.threadblock
     rows = 3 * tile.m + 1 if spec.geometry.strides else tile.m + 1
     shape = GemmShape(rows, tile.n + 1, tile.k + 1)
-    yield _run(spec, module, shape, 0, _FAR, deadline, observers)
+    yield _run(spec, module, shape, _FAR, deadline, observers)
     if spec.row.depends_on_alignment:
-        yield _run(spec, module, shape, 0, _UNITS, deadline, observers)
+        yield _run(spec, module, shape, _UNITS, deadline, observers)
     below, beside = (tile.n, tile.m) if spec.swapped else (tile.m, tile.n)
     wide = GemmShape(below + 1, _FAR, 3)
     try:
@@ -110,39 +112,43 @@ def far_results(
         return
     # Where blocks stride over tiles, the last one does not have the last columns.
     if main.grid[0] * beside >= wide.n and main.grid[0] < MAX_GRID_X:
-        yield _run(spec, module, wide, wide.n - 2 * beside, 0, deadline, observers)
+        last = range(wide.n - 2 * beside, wide.n)
+        yield _run(spec, module, wide, 0, deadline, observers, last)
+        yield _run(spec, module, replace(wide, n=_LEFT), 0, deadline, observers, range(2 * beside))
 
 
 def _run(
     spec: KernelSpec,
     module: Module,
     shape: GemmShape,
-    column: int,
     far: int,
     deadline: float | None,
     observers: Sequence[Observer],
+    columns: range | None = None,
 ) -> FarResult:
-    """Columns of B, C, D and the bias exist from `column` on; the last blocks along x run.
+    """All of D, or some columns, of which the first or the last block along x runs.
 
-    far: elements from one line to the next, 0 for as many as a line has.
+    far: elements from one line to the next, 0 for as many as a line has. columns: that exist of B,
+    C, D and the bias; None for all of them.
     """
     layouts, types = spec.layouts, spec.dtypes
     rng = np.random.default_rng(0)
-    width = shape.n - column
+    some = columns or range(shape.n)
+    column, width = some.start, len(some)
     emulator = Emulator()
     emulator.deadline, emulator.time_budget = deadline, None if deadline else SECONDS
 
-    def part(rows: int, columns: int, name: str, row_major: bool, first: int, extra: int) -> _Part:
-        stored = numerics.from_integers(rng.integers(-3, 4, (rows, columns)), name)
-        length = first + columns if row_major else rows
+    def part(rows: int, at: range, whole: int, name: str, row_major: bool, extra: int) -> _Part:
+        stored = numerics.from_integers(rng.integers(-3, 4, (rows, len(at))), name)
+        length = whole if row_major else rows
         # Leading dimensions that differ; in whole units for the operands, if `far` is.
-        return _Part(stored, row_major, first, far + 16 * extra if far else length)
+        return _Part(stored, row_major, at.start, far + 16 * extra if far else length)
 
     input_, output = types.input.name, types.output.name
-    a = part(shape.m, shape.k, input_, layouts.a, 0, 0)
-    b = part(shape.k, width, input_, layouts.b, column, 1)
-    c = part(shape.m, width, output, layouts.c, column, 2)
-    d = part(shape.m, width, output, layouts.c, column, 3)
+    a = part(shape.m, range(shape.k), shape.k, input_, layouts.a, 0)
+    b = part(shape.k, some, shape.n, input_, layouts.b, 1)
+    c = part(shape.m, some, shape.n, output, layouts.c, 2)
+    d = part(shape.m, some, shape.n, output, layouts.c, 3)
     d = d._replace(values=np.full_like(d.values, numerics.poison(output)))
     mapped = {n: p.map(emulator, n) for p, n in zip((a, b, c, d), "ABCD", strict=True)}
     places = {name: Place(array) for name, array in mapped.items()}
@@ -165,9 +171,9 @@ def _run(
     if spec.grouped:
         places[OFFSETS] = Place(emulator.alloc(np.array([shape.m], np.int32), OFFSETS))
     steps = spec.plan(problem, alignment(places))
-    steps = steps if column else striding(steps, spec.geometry.strides, 2)
+    steps = steps if columns else striding(steps, spec.geometry.strides, 2)
     products = shape.m * width * shape.k
-    found = _launch(spec, emulator, module, steps, places, bool(column), products, observers)
+    found = _launch(spec, emulator, module, steps, places, columns, products, observers)
     lines = emulator.read_lines(mapped["D"])
     got = lines if layouts.c else lines.T
     after = oracle.LINEAR if spec.fused else After(spec.epilogue, bias)
@@ -184,7 +190,14 @@ def _run(
         want = numerics.from_float64(exact, output) if types.output.is_float else exact
         same = _bits(got) == _bits(want)
     untouched = _bits(got) == _bits(d.values)
-    return FarResult(shape, found, _difference(got, want, same, untouched, column, output))
+    # Whichever blocks have run of the first or the last ones, these elements were theirs.
+    must = np.full_like(same, not columns)
+    if columns and column:
+        must[-1, -1] = True
+    elif columns:
+        must[0, : width // 2] = True
+    wrong = ~same & (must | ~untouched)
+    return FarResult(shape, found, _difference(got, want, wrong, column, output))
 
 
 def _launch(
@@ -193,16 +206,16 @@ def _launch(
     module: Module,
     steps: Plan,
     places: dict[str, Place],
-    last_only: bool,
+    columns: range | None,
     products: int,
     observers: Sequence[Observer],
 ) -> list[Finding]:
-    """Runs a plan, or of each launch the last blocks along x; what the checks found."""
+    """Runs a plan, or of each launch the first or last block along x; what the checks found."""
     places = {**places, WORKSPACE: Place(emulator.alloc(_space(steps), WORKSPACE, False))}
     found = []
     for launch in steps.launches:
         x, y, z = launch.grid
-        run = (1 if last_only else x, y, z)
+        run = (1 if columns else x, y, z)
         # Some thirty times what any kernel of this kind should need.
         emulator.instruction_budget = (
             50_000 * math.prod(run) * math.prod(launch.block) + 1000 * products
@@ -220,7 +233,7 @@ def _launch(
             launch.shared_bytes,
             source_lines=module.text.splitlines(),
             observers=[SharedRaces(), GlobalRaces(), *observers],
-            window=((x - run[0], 0, 0), run),
+            window=((x - 1 if columns and columns.start else 0, 0, 0), run),
         )
         found += report.findings
     return found
@@ -235,16 +248,9 @@ def _bits(matrix: np.ndarray) -> np.ndarray:
 
 
 def _difference(
-    got: np.ndarray,
-    want: np.ndarray,
-    same: np.ndarray,
-    untouched: np.ndarray,
-    column: int,
-    dtype: str,
+    got: np.ndarray, want: np.ndarray, wrong: np.ndarray, column: int, dtype: str
 ) -> str:
-    """What is wrong with D: an element that is neither right nor as before, or none written."""
-    wrong = ~(same | untouched) if column else ~same
-    wrong[-1, -1] |= not same[-1, -1]  # whichever blocks have run, it was theirs
+    """The first element of D that is wrong, if any. column: that the arrays begin with."""
     if not wrong.any():
         return ""
     i, j = (int(v) for v in np.argwhere(wrong)[0])

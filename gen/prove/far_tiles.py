@@ -1,10 +1,10 @@
 """The last rows, or columns, of a D too large to store.
 
 On tensor cores there are so many that elements of D, of packed operands and of partial sums lie
-more than 2^32 elements behind the first; on CUDA cores there are more than 2^32 rows. (As many
-columns are tried by `far_indices`.) All of it is mapped, and takes room only where something is
-written: the operands of the last two tiles, and what kernels make of them. Of each launch, only the
-blocks run that this takes.
+more than 2^32 elements behind the first; on CUDA cores there are more than 2^32 rows, of which the
+first ones are tried, too: there, as many are left. (As many columns are tried by `far_indices`.)
+All of it is mapped, and takes room only where something is written: the operands of the last two
+tiles, and what kernels make of them. Of each launch, only the blocks run that this takes.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
 _SHORT = 24  # of the other ones: less than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
+_LEFT = 2**32 + 1  # of which 32 bits keep less than a tile has
 _FAR = 2**32 + 2**12  # elements between matrices B
 _LAST = 40  # of these, what is computed; of groups along K, what the first one has
 _BUDGET = 10**9
@@ -52,17 +53,20 @@ def far_tiles(
 ) -> Iterator[FarResult]:
     """Runs the last tiles of D along M, then along N, with operands in place and packed.
 
-    On CUDA cores, the last rows of what the kernel computes. deadline: see far_results. Raises
-    MissingError where this machine does not map so much memory.
+    On CUDA cores, the last and the first rows of what the kernel computes. deadline: see
+    far_results. Raises MissingError where this machine does not map so much memory.
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
-        height = tile.n if spec.swapped else tile.m
+        height, width = (tile.n, tile.m) if spec.swapped else tile[:2]
         # Blocks that stride over tiles number them beyond 32 bits, too.
         rows = max(_ROWS, (2**31 + _LAST) * height) if "x" in spec.geometry.strides else _ROWS
-        shape = GemmShape(3, rows, 2) if spec.swapped else GemmShape(rows, 3, 2)
-        if result := _run(spec, module, shape, (0, 0), deadline, observers):
-            yield result
+        few = min(width, 3)  # columns, so that no tile is beside another
+        shape = GemmShape(few, rows, 2) if spec.swapped else GemmShape(rows, few, 2)
+        left = replace(shape, **{"n" if spec.swapped else "m": _LEFT})
+        for size, at_end in ((shape, True), (left, False)):
+            if result := _run(spec, module, size, (0, 0), deadline, observers, at_end):
+                yield result
         return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
@@ -104,10 +108,12 @@ def _run(
     skips: tuple[int, int],
     deadline: float | None,
     observers: Sequence[Observer],
+    at_end: bool = True,
 ) -> FarResult | None:
     """The last two tiles along the longer side; None where packing alone would take minutes.
 
-    skips: how many elements behind an aligned address A and B start, and C and D.
+    skips: how many elements behind an aligned address A and B start, and C and D. at_end: not, on
+    CUDA cores, the first lines.
     """
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
     down = shape.m > shape.n  # along M
@@ -115,7 +121,11 @@ def _run(
     below, beside = spec.cluster
     size = tile.m * below if down == layouts.c or not spec.row.transposes else tile.n * beside
     tiles = ceil_div(lines, size)
-    first = (tiles - 2) * size if spec.row.takes_workspace else lines - _LAST
+    if spec.row.takes_workspace:
+        these = range((tiles - 2) * size, lines)
+    else:
+        these = range(lines - _LAST, lines) if at_end else range(min(max(size, 2), _LAST))
+    first, count = these.start, len(these)
     problem = GemmProblem.packed(shape, layouts, 2, -1, 16, 16)
     problem = replace(problem, operands=far_operands(spec, problem.ldd))
     if spec.grouped_k:  # what is not 0 is in a second group, whose lines and whose D are far behind
@@ -124,9 +134,7 @@ def _run(
         problem = replace(problem, batch=batch, ends_k=(_LAST, shape.k))
     elif spec.grouped:  # the last rows, or all, are a second group, whose B is far behind
         problem = replace(problem, batch=Batch(2, stride_b=_FAR), ends=(first * down, shape.m))
-    part = GemmShape(
-        lines - first if down else shape.m, shape.n if down else lines - first, shape.k
-    )
+    part = GemmShape(count if down else shape.m, shape.n if down else count, shape.k)
     small = replace(GemmProblem.packed(part, layouts, 2, -1), operands=problem.operands)
     _, given = next(products(layouts, small, draw_operands(spec, small, "integer")))
     if spec.grouped_k:
@@ -156,7 +164,8 @@ def _run(
         name: _matrix(runner, name, *size, behind=behind.get(name, 0))
         for name, size in sizes.items()
     }
-    rows, columns = (slice(first, None) if at else slice(None) for at in (down, not down))
+    some = slice(these.start, these.stop)
+    rows, columns = (some if at else slice(None) for at in (down, not down))
     matrices["A"].elements[rows] = given.a
     matrices["B"].elements[:, columns] = given.b
     matrices["C"].elements[rows, columns] = given.c
@@ -181,7 +190,7 @@ def _run(
         if spec.row.takes_workspace:
             windows = _windows(spec, launch, tiles, size, shape.k)
         else:
-            windows = _row_windows(spec, launch, range(first, lines), min(shape.m, shape.n))
+            windows = _row_windows(spec, launch, these, min(shape.m, shape.n))
         for window in windows:
             runner.window = window
             args = arguments(launch.args, places, runner)
@@ -192,7 +201,7 @@ def _run(
     corner = (first, 0) if down else (0, first)
     within = Within(*corner, shape.m, shape.n)
     _, message = against_oracle(spec, small, given, got, "integer", within=within)
-    where = f"in the last {lines - first} lines"
+    where = f"in the {'last' if at_end else 'first'} {count} lines"
     return FarResult(shape, found, message and f"{where}, {message}")
 
 

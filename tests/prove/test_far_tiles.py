@@ -41,6 +41,10 @@ def test_few_blocks_do_not_walk_over_all_rows(grid: int) -> None:
     assert not complaints(make_spec("block_1d", grid=grid))
 
 
+def test_tiles_of_few_columns() -> None:
+    assert not complaints(make_spec("gemv", layout="ccr", vectors=2, strip=16, dtype="i8"))
+
+
 def test_a_row_that_is_counted_in_32_bits_is_found() -> None:
     spec = make_spec("block_1d", grid=3)
     assert complaints(spec, "D[c_at(row,", "D[c_at(unsigned(row),")
@@ -55,3 +59,10 @@ def test_an_epilogue_that_takes_rows_in_32_bits_is_found() -> None:
     assert not complaints(spec)
     assert complaints(spec, "aux.scale[row]", "aux.scale[unsigned(row)]")
     assert complaints(spec, "col <= row ?", "col <= int(row) ?")
+
+
+@pytest.mark.parametrize("number", ["int", "unsigned"])
+def test_rows_that_are_left_are_counted_in_32_bits(number: str) -> None:
+    spec = make_spec("thread_tile_1d")
+    (message,) = complaints(spec, "M - row0 < kTileM", f"{number}(M - row0) < kTileM")
+    assert message.startswith("in the first ")
