@@ -18,6 +18,7 @@ from gen.kernels.launches import (
     OFFSETS,
     WORKSPACE,
     Argument,
+    Launch,
     Plan,
     Pointer,
     TensorMap,
@@ -255,8 +256,8 @@ def run_kernel(
 
     skips: elements between the start of each operand's buffer, which is well aligned, and the
     operand. in_place: C is D. blocks: launch no more along the axes where the kernel's blocks
-    stride; 0 for as many as are planned. Raises FindingsError with what the device's checks found,
-    CheckError for a write beside D or beside the workspace.
+    stride, and of those that pack operands; 0 for as many as are planned. Raises FindingsError
+    with what the device's checks found, CheckError for a write beside D or beside the workspace.
     """
     stored = storages(spec, problem, operands)
     if in_place:
@@ -280,10 +281,17 @@ def run_kernel(
 
 
 def striding(steps: Plan, axes: str, blocks: int) -> Plan:
-    """A plan with no more than so many blocks along these axes, where they stride over the rest."""
+    """A plan with no more than so many blocks along these axes, where they stride over the rest.
 
-    def grid(full: tuple[int, int, int]) -> tuple[int, int, int]:
-        x, y, z = (min(n, blocks) if at in axes else n for n, at in zip(full, "xyz", strict=True))
-        return x, y, z
+    Those that pack operands stride along all three: along z, some have A's and some have B's.
+    """
 
-    return replace(steps, launches=tuple(replace(s, grid=grid(s.grid)) for s in steps.launches))
+    def less(launch: Launch) -> Launch:
+        x, y, z = launch.grid
+        if "a_packed" in launch.args:
+            return replace(launch, grid=(min(x, blocks), min(y, blocks), min(z, 2 * blocks)))
+        few = zip(launch.grid, "xyz", strict=True)
+        x, y, z = (min(n, blocks) if at in axes else n for n, at in few)
+        return replace(launch, grid=(x, y, z))
+
+    return replace(steps, launches=tuple(map(less, steps.launches)))

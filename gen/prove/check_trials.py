@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from gen.kernels.formulas import ceil_div
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
+from gen.kernels.tensor_cores.operands import HELPER_THREADS, operands
 from gen.prove.trials import (
     PACKED,
     RAGGED,
@@ -42,6 +43,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     """
     trials = [t for shape in corners(spec) for t in corner_trials(spec, shape)]
     trials += [t for shape in _both(spec) for t in _everything(spec, shape)]
+    trials += _whole_steps(spec)
     trials += _single_lines(spec)
     trials += _in_place(spec)
     trials += _few_blocks(spec)
@@ -53,8 +55,12 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     some = (*mixed(spec), *_grouped(spec), *_near(spec, thresholds))
     for i, shape in enumerate(some):
         trials += _rotated(spec, shape, i, 1 if spec.warp else 3)
-    if spec.dtypes.input.name == "i8":  # sums that leave 32 bits are as long as this
-        one = trial(spec, GemmShape(2, 3, _SUM_OF_BYTES), "extreme", (1, 0), WHOLE)
+    if spec.dtypes.input.is_fp8 and (part := spec.tunables.get("promote", 0)):
+        one = trial(spec, GemmShape(5, 7, 3 * part), "outweighed", (1, 0), WHOLE)
+        trials.append(replace(one, multiprocessors=1))
+    bytes_ = GemmShape(2, 3, _SUM_OF_BYTES)  # so long are sums that leave 32 bits
+    if spec.dtypes.input.name == "i8" and _is_short(spec, bytes_):
+        one = trial(spec, bytes_, "extreme", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
     return list(dict.fromkeys(trials))
 
@@ -100,6 +106,14 @@ def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
         yield trial(spec, shape, "integer", ((1, 0), (3, -2))[i % 2], at)
 
 
+def _whole_steps(spec: KernelSpec) -> Iterator[Trial]:
+    """Lines of whole units that take several steps: what vectors are read for, ahead and behind."""
+    m, n, k = (ceil_div(size, UNIT) * UNIT for size in spec.threadblock)
+    shape = _fitting(spec, m, 2 * n, 3 * k + UNIT)
+    yield trial(spec, shape, "integer", (3, -2), WHOLE)
+    yield trial(spec, shape, "integer", (1, 0), PACKED)
+
+
 def _single_lines(spec: KernelSpec) -> Iterator[Trial]:
     """Matrices of one line, whose leading dimension nothing but their alignment depends on."""
     if not spec.row.depends_on_alignment:
@@ -142,9 +156,16 @@ def _c_is_d(one: Trial) -> Trial:
 
 def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
     """Blocks that stride over what a grid cannot cover, here because there are so few of them."""
+    m, n, k = spec.threadblock
+    if packed := [x.packed_by_block for x in operands(spec)] if spec.packs else []:
+        lines, length = (max(size) for size in zip(*packed, strict=True))
+        size = (2 * lines + 1, min(n, 4 * UNIT) + 1, 2 * length + 1)
+        for blocks, padding in itertools.product((1, 2), (3, 5)):
+            where = RAGGED._replace(padding=padding)
+            one = trial(spec, GemmShape(*size), "integer", (3, -2), where)
+            yield replace(one, blocks=blocks)
     if not spec.geometry.strides:
         return
-    m, n, k = spec.threadblock
     shapes = [(1, (3 * m + 1, n + 1, 2 * k + 1))]
     shapes += [(blocks, (5 * m + 1, n + 1, min(k, UNIT) + 3)) for blocks in (1, 2, 3)]
     # A single step: all of it, and a part.
@@ -163,6 +184,8 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
             one = trial(spec, shape, "integer", scalars, where)
             watched = where is WHOLE and spec.split_k == 0 and _SLICES[i] in (17, 65)  # see there
             yield replace(one, multiprocessors=count, watched=watched)
+    for shape in _odd_slices(spec):
+        yield replace(trial(spec, shape, "integer", (3, -2), WHOLE), multiprocessors=_MANY)
     for shape, count in sliced[2:3]:  # three slices
         for kind, alpha, beta in cases(spec):
             one = trial(spec, shape, kind, (alpha, beta), WHOLE)
@@ -187,7 +210,7 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
         (shape,) = _turned(spec, [GemmShape(*size)])
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
             one = trial(spec, shape, "integer", scalars, where)
-            yield replace(one, multiprocessors=count, watched=where is WHOLE and i < 2)
+            yield replace(one, multiprocessors=count, watched=where is WHOLE and i < 3)
         one = trial(spec, shape, "integer", (2, -1), PACKED)
         yield replace(_c_is_d(one), multiprocessors=count)
         for kind, alpha, beta in cases(spec) if i == 0 else ():
@@ -198,10 +221,15 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
 def _streams(spec: KernelSpec) -> list[tuple[int, int, int]]:
     """Tiles, multiprocessors, steps of a tile: as many as the stages, fewer and more of them.
 
-    The tiles are one more than multiprocessors, one less than two rounds, and more than that.
+    The tiles are one more than multiprocessors, one less than two rounds, and more than that. What
+    is left of a tile takes all stages twice. A helper's threads clear more flags than they are.
     """
-    s = spec.stages
-    return [(3, 2, 3), (4, 3, s), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1), (9, 2, s + 1), (9, 5, 4)]
+    s, values = spec.stages, spec.geometry.values
+    many = HELPER_THREADS // (values["consumers"] // values["teams"]) + 2
+    return [
+        (3, 2, 3), (4, 3, s), (3, 2, 4 * s + 3), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1),
+        (9, 2, s + 1), (9, 5, 4), (many + 1, many, 2),
+    ]  # fmt: skip
 
 
 def _near(spec: KernelSpec, thresholds: Sequence[int]) -> list[GemmShape]:
@@ -329,6 +357,11 @@ def _on_tensor_cores(spec: KernelSpec) -> bool:
     return spec.warp is not None and spec.instruction is not None
 
 
+def _is_short(spec: KernelSpec, shape: GemmShape) -> bool:
+    """Whether a long K takes no minute: always on tensor cores, with small tiles elsewhere."""
+    return _on_tensor_cores(spec) or _work(spec, shape) <= _MOST_WORK
+
+
 def _work(spec: KernelSpec, shape: GemmShape) -> int:
     sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
     return math.prod(ceil_div(size, step) * step for size, step in sizes)
@@ -341,7 +374,7 @@ def _long(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     """
     m, n, k = spec.threadblock
     depth = _SIGNED_SHORT if spec.warp else _SHORT  # which takes long on tensor cores
-    if not _on_tensor_cores(spec) and _work(spec, GemmShape(2, 3, depth)) > _MOST_WORK:
+    if not _is_short(spec, GemmShape(2, 3, depth)):
         depth = _BYTE * k  # and with large tiles on CUDA cores
     shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
     many = [(shape, _MANY) for shape in _turned(spec, [GemmShape(*size) for size in shapes])]
@@ -368,3 +401,12 @@ def _sliced(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     most = min(spec.split_k, 20_000 // k)
     some = {1, 2, 3, most - 1, most, most + 1} if most > 1 else set()
     return [(GemmShape(m - 1, n - 3, slices * k - slices % 2), 0) for slices in sorted(some)]
+
+
+def _odd_slices(spec: KernelSpec) -> list[GemmShape]:
+    """Slices of K with an odd number of steps each, so that teams have different shares of one."""
+    m, n, k = spec.threadblock
+    slices, steps = spec.split_k or 3, STEPS_A_SLICE + 1
+    if slices == 1 or slices * steps * k > 20_000:
+        return []
+    return [GemmShape(m - 1, n - 3, slices * steps * k)]

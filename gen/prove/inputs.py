@@ -212,6 +212,18 @@ def _spanning(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, c, bias
 
 
+def _outweighed(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """The first third of K makes a large sum, which the last one takes away: small ones are left.
+
+    A sum of few bits, as tensor cores have of fp8, loses them unless it is promoted in between.
+    """
+    a, b, c, bias = _integers(rng, problem, 1)
+    third = problem.shape.k // 3
+    a[:, :third], a[:, -third:] = 32, -32
+    b[:third] = b[-third:] = 32
+    return a, b, c, bias
+
+
 # Inputs by kind: none of these is rounded on its way into storage.
 _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "integer": lambda rng, problem, dtypes: _integers(rng, problem, _largest(dtypes, problem)),
@@ -226,6 +238,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "overflowing": _overflowing,
     "extreme": _extreme,
     "spanning": _spanning,
+    "outweighed": _outweighed,
 }
 KINDS = ("random", *_EXACT)
 

@@ -47,9 +47,9 @@ class Trial:
     """One run of a kernel.
 
     kind: of the inputs, see `inputs.draw_operands`. in_place: C is D. blocks: along the axes where
-    the kernel's blocks stride, no more than so many are launched; 0 for as many as are planned.
-    multiprocessors: of the emulated GPU, where that matters; 0 for as many as there are. watched:
-    whether the emulator looks for races, which takes several times as long.
+    the kernel's blocks stride, or those that pack, no more than so many are launched; 0 for as many
+    as are planned. multiprocessors: of the emulated GPU, where that matters; 0 for as many as there
+    are. watched: whether the emulator looks for races, which takes several times as long.
     """
 
     problem: GemmProblem
@@ -143,8 +143,8 @@ def _exponents(dtypes: DTypes) -> list[tuple[int, int]]:
 def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     """What IEEE 754 has besides numbers, and the ends of the numbers' range."""
     if not spec.dtypes.scalar.is_float:
-        # Sums wrap around, and so do their products with alpha.
-        ends = [("integer", 2**30 + 1, 0), ("integer", -(2**31), 0)]
+        # Sums wrap around, and so do their products with alpha. Of -2^31 all lower bits are 0.
+        ends = [("integer", 2**30 + 1, 0), ("integer", -(2**31), 0), ("integer", 1, -(2**31))]
         return [("random", 1, 1), ("random", -7, 0), *ends]
     kinds = (
         ("special", 1, 0), ("special", -1, 0), ("special", -2, 1), ("special", 0, 1),

@@ -5,12 +5,15 @@ Each is found by `gen check` of the file alone, without a hint of where to look.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
 from gen.kernels.registry import make_spec
 from gen.prove.check import check
+from gen.prove.planned import plan
+from gen.prove.trials import Trial
 from gen.source.render import render
 from tests.prove.test_defects import plant
 from tests.prove.test_verify import small
@@ -269,6 +272,20 @@ MISTAKES = {
     "stages begin where shared memory begins": one(
         "mma_tma", "stages = (begin + 1023) & ~1023u;", "stages = begin;"
     ),
+    "beta is 0 where its low byte is": one(
+        "block_1d", BETA, "if ((beta & 255) != 0) x +=", dtype="i8"
+    ),
+    "registers ahead that are filled in every second turn": one(
+        "skinny", "      read_slab(slab, k);\n      k +=",
+        "      if (&slab == &slabs[0]) read_slab(slab, k);\n      k +=",
+    ),
+    "sums of 14 bits that are never promoted": one(
+        "wgmma", "end = begin + 1;", "end = steps;", dtype="e4m3_f16",
+        promote=128, threadblock="128x128x128", layout="rcr",
+    ),
+    "sums in fewer registers than they take": one(
+        "wgmma", "setmaxnreg.inc.sync.aligned.u32 240", "setmaxnreg.dec.sync.aligned.u32 24",
+    ),
 }  # fmt: skip
 
 
@@ -292,6 +309,8 @@ SLOW = (
     "the reduction of more than 64 slices does not wait",
     "one tile of sums of nothing",
     "fragments of zeros are left out",
+    "registers ahead that are filled in every second turn",
+    "sums of 14 bits that are never promoted",
 )
 # Of the others, every twentieth one is tried each time.
 QUICK = [*[name for name in MISTAKES if name not in SLOW][::20], "operands are cut off to tf32"]
@@ -305,6 +324,50 @@ def test_a_mistake_is_found(name: str) -> None:
     report = check(plant(spec, *edits), first=True)
     assert report.findings or report.mismatches
     assert not report.error
+
+
+# What some trials are there for, and no others.
+ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
+    "teams exchange their turns behind the first slice": (
+        one(
+            "mma_tma", "int n = first + turn;", "int n = first + (first > 0 ? 1 - turn : turn);",
+            split_k=0, sliced_k=2, threadblock="64x128x64", warp="32x64", stages=4,
+        ),
+        lambda trial: trial.multiprocessors == 132 and trial.shape.k == 3 * 5 * 64,
+    ),
+    "a stage is handed back before there is one, in the middle of a tile": (
+        one(
+            "wgmma", "if (n > first) finish(stage);", "if (n > 0) finish(stage);",
+            stream_k=1, threadblock="128x128x64",
+        ),
+        lambda trial: trial.multiprocessors == 2 and trial.watched,
+    ),
+    "blocks that pack the matrices of groups stride too far": (
+        one("wgmma", "gridDim.z - 1) {", "gridDim.z) {", grouped=True),
+        lambda trial: trial.blocks > 0,
+    ),
+    "blocks that pack lines stride too far": (
+        one("mma", "index_t(gridDim.x) * 8) {", "index_t(gridDim.x) * 9) {"),
+        lambda trial: trial.blocks > 0,
+    ),
+    "blocks that pack long lines stride too far": (
+        one("mma", "at += index_t(gridDim.y) * 32", "at += index_t(gridDim.y) * 33"),
+        lambda trial: trial.blocks > 0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONLY)
+def test_a_mistake_is_found_where_it_shows(name: str) -> None:
+    (variant, edits, tunables), chosen = ONLY[name]
+    spec = make_spec(variant, **tunables)
+    for source in (render(spec), plant(spec, *edits)):
+        planned = plan(source)
+        trials = [trial for trial in planned.trials if chosen(trial)]
+        assert trials
+        report = check(planned._replace(trials=trials, far=False), first=True)
+        assert not report.error
+        assert bool(report.findings or report.mismatches) == (source != render(spec))
 
 
 @slow
