@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gen.emulator import (
-    Counters,
-)
+from gen.emulator import Counters
 from gen.errors import UsageError, python_words, said_in_python
 from gen.foreign.build import Built
 from gen.foreign.launch import LaunchText
