@@ -102,6 +102,15 @@ class EmulatorRunner:
         self._emulator.least_aligned = value
 
     @property
+    def last_first(self) -> bool:
+        """See Emulator."""
+        return self._emulator.last_first
+
+    @last_first.setter
+    def last_first(self, value: bool) -> None:
+        self._emulator.last_first = value
+
+    @property
     def time_budget(self) -> float | None:
         """CPU seconds after which a launch is stopped with BudgetError; None: no limit."""
         return self._emulator.time_budget

@@ -213,6 +213,8 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
             yield replace(one, multiprocessors=count, watched=where is WHOLE and i < 3)
         one = trial(spec, shape, "integer", (2, -1), PACKED)
         yield replace(_c_is_d(one), multiprocessors=count)
+        if tiles == count + 1:
+            yield replace(one, multiprocessors=count, last_first=True)
         for kind, alpha, beta in cases(spec) if i == 0 else ():
             one = trial(spec, shape, kind, (alpha, beta), WHOLE)
             yield replace(one, multiprocessors=count)
@@ -222,10 +224,11 @@ def _streams(spec: KernelSpec) -> list[tuple[int, int, int]]:
     """Tiles, multiprocessors, steps of a tile: as many as the stages, fewer and more of them.
 
     The tiles are one more than multiprocessors, one less than two rounds, and more than that. What
-    is left of a tile takes all stages twice. A helper's threads clear more flags than they are.
+    is left of a tile takes all stages twice. The last are so many that the helper's threads clear
+    several flags each, and that blocks wait for those.
     """
     s, values = spec.stages, spec.geometry.values
-    many = HELPER_THREADS // (values["consumers"] // values["teams"]) + 2
+    many = 2 * HELPER_THREADS // (values["consumers"] // values["teams"]) + 8
     return [
         (3, 2, 3), (4, 3, s), (3, 2, 4 * s + 3), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1),
         (9, 2, s + 1), (9, 5, 4), (many + 1, many, 2),

@@ -99,6 +99,7 @@ class Stand:
         # What only this trial reaches is to be looked at as closely as anything else.
         runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
         runner.least_aligned = trial.skips.d > 0  # like the operands
+        runner.last_first = trial.last_first
         compared = trial.watched and trial.kind == "integer" and trial.shape.k <= REFERRED
         reference = self.plain if compared else None
         before, error = runner.suppressed, ""

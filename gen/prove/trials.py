@@ -50,6 +50,7 @@ class Trial:
     the kernel's blocks stride, or those that pack, no more than so many are launched; 0 for as many
     as are planned. multiprocessors: of the emulated GPU, where that matters; 0 for as many as there
     are. watched: whether the emulator looks for races, which takes several times as long.
+    last_first: whether the emulator starts blocks from the last one on.
     """
 
     problem: GemmProblem
@@ -59,6 +60,7 @@ class Trial:
     blocks: int = 0
     multiprocessors: int = 0
     watched: bool = False
+    last_first: bool = False
 
     @property
     def shape(self) -> GemmShape:
@@ -82,6 +84,7 @@ class Trial:
         words += ["C is D"] * self.in_place
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
         words += [f"{self.multiprocessors} multiprocessors"] * (self.multiprocessors > 0)
+        words += ["the last blocks first"] * self.last_first
         return ", ".join(words)
 
 

@@ -346,6 +346,14 @@ ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
         one("wgmma", "gridDim.z - 1) {", "gridDim.z) {", grouped=True),
         lambda trial: trial.blocks > 0,
     ),
+    "flags of the first 32 blocks alone are cleared": (
+        one(
+            "wgmma", "for (index_t i = threadIdx.x; i < count; i += 256) flags[i] = 0;",
+            "if (threadIdx.x < count) flags[threadIdx.x] = 0;",
+            stream_k=1, threadblock="128x128x64",
+        ),
+        lambda trial: trial.last_first,
+    ),
     "blocks that pack lines stride too far": (
         one("mma", "index_t(gridDim.x) * 8) {", "index_t(gridDim.x) * 9) {"),
         lambda trial: trial.blocks > 0,

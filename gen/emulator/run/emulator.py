@@ -59,7 +59,8 @@ class Emulator(DeviceMemory):
     time, of kernels whose blocks wait for each other; others start when these end (None: what an
     H200 holds). least_aligned: whether dynamic shared memory begins at an odd multiple of the
     alignment that its declaration asks for, which is all that a kernel is promised, and not at the
-    beginning.
+    beginning. last_first: whether blocks start one by one from the last one on: those that wait for
+    an earlier one have to wait.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Emulator(DeviceMemory):
         self.resident_blocks = resident_blocks
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
         self.instruction_budget, self.time_budget = instruction_budget, time_budget
-        self.least_aligned = False
+        self.least_aligned = self.last_first = False
         self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
         self.memory_limit = memory_limit
         super().__init__()
@@ -262,6 +263,7 @@ class Emulator(DeviceMemory):
         limit = OBSERVED_SCRATCH if launch.observers else CHUNK_SCRATCH
         room = min(self.chunk_threads // threads, limit // max(scratch, 1))
         room = max(1, min(room, self.memory_limit // self._block_bytes(launch)))
+        room = 1 if self.last_first else room
         steps = []
         counts = [end - start for start, end in zip(starts, ends, strict=True)]
         for extent in counts:
@@ -272,6 +274,7 @@ class Emulator(DeviceMemory):
             [(at, min(step, n - at)) for at in range(0, n, step)]
             for n, step in zip(counts, steps, strict=True)
         ]
+        axes = [axis[::-1] if self.last_first else axis for axis in axes]
         for (z, dz), (y, dy), (x, dx) in itertools.product(*reversed(axes)):
             origin = (starts[0] + x, starts[1] + y, starts[2] + z)
             yield times(origin, cluster), times((dx, dy, dz), cluster)
