@@ -9,14 +9,26 @@ few blocks that stride, GPUs of several sizes.
 from __future__ import annotations
 
 import itertools
-import math
-import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gen.kernels.formulas import ceil_div
-from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.kernels.tensor_cores.operands import HELPER_THREADS, operands
+from gen.prove.check_sizes import (
+    MANY,
+    SLICES,
+    SUM_OF_BYTES,
+    corners,
+    fitting,
+    groups_of_tiles,
+    is_short,
+    long_ones,
+    mixed,
+    near_thresholds,
+    odd_slices,
+    slices_of_k,
+    turned,
+)
 from gen.prove.trials import (
     PACKED,
     RAGGED,
@@ -49,17 +61,17 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     trials += _few_blocks(spec)
     trials += _crowds(spec)
     trials += _shared(spec)
-    for shape, count in _long(spec):
+    for shape, count in long_ones(spec):
         one = trial(spec, shape, "integer", (3, -2), RAGGED)
         trials.append(replace(one, multiprocessors=count))
-    some = (*mixed(spec), *_grouped(spec), *_near(spec, thresholds))
+    some = (*mixed(spec), *groups_of_tiles(spec), *near_thresholds(spec, thresholds))
     for i, shape in enumerate(some):
         trials += _rotated(spec, shape, i, 1 if spec.warp else 3)
     if spec.dtypes.input.is_fp8 and (part := spec.tunables.get("promote", 0)):
         one = trial(spec, GemmShape(5, 7, 3 * part), "outweighed", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
-    bytes_ = GemmShape(2, 3, _SUM_OF_BYTES)  # so long are sums that leave 32 bits
-    if spec.dtypes.input.name == "i8" and _is_short(spec, bytes_):
+    bytes_ = GemmShape(2, 3, SUM_OF_BYTES)  # so long are sums that leave 32 bits
+    if spec.dtypes.input.name == "i8" and is_short(spec, bytes_):
         one = trial(spec, bytes_, "extreme", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
     return list(dict.fromkeys(trials))
@@ -109,7 +121,7 @@ def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
 def _whole_steps(spec: KernelSpec) -> Iterator[Trial]:
     """Lines of whole units that take several steps: what vectors are read for, ahead and behind."""
     m, n, k = (ceil_div(size, UNIT) * UNIT for size in spec.threadblock)
-    shape = _fitting(spec, m, 2 * n, 3 * k + UNIT)
+    shape = fitting(spec, m, 2 * n, 3 * k + UNIT)
     yield trial(spec, shape, "integer", (3, -2), WHOLE)
     yield trial(spec, shape, "integer", (1, 0), PACKED)
 
@@ -145,7 +157,7 @@ def _in_place(spec: KernelSpec) -> Iterator[Trial]:
         for at in (0, i % 2 + 1):
             one = trial(spec, shape, "integer", scalars[at], where)
             yield replace(_c_is_d(one), watched=at == 0 and where is PACKED)
-    for shape, count in _sliced(spec)[2:4]:  # three slices and more
+    for shape, count in slices_of_k(spec)[2:4]:  # three slices and more
         one = trial(spec, shape, "integer", (3, -2), WHOLE)
         yield replace(_c_is_d(one), multiprocessors=count)
 
@@ -178,14 +190,14 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
 
 def _crowds(spec: KernelSpec) -> Iterator[Trial]:
     """GPUs of other sizes: blocks with many tiles or none to spare, K in many slices."""
-    sliced = _sliced(spec)
+    sliced = slices_of_k(spec)
     for i, (shape, count) in enumerate(sliced):
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
             one = trial(spec, shape, "integer", scalars, where)
-            watched = where is WHOLE and spec.split_k == 0 and _SLICES[i] in (17, 65)  # see there
+            watched = where is WHOLE and spec.split_k == 0 and SLICES[i] in (17, 65)  # see there
             yield replace(one, multiprocessors=count, watched=watched)
-    for shape in _odd_slices(spec):
-        yield replace(trial(spec, shape, "integer", (3, -2), WHOLE), multiprocessors=_MANY)
+    for shape in odd_slices(spec):
+        yield replace(trial(spec, shape, "integer", (3, -2), WHOLE), multiprocessors=MANY)
     for shape, count in sliced[2:3]:  # three slices
         for kind, alpha, beta in cases(spec):
             one = trial(spec, shape, kind, (alpha, beta), WHOLE)
@@ -195,7 +207,7 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
             yield replace(one, multiprocessors=count)
     if spec.row.persistent:
         m, n, k = spec.threadblock
-        for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (_MANY, k + 1), (2, 0)):
+        for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (MANY, k + 1), (2, 0)):
             one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, depth), "integer", (3, -2), WHOLE)
             yield replace(one, multiprocessors=count, watched=count == 1)
 
@@ -207,7 +219,7 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
     m, n, k = spec.threadblock
     for i, (tiles, count, steps) in enumerate(_streams(spec)):
         size = (tiles * m - 1, n - 3, steps * k - steps % 2)
-        (shape,) = _turned(spec, [GemmShape(*size)])
+        (shape,) = turned(spec, [GemmShape(*size)])
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
             one = trial(spec, shape, "integer", scalars, where)
             yield replace(one, multiprocessors=count, watched=where is WHOLE and i < 3)
@@ -233,183 +245,3 @@ def _streams(spec: KernelSpec) -> list[tuple[int, int, int]]:
         (3, 2, 3), (4, 3, s), (3, 2, 4 * s + 3), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1),
         (9, 2, s + 1), (9, 5, 4), (many + 1, many, 2),
     ]  # fmt: skip
-
-
-def _near(spec: KernelSpec, thresholds: Sequence[int]) -> list[GemmShape]:
-    """Sizes on both sides of numbers that the kernel compares with."""
-    most = _MOST_NEAR[spec.warp is not None]
-    sizes = sorted({n + more for n in thresholds if n <= most for more in (0, 1)} - {*_ANY, 0})
-    found = [GemmShape(2, 3, n) for n in sizes] + [GemmShape(n, 3, 2) for n in sizes]
-    return _turned(spec, [*found, *(GemmShape(3, n, 2) for n in sizes)])
-
-
-# -- sizes -----------------------------------------------------------------------------------------
-
-
-def corners(spec: KernelSpec) -> list[GemmShape]:
-    """Few and small shapes that reach every corner of a kernel, derived from its tile.
-
-    First, middle and last blocks both ways, full and ragged; one step along K, as many as there are
-    stages, and more; the last step full and ragged; one element; empty sums and an empty D. Where K
-    is summed in slices, some have more steps than there are stages, too, some are longer than
-    others, a full tile has two, and many tiles have a single one. Where copies depend on how lines
-    are aligned, rows that are ragged but aligned, more tiles along M than are computed together, in
-    full columns; where operands are packed, a long line. M and N change places where C is
-    column-major. Where teams take turns along K, many tiles have an odd number of steps, so that
-    turns change.
-    """
-    m, n, k = spec.threadblock
-    uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
-    two = (2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
-    slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
-    # A persistent block computes tile after tile, which takes long here.
-    groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if spec.row.persistent else 2 * n, 1)
-    sizes = [
-        (1, 1, 1),
-        (m, n, k),
-        (m + 1, n + 1, k + 1),
-        (2 * m + 1, 2 * n + 1, max(2 * spec.stages - 1, 2) * k + 1),
-        (2 * m, max(n - 1, 1), 2 * k),
-        (max(m - 1, 1), 2 * n, max(k - 1, 1)),
-        (1, 2, 3 * k + 1),
-        (1, k + n + 1, k + 1),  # longer than K, which takes several steps
-        (k + m + 1, 1, k + 1),
-        *(slices if spec.split_k != 1 else ()),
-        *([(m + 1, n + 8, k), groups] if spec.row.depends_on_alignment else ()),
-        *([(1, 2, 1031)] if spec.row.planner and spec.packs else ()),
-        *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
-        (m, n + 1, 0),
-        (0, n, k),
-    ]
-    return _turned(spec, [GemmShape(*size) for size in dict.fromkeys(sizes)])
-
-
-def _turned(spec: KernelSpec, shapes: Iterable[GemmShape]) -> list[GemmShape]:
-    """M and N in each other's place where the kernel computes the transpose."""
-    if spec.swapped:
-        return [GemmShape(shape.n, shape.m, shape.k) for shape in shapes]
-    return list(shapes)
-
-
-# Sizes around what code is unrolled by and vectors hold, every remainder of 16, and some primes.
-_ANY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 31, 32, 33, 47, 63, 64, 65,
-        79, 95, 96, 97, 110, 127, 128, 129, 189, 222, 255, 256, 257)  # fmt: skip
-_SUM_OF_BYTES = 2**31 // (127 * 128) + 40  # products of the largest and the least byte: below -2^31
-_MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
-# Slices of K where a reduction has to be asked for: it is another one above 16, and above 64.
-_SLICES = (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
-_BYTE, _SHORT = 257, 66_000  # tiles, steps, elements: more than such a type counts
-_SIGNED_SHORT = 33_000
-
-
-def mixed(spec: KernelSpec) -> list[GemmShape]:
-    """Sizes along each axis, each with others along the other two.
-
-    They are those of `_ANY`, and those that take the kernel's own loops once, twice, three times,
-    as often as it has stages, and more, each time one less, none and one more.
-    """
-    tile, part, s = spec.threadblock, spec.warp or spec.threadblock, spec.stages
-    along = (
-        _sizes((tile.m, (1, 2, 3)), (part.m, (1,))),
-        _sizes((tile.n, (1, 2, 3)), (part.n, (1,))),
-        _sizes((tile.k, (1, 2, 3, s - 1, s, s + 1, 2 * s + 1))),
-    )
-    count = max(map(len, along))
-    draw = random.Random(0)
-    columns = []
-    for sizes in along:
-        column = [sizes[i % len(sizes)] for i in range(count)]
-        draw.shuffle(column)
-        columns.append(column)
-    sizes_in_turn = (_fitting(spec, *sizes) for sizes in zip(*columns, strict=True))
-    return list(dict.fromkeys(_turned(spec, sizes_in_turn)))
-
-
-def _sizes(*loops: tuple[int, Sequence[int]]) -> list[int]:
-    near = {step * times + more for step, some in loops for times in some for more in (-1, 0, 1)}
-    return sorted(n for n in {*_ANY, *near} if n > 0)
-
-
-def _fitting(spec: KernelSpec, m: int, n: int, k: int) -> GemmShape:
-    """These sizes, or smaller ones along M and N with the same remainders of a unit.
-
-    They take no minutes then.
-    """
-    limit = _WORK[_on_tensor_cores(spec)]
-    while _work(spec, shape := GemmShape(m, n, k)) > limit and max(m, n) > UNIT:
-        if m > n:
-            m = _halved(m)
-        else:
-            n = _halved(n)
-    return shape
-
-
-def _halved(size: int) -> int:
-    """About half of it, with the same remainder of a unit."""
-    return size // 2 // UNIT * UNIT + size % UNIT or UNIT
-
-
-_MOST_NEAR = {False: 4096, True: 1100}
-# Products of whole tiles, on CUDA cores and on tensor cores.
-_WORK = {False: 4 * 10**6, True: 3 * 10**7}
-_MOST_WORK = 2 * 10**8  # of one problem on CUDA cores
-
-
-def _on_tensor_cores(spec: KernelSpec) -> bool:
-    """Whether warps multiply tiles there, each in few instructions for the emulator."""
-    return spec.warp is not None and spec.instruction is not None
-
-
-def _is_short(spec: KernelSpec, shape: GemmShape) -> bool:
-    """Whether a long K takes no minute: always on tensor cores, with small tiles elsewhere."""
-    return _on_tensor_cores(spec) or _work(spec, shape) <= _MOST_WORK
-
-
-def _work(spec: KernelSpec, shape: GemmShape) -> int:
-    sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
-    return math.prod(ceil_div(size, step) * step for size, step in sizes)
-
-
-def _long(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
-    """More tiles and steps along K than a byte counts, more rows and columns than a short.
-
-    Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
-    """
-    m, n, k = spec.threadblock
-    depth = _SIGNED_SHORT if spec.warp else _SHORT  # which takes long on tensor cores
-    if not _is_short(spec, GemmShape(2, 3, depth)):
-        depth = _BYTE * k  # and with large tiles on CUDA cores
-    shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
-    many = [(shape, _MANY) for shape in _turned(spec, [GemmShape(*size) for size in shapes])]
-    return [*many, (GemmShape(2, 3, depth), 1)]
-
-
-def _grouped(spec: KernelSpec) -> list[GemmShape]:
-    """As many tiles along M as are computed close in time, a group more, and a part of one."""
-    group, (m, n, _) = spec.tunables.get("swizzle", 0), spec.threadblock
-    if not 0 < group * m <= 4096:
-        return []
-    sizes = [(group * m, 2 * n, 1), (2 * group * m + 1, n + 1, 1), (group * m + m, 2 * n + 1, 1)]
-    return _turned(spec, [GemmShape(*size) for size in sizes])
-
-
-def _sliced(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
-    """Slices of K, few and many, and the multiprocessors that ask for so many."""
-    m, n, k = spec.threadblock
-    if spec.split_k == 0:
-        return [
-            (GemmShape(m - 1, n - 3, STEPS_A_SLICE * k * slices - slices % 2), _MANY)
-            for slices in _SLICES
-        ]
-    most = min(spec.split_k, 20_000 // k)
-    some = {1, 2, 3, most - 1, most, most + 1} if most > 1 else set()
-    return [(GemmShape(m - 1, n - 3, slices * k - slices % 2), 0) for slices in sorted(some)]
-
-
-def _odd_slices(spec: KernelSpec) -> list[GemmShape]:
-    """Slices of K with an odd number of steps each, so that teams have different shares of one."""
-    m, n, k = spec.threadblock
-    slices, steps = spec.split_k or 3, STEPS_A_SLICE + 1
-    if slices == 1 or slices * steps * k > 20_000:
-        return []
-    return [GemmShape(m - 1, n - 3, slices * steps * k)]

@@ -19,7 +19,8 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
 from gen.prove import planned
 from gen.prove.check import check
-from gen.prove.check_trials import corner_trials, corners
+from gen.prove.check_sizes import corners
+from gen.prove.check_trials import corner_trials
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
 from gen.prove.stand import Limits, Stand, outcomes
