@@ -213,7 +213,7 @@ def _as_json(
             "waves": words.waves(each, gpu),
             "limited_by": words.limit(each),
             "basis": each.basis,
-            "fitted": words.is_fitted(each.spec, gpu),
+            "fitted": words.is_fitted(gpu),
             "us_modelled": each.modelled / 1e6,
         }
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gen.dispatch.weights import HELPER, SHARING, Weights
+from gen.dispatch.weights import ADDED, HELPER, RAGGED, SHARING, Weights
 from gen.kernels.formulas import Fact, function
 from gen.kernels.tensor_cores.facts import SLICES
 from gen.spec.arch import UNIT
@@ -40,6 +40,7 @@ def _operand(x: str, lines: str) -> list[Fact]:
         Fact(f"odd_{x}", f"{x.upper()} % {UNIT} > 0 || pitch_{x} % {UNIT} != 0", type="bool"),
         Fact(f"moved_{x}", f"packs_{x} + odd_{x} > 1 ? {lines} * k : 0", "elements to pack"),
         Fact(f"slow_{x}", slow, "in quarters"),
+        Fact(f"loose_{x}", f"odd_{x} && moved_{x} == 0 ? copy_{x} * 3 / 5 : 0", "small loads"),
     ]
 
 
@@ -69,25 +70,37 @@ COUNT = (
 TIMES: Sequence[Fact] = (
     *_operand("a", "m"),
     *_operand("b", "n"),
+    Fact("ragged", f"(turned > 0 ? m : n) * out % {UNIT} != 0", "lines of D", "bool"),
     Fact("columns", "(n + tile_n - 1) / tile_n", "of tiles"),
     Fact("tiles", "(m + tile_m - 1) / tile_m * columns * count", "of D"),
     Fact("steps", "K > tile_k ? (k + tile_k - 1) / tile_k : 1", "along K"),
     *_slices(),
-    Fact("busiest", "(tiles * slices + multiprocessors - 1) / multiprocessors", "work tiles"),
+    Fact("together", "lines > 0 ? columns : 1", "tiles, which a block has"),
+    Fact("blocks", "tiles * slices / together"),
+    Fact("most_blocks", "(blocks + multiprocessors - 1) / multiprocessors"),
+    Fact("busiest", "most_blocks * together", "work tiles"),
     Fact("turns", "(busiest + resident - 1) / resident", "that they take"),
     Fact("copies", "(copy_a * slow_a + copy_b * slow_b) / 4", "of a step"),
-    Fact("step", "(math > copies ? math : copies) + wait"),
+    Fact("loose", "loose_a + loose_b"),
+    Fact("busy", "math + loose"),
+    Fact("step", "(busy > copies ? busy : copies) + wait"),
+    Fact("single", "lone + loose"),
+    Fact("inside", "(m < tile_m ? m : tile_m) * (n < tile_n ? n : tile_n)", "of D"),
+    Fact("stores", "(tile_m * tile_n + 3 * inside) / 4 * store / 1024"),
+    Fact("stored", "stores * (ragged ? rough : 16) / 16"),
+    Fact("tail", "hides > 0 ? last : last + stored", "of a work tile"),
     Fact("full", "busiest * each * step"),
-    Fact("alone", "turns * each * (lone > copies ? lone : copies)"),
-    Fact("whole", "(full > alone ? full : alone) + turns * tile", "each tile by one block"),
+    Fact("alone", "turns * each * (single > copies ? single : copies)"),
+    Fact("whole", "(full > alone ? full : alone) + turns * tail", "each tile by one block"),
     Fact(
         "shares",
         "stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0",
         type="bool",
     ),
     Fact("evenly", "tiles * steps / multiprocessors * step"),
-    Fact("shared", f"evenly + (tiles / multiprocessors + 1) * tile + {SHARING}", "by several"),
-    Fact("multiplying", "shares ? shared : whole"),
+    Fact("shared", f"evenly + (tiles / multiprocessors + 1) * tail + {SHARING}", "by several"),
+    Fact("ending", "hides > 0 ? stored : 0", "which nothing hides"),
+    Fact("multiplying", "(shares ? shared : whole) + ending"),
     # What is computed at the same time reads its rows of A and columns of B once.
     Fact("places", "multiprocessors * resident"),
     Fact("line", "places / group"),
@@ -95,23 +108,21 @@ TIMES: Sequence[Fact] = (
     Fact("below", "(places + beside - 1) / beside"),
     Fact("high", "below * tile_m < m ? below * tile_m : m"),
     Fact("wide", "beside * tile_n < n ? beside * tile_n : n"),
-    Fact("once", "(m + n) * k * size * count", "bytes of A and B"),
-    Fact("again", "(tiles + places - 1) / places * (high + wide) * k * size", "round by round"),
-    Fact("kept", "(m + n) * k * size <= cache / 2 || again < once", "by the L2 cache", "bool"),
-    Fact("moving", "((kept ? once : again) + m * n * out * count) / 1024 * kib", "from memory"),
+    Fact("read_once", "(m * spread_a + n * spread_b) / 16 * k * size", "bytes of A and B"),
+    Fact("read_wide", "(high * spread_a + wide * spread_b) / 16 * k * size"),
+    Fact("once", "read_once * count"),
+    Fact("again", "(tiles + places - 1) / places * read_wide", "round by round"),
+    Fact("kept", "read_once <= cache / 2 || again < once", "by the L2 cache", "bool"),
+    Fact("written", f"m * n * out * count * (ragged ? {RAGGED} : 10) / 10 * scatter / 16"),
+    Fact("moving", "((kept ? once : again) + written) / 1024 * kib", "from memory"),
     Fact("moved", "(moved_a + moved_b) * count"),
     Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
     Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),
-    Fact("adding", f"slices > 1 ? {HELPER} + sums * 8 / 1024 * kib : 0"),
+    Fact("adding", f"slices > 1 ? {HELPER} + sums * {ADDED} / 1024 * kib : 0"),
     # The shorter one does not quite fit beside the longer one.
     Fact("longer", "multiplying > moving ? multiplying : moving"),
-    Fact("product", "longer + (multiplying + moving - longer) / 8"),
-    # What a block of these kernels computes is to be all of the short side: read twice, the large
-    # operand took so much longer that kernels for squares were faster.
-    Fact("rows", "m > n || m > tile_m", "are not few", "bool"),
-    Fact("cols", "n > m || n > tile_n", "are not few", "bool"),
-    Fact("misfit", "(few == 1 && rows) || (few == 2 && cols) ? 4 : 1", "times as long"),
-    Fact("time", "(start + product + packing + adding) * misfit"),
+    Fact("product", "longer + (multiplying + moving - longer) * 3 / 8"),
+    Fact("time", "start + product + packing + adding"),
 )
 
 FACTS = (*SIZES, *COUNT, *TIMES)

@@ -22,20 +22,23 @@ from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import along_k
 
-L2_CLOCK = {80: 56, 90: 56, 100: 56}  # bytes of L2 for one; H200's as measured
+L2_CLOCK = {80: 64, 90: 64, 100: 64}  # bytes of L2 for one
 L2_OTHERS = 32  # of other GPUs: not measured
-BANDWIDTH = 0.88  # share of the data sheet's that a copy reaches: 4,256 GB/s of 4,800
-MOVING = 1 / 24  # of the time of copies, by which they slow multiplications down: power
-LAUNCH = 900_000  # of a kernel among others
-HELPER = 1_100_000  # of one that packs, or that sums up slices, until it works
-LATENCY = 800  # clocks until the first operands are there
-AWAY = 200  # clocks that warpgroups which take turns are apart
-STORED = 48  # bytes of D in a clock
+HELPER = 1_590_000  # of a kernel that packs, or that sums up slices, until it works
+PACKED = 3.9  # times as long as a copy of the same bytes takes a kernel that packs
+ADDED = 10  # bytes of device memory for an element of a slice's sums
+RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
+NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
+ALONE = 1.04  # times as long a step takes a warpgroup, where these take turns
+AWAY = 1.9  # times as long the last steps, there
+SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 GELU = 0.3  # clocks of an element of D on a multiprocessor
-SHARING = 4_000_000  # that blocks of stream-K take to share tiles
 OTHERS = 80  # registers of a thread beside sums
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
+STORED = 128  # elements of D, of which `Pace.store` is the time
 SCHEDULERS = 4  # of a multiprocessor: a block with fewer warps leaves some idle
+SECTOR = 32  # bytes that memory moves at least
+WARPGROUP = 128  # threads
 
 
 class Weights(NamedTuple):
@@ -43,13 +46,16 @@ class Weights(NamedTuple):
 
     math: the products of a step, and what of them memory inside of the multiprocessor takes. lone:
     a step of a block that is alone on its multiprocessor. wait: what a step takes besides.
-    copy_a, copy_b: the bytes of a step from the L2 cache. tile: of a work tile, besides its steps.
-    start: once. resident: blocks that a multiprocessor holds. split: slices of K, 0 for as many as
-    suit. stream: whether blocks share tiles. few: 1 and 2 are kernels for D with fewer rows than
-    columns, and with fewer columns than rows. group: tiles along M that are computed close in time.
-    packs_a, packs_b: whether that operand is packed: 0 never, 1 if it is not aligned, 2 always.
-    size, out: bytes of an element of A and B, and of D. packed: bytes moved for an element that is
-    packed. kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
+    copy_a, copy_b: the bytes of a step from the L2 cache. last: of a work tile, besides its steps
+    and what it stores. store: of 1024 elements of D; rough: so many sixteenths of that where lines
+    of D are not aligned; hides: whether a tile is stored while others are computed. start: once.
+    resident: blocks that a multiprocessor holds. split: slices of K, 0 for as many as suit.
+    stream: whether blocks share tiles. lines: whether a block computes whole lines of tiles. group:
+    tiles along M that are computed close in time. packs_a, packs_b: whether that operand is packed:
+    0 never, 1 if it is not aligned, 2 always. size, out: bytes of an element of A and B, and of D.
+    turned: whether D's lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes
+    of A, B and D that device memory moves. packed: bytes that packing an element takes as long as.
+    kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
     """
 
     tile_m: int
@@ -60,17 +66,24 @@ class Weights(NamedTuple):
     wait: int
     copy_a: int
     copy_b: int
-    tile: int
+    last: int
+    store: int
+    rough: int
+    hides: int
     start: int
     resident: int
     split: int
     stream: int
-    few: int
+    lines: int
     group: int
     packs_a: int
     packs_b: int
     size: int
     out: int
+    turned: int
+    spread_a: int
+    spread_b: int
+    scatter: int
     packed: int
     kib: int
     cache: int
@@ -117,39 +130,66 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     step = tile.k * d.factor.size * d.parts
     copy_a, copy_b = tile.m * step * byte, tile.n * step * byte
     shared = _shared_bytes(spec, pace) / BANKS * clock
-    resident = 1
-    if not spec.row.persistent:
+    resident, persistent = 1, spec.row.persistent
+    if not persistent:
         registers = min(255, sums(spec.warp, d) + OTHERS) if spec.warp else pace.registers
         static, dynamic = g.static_shared, g.dynamic_shared
         resident = max(1, occupancy(gpu, threads, registers, static + dynamic).blocks)
-    along = sum(side for side, runs in zip(tile[:2], along_k(spec.layouts), strict=True) if runs)
+    turned = not spec.layouts.c and not spec.swapped
+    runs = _runs(spec)
+    along = sum(side for side, run in zip(tile[:2], runs, strict=True) if run)
     more = (pace.wait_k + pace.across_k * along) * tile.k * clock
-    main = max(products, shared) + MOVING * (copy_a + copy_b) + more
     turns = spec.tunables.get("schedule") == PING_PONG
-    wait = pace.wait * clock
-    lone = main * max(1, pace.alone * resident, SCHEDULERS * WARP / threads) + wait
-    stored = tile.m * tile.n * d.output.size / STORED * clock
-    if spec.epilogue.endswith("gelu"):
-        stored += tile.m * tile.n * GELU * clock
-    latency = (LATENCY + pace.last) * clock
-    persistent = spec.row.persistent
-    between = 0 if turns else pace.between * clock
+    main = (
+        max(products, shared) * (ALONE if turns else 1)
+        + more
+        + _gathered(spec, pace, (copy_a, copy_b))
+    )
+    lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock
+    wait = pace.wait * clock * (1 if resident == 1 else HIDDEN)
+    store = pace.store + (GELU * STORED if spec.epilogue.endswith("gelu") else 0)
     a, b = _packs(spec)
     k = tile.k if pace.exact else 1
-    wait *= 1 if resident == 1 else HIDDEN
-    few = ("", "rows", "columns").index(spec.tunables.get("few", ""))
+    spread = (1 + (0 if run or not persistent else NARROW / side / d.factor.size)
+              for side, run in zip(tile[:2], runs, strict=True))  # fmt: skip
     found = (
         tile.m, tile.n, tile.k // k,
         *(each / k for each in (main, lone, wait, copy_a, copy_b)),
-        (0 if turns else stored + between) + (0 if persistent else latency),
-        LAUNCH + (latency if persistent else 0) + (stored + AWAY * clock if turns else -between),
-        resident, spec.split_k, spec.stream_k, few, spec.tunables.get("swizzle", 1), a, b,
-        d.input.size, d.output.size, d.input.size + d.factor.size * d.parts,
-        1024e3 / (gpu.bandwidth * BANDWIDTH), gpu.l2 * 2**20,
+        pace.last * clock * (AWAY if turns else 1), store * clock * 1024 / STORED,
+        16 * pace.rough, turns, (pace.start + pace.code * _unrolled(spec, threads)) * 1e3,
+        resident, spec.split_k, spec.stream_k, pace.lines, spec.tunables.get("swizzle", 1), a, b,
+        d.input.size, d.output.size, turned, *(16 * each for each in spread),
+        16 * (pace.scatter if turned else 1), PACKED * (d.input.size + d.factor.size * d.parts),
+        1024e3 / (gpu.bandwidth), gpu.l2 * 2**20,
     )  # fmt: skip
     unit = "CUDA cores" if pace.unit == "cuda" else "tensor cores"
     bound = "shared memory" if shared > products else unit
     return Weighed(Weights._make(map(round, found)), bound)
+
+
+def _runs(spec: KernelSpec) -> tuple[bool, bool]:
+    """Whether the left and the right operand are contiguous along K, as the kernel has them."""
+    left, right = along_k(spec.layouts)
+    return (left, right) if spec.layouts.c or spec.swapped else (right, left)
+
+
+def _unrolled(spec: KernelSpec, threads: int) -> float:
+    """Elements of D for which a thread has instructions of their own."""
+    elements = float(spec.threadblock.m * spec.threadblock.n)
+    if spec.row.pace and spec.row.pace(spec.dtypes).unit == "wgmma":
+        return elements / WARPGROUP
+    return elements * int(spec.geometry.values.get("width", 1)) / threads
+
+
+def _gathered(spec: KernelSpec, pace: Pace, copies: tuple[float, float]) -> float:
+    """What the short operand of a kernel for few rows or columns takes, whose lines run across K:
+    of each sector, a block reads the elements of its own rows or columns.
+    """
+    few = ("rows", "columns").index(spec.tunables["few"]) if "few" in spec.tunables else None
+    if few is None or _runs(spec)[few]:
+        return 0
+    own = int(spec.tunables["vectors"]) * spec.dtypes.input.size
+    return copies[few] * pace.gather * min(max(SECTOR / own, 1), 16)
 
 
 def _shared_bytes(spec: KernelSpec, pace: Pace) -> int:

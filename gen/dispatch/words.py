@@ -23,12 +23,12 @@ def limit(found: Ranked) -> str:
     value = found.value
     if value("moving") > value("multiplying"):
         return "device memory"
-    besides = found.weighed.weights.start + value("turns") * found.weighed.weights.tile
+    besides = found.weighed.weights.start + value("turns") * value("tail")
     if 2 * besides > found.modelled - value("packing") - value("adding"):
         return "start and end"
     if value("alone") > HIDDEN_BY * value("full") and not value("shares"):
         return "latency"
-    if value("copies") > found.weighed.weights.math:
+    if value("copies") > value("busy"):
         return "L2 cache"
     return found.weighed.bound
 
@@ -38,16 +38,14 @@ def waves(found: Ranked, gpu: GpuModel) -> float:
     return found.value("tiles") * found.value("slices") / (gpu.sms * found.weighed.weights.resident)
 
 
-def is_fitted(spec: KernelSpec, gpu: GpuModel) -> bool:
-    """Whether the model was fitted to times of this kernel, with these types, on this GPU."""
-    assert spec.row.pace
-    fitted = spec.dtypes.name in spec.row.pace(spec.dtypes).measured
-    return gpu.name == MEASURED_ON and not gpu.device and fitted
+def is_fitted(gpu: GpuModel) -> bool:
+    """Whether the model was fitted to times of this GPU."""
+    return gpu.name == MEASURED_ON and not gpu.device
 
 
 def basis(found: Ranked, gpu: GpuModel) -> str:
     """What its time rests on."""
-    if found.basis == MODELLED and is_fitted(found.spec, gpu):
+    if found.basis == MODELLED and is_fitted(gpu):
         return "modelled, fitted"
     return found.basis
 
@@ -62,7 +60,7 @@ def rests(found: Sequence[Ranked], gpu: GpuModel) -> str:
         return "measured by gen tune, of kernels that have changed since; measure them again"
     if INTERPOLATED in kinds:
         return "by a model, corrected by times that gen tune measured of problems near by"
-    if gpu.name == MEASURED_ON and not gpu.device:
+    if is_fitted(gpu):
         return f"by a model; its constants are fitted to times of an {on}"
     return f"by a model; nothing was measured on it: its data sheet, and constants of an {on}"
 

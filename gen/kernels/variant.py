@@ -49,32 +49,41 @@ class Geometry:
 
 
 class Pace(NamedTuple):
-    """How fast the main loop of a row's kernels is, for the model of `gen.dispatch`.
+    """How fast a row's kernels are, for the model of `gen.dispatch`. Times are in clocks, but for
+    those once in a launch.
 
     unit: what multiplies: "cuda" (CUDA cores), "mma" (mma.sync) or "wgmma". share: of what that
-    unit can do, what a loop of large products comes to. wait: clocks of a step along K beyond that,
-    such as barriers; wait_k: the same for each element along K; across_k: for each element of an
-    operand whose lines run along K; last: clocks after the last step, such as those of sums that
-    warps add up; between: from a work tile of a block to its next one. registers: of a thread,
-    about, where they do not follow from the sums of a warp. alone: of the time of as many blocks as
-    a multiprocessor holds, what a single one takes; 0 where it copies ahead, and hardly waits.
-    exact: whether it computes no more than there is along K, in place of whole steps. measured: the
-    element types of which there are such times.
+    unit can do by the data sheet, what the main loop comes to. wait: of a step along K, beyond its
+    products, such as barriers; wait_k: the same for each element along K; across_k: for each
+    element of an operand whose lines run along K; alone: what a step takes longer where no other
+    block of the multiprocessor works meanwhile. last: of a work tile, until its first operands are
+    there and after its last step. store: of 128 elements of D; rough: times as long where lines of
+    D are not aligned; scatter: times as many bytes where neighbouring threads write elements of a
+    row, and D is column-major. gather: the same for loads of the short operand, where the kernel is
+    for few rows or columns. start: nanoseconds of a launch; code: nanoseconds more for each element
+    that a thread has, since cold instructions have to be fetched. registers: of a thread, about,
+    where they do not follow from the sums of a warp. exact: whether it computes no more than there
+    is along K, in place of whole steps. lines: whether a block computes whole rows.
 
-    Numbers are fitted to times of an H200 that docs/lab has (`python -m tests.hardware.model`).
+    Numbers are fitted to times of an H200 (docs/lab/model.md).
     """
 
     unit: str
     share: float
-    wait: int = 0
+    wait: float = 0
     wait_k: float = 0
     across_k: float = 0
-    last: int = 0
-    between: int = 0
-    registers: int = 0
     alone: float = 0
+    last: float = 0
+    store: float = 8
+    rough: float = 2
+    scatter: float = 1
+    gather: float = 1
+    start: float = 900
+    code: float = 10
+    registers: int = 0
     exact: bool = False
-    measured: tuple[str, ...] = ()
+    lines: bool = False
 
 
 def _no_rules(_: Choice) -> None:

@@ -53,11 +53,29 @@ _TILE_THREADS = Integer(
 _GRID = Integer("grid", "largest number of blocks; 0 is one per row of D", 0, 0, MAX_GRID_X)
 
 
-def _paced(share: float, registers: int, alone: float) -> Callable[[DTypes], Pace]:
-    """The pace of a kernel that comes to a share of the multiplications; f16 is converted first."""
-    wide = Pace("cuda", share, registers=registers, alone=alone, measured=("f32",))
-    narrow = wide._replace(share=0.7 * share)
-    return lambda dtypes: wide if dtypes.input.size >= 4 else narrow
+_BY_READING = Pace("cuda", 1, across_k=0.17, store=16, rough=1.8, code=7.2, registers=32)
+_BY_LINES = _BY_READING._replace(scatter=6.7)
+_BY_TILES = _BY_LINES._replace(wait=23, across_k=0.065)
+_BY_REGISTERS = _BY_TILES._replace(wait=39, across_k=0.05, scatter=1, registers=128)
+
+
+def _paced(
+    kind: Pace, share: float, ints: float | None = None, **more: Any
+) -> Callable[[DTypes], Pace]:
+    """The pace of a kernel that comes to a share of the multiplications, or of those of integers.
+
+    These have half the rate: where memory decides, a kernel is as fast with them.
+    """
+    wide = kind._replace(share=share, **more)
+    of_ints = wide._replace(share=ints or share)
+    narrow = wide._replace(share=0.8 * share, alone=0.8 * wide.alone) if kind.wait else wide
+
+    def pace(dtypes: DTypes) -> Pace:
+        if dtypes.input.size < 4:
+            return narrow
+        return wide if dtypes.accumulator.is_float else of_ints
+
+    return pace
 
 
 def _tiles(_: Choice) -> Sequence[Mapping[str, Any]]:
@@ -101,21 +119,21 @@ SCALAR_VARIANTS = (
         "one thread per element of D, all reads from global memory",
         (_THREADS,),
         geometry.naive,
-        pace=_paced(0.066, 32, 0.95),
+        pace=_paced(_BY_READING, 0.075, 0.046, scatter=1.7, alone=203, last=1240, start=620),
     ),
     _row(
         "thread_1d",
         "a one-dimensional grid, one thread per element of D",
         (_THREADS,),
         geometry.thread_1d,
-        pace=_paced(0.09, 32, 0.95),
+        pace=_paced(_BY_LINES, 0.09, alone=163, last=535, start=1070),
     ),
     _row(
         "block_1d",
         "blocks stride over the rows of D, threads over its columns",
         (_THREADS, _GRID),
         geometry.block_1d,
-        pace=_paced(0.091, 32, 0.75),
+        pace=_paced(_BY_LINES, 0.08, 0.043, alone=107, last=1350, start=800, lines=True),
     ),
     _row(
         "shared_row",
@@ -126,7 +144,7 @@ SCALAR_VARIANTS = (
             _GRID,
         ),
         geometry.shared_row,
-        pace=lambda dtypes: _paced(0.089, 32, 1)(dtypes)._replace(exact=True),
+        pace=_paced(_BY_LINES, 0.07, alone=202, last=1790, start=850, lines=True, exact=True),
     ),
     _row(
         "tiles",
@@ -134,7 +152,7 @@ SCALAR_VARIANTS = (
         (_TILE, _TILE_THREADS),
         geometry.tiles,
         grid=_tiles,
-        pace=_paced(0.125, 32, 0.75),
+        pace=_paced(_BY_TILES, 0.125, 0.23, alone=950, last=1000, start=476),
     ),
     _row(
         "rec_tiles",
@@ -142,7 +160,7 @@ SCALAR_VARIANTS = (
         (_TILE, Integer("coarsen", "neighbouring tiles of B", 2, 1, 8), _TILE_THREADS),
         geometry.rec_tiles,
         grid=_tiles,
-        pace=lambda dtypes: _paced(0.168, 32, 0.66)(dtypes)._replace(measured=("f32", "f16")),
+        pace=_paced(_BY_TILES, 0.16, 0.295, alone=765, last=1100, start=487),
     ),
     _row(
         "thread_tile_1d",
@@ -151,7 +169,7 @@ SCALAR_VARIANTS = (
         register_tiles.thread_tile,
         checks=rules.column_rules,
         transposes=True,
-        pace=_paced(0.31, 64, 0.4),
+        pace=_paced(_BY_REGISTERS, 0.325, 0.68, alone=559, last=1250, start=729, registers=64),
     ),
     _row(
         "thread_tile_2d",
@@ -160,7 +178,7 @@ SCALAR_VARIANTS = (
         register_tiles.thread_tile,
         checks=rules.square_rules,
         transposes=True,
-        pace=_paced(0.505, 128, 0.6),
+        pace=_paced(_BY_REGISTERS, 0.515, 0.85, alone=871, last=1520, start=928),
     ),
     _row(
         "vectorized",
@@ -171,7 +189,7 @@ SCALAR_VARIANTS = (
         printed=printed_copies(Copied.VECTORS),
         transposes=True,
         by_vectors=True,
-        pace=_paced(0.635, 128, 0.65),
+        pace=_paced(_BY_REGISTERS, 0.65, 0.52, alone=762, last=1210, start=704),
     ),
     _row(
         "warp_tiled",
@@ -182,7 +200,7 @@ SCALAR_VARIANTS = (
         printed=printed_copies(Copied.VECTORS),
         transposes=True,
         by_vectors=True,
-        pace=_paced(0.665, 128, 0.67),
+        pace=_paced(_BY_REGISTERS, 0.68, 0.55, alone=878, last=1250, start=730),
     ),
     _row(
         "multistage",
@@ -195,6 +213,6 @@ SCALAR_VARIANTS = (
         by_vectors=True,
         dtypes=("f32", "f64", "i32"),
         min_arch=80,
-        pace=_paced(0.615, 128, 0),
+        pace=_paced(_BY_REGISTERS, 0.65, 0.69, alone=149, last=1520, start=952),
     ),
 )

@@ -127,23 +127,41 @@ def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any
     return [{"threadblock": f"{tile}x{k}", "stages": stages} for tile, stages in rows]
 
 
+def _share(dtypes: DTypes, half: float, tf32: float, i8: float, f8: float) -> float:
+    """Of the peak by the data sheet, by the type of the operands."""
+    if dtypes.factor.is_fp8:
+        return f8
+    return {"tf32": tf32, "i8": i8}.get(dtypes.input.name, half)
+
+
 def mma_pace(dtypes: DTypes) -> Pace:
     """Of `mma`."""
     if dtypes.input.size == 8:
-        return Pace("mma", 0.88, wait=60, last=1000, measured=("f64",))
-    return Pace("mma", 0.88, wait=280, last=1000, measured=("f16",))
+        return Pace(
+            "mma", 0.945, wait=100, alone=160, last=1530, store=18, rough=1, start=1160, code=9.3
+        )
+    share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
+    return Pace(
+        "mma", share, wait=178, alone=318, last=1920, store=18, rough=1, start=625, code=9.3
+    )
 
 
 def short_pace(_: DTypes) -> Pace:
     """Of `mma` with m16n8k8: half of m16n8k16's work in two thirds of its cycles."""
-    return Pace("mma", 0.66, wait=280, last=1000)
+    return Pace(
+        "mma", 0.67, wait=100, alone=153, last=1780, store=10, rough=1.7, start=963, code=11
+    )
 
 
-def tma_pace(_: DTypes) -> Pace:
+def tma_pace(dtypes: DTypes) -> Pace:
     """Of `mma_tma`."""
-    return Pace("mma", 0.93, wait=70, measured=("f16",))
+    share = _share(dtypes, 0.96, 0.66, 0.585, 0.655)
+    return Pace("mma", share, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6)
 
 
-def wgmma_pace(_: DTypes) -> Pace:
+def wgmma_pace(dtypes: DTypes) -> Pace:
     """Of `wgmma`: power limits it, more than anything else."""
-    return Pace("wgmma", 0.77, wait=20, between=2400, measured=("f16", "f32_6xbf16"))
+    share = 1.08 if dtypes.parts > 1 else _share(dtypes, 0.863, 0.694, 0.53, 0.92)
+    return Pace(
+        "wgmma", share, wait=4, alone=5, last=1110, store=12, rough=2.7, start=946, code=3.9
+    )

@@ -75,8 +75,10 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 
 def _pace(_: DTypes) -> Pace:
-    """Assumed: half of an instruction's rows are there."""
-    return Pace("mma", 0.25, registers=128, last=3000, exact=True)
+    return Pace(
+        "mma", 0.075, wait_k=0.155, last=4240, gather=2, start=425, code=20, registers=128,
+        exact=True,
+    )  # fmt: skip
 
 
 SKINNY = Variant(
