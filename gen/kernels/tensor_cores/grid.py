@@ -138,7 +138,7 @@ def mma_pace(dtypes: DTypes) -> Pace:
     """Of `mma`."""
     if dtypes.input.size == 8:
         return Pace(
-            "mma", 0.945, wait=100, alone=160, last=1530, store=18, rough=1, start=1160, code=9.3
+            "mma", 0.945, wait=60, alone=60, last=1530, store=18, rough=1, start=1160, code=9.3
         )
     share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
     return Pace(
