@@ -14,7 +14,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "decode.h"
-#if DECODE_SPEC != 0x80aefce4
+#if DECODE_SPEC != 0xe3a4fc10
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif
@@ -946,8 +946,9 @@ struct Gpu {
 // clang-format off
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
-  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident, split,
-          stream, few, group, packs_a, packs_b, size, out, packed, kib, cache;
+  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
+          start, resident, split, stream, lines, group, packs_a, packs_b, size, out, turned,
+          spread_a, spread_b, scatter, packed, kib, cache;
 };
 
 struct Candidate {
@@ -967,13 +968,13 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {8, 16, 1, 227, 227, 0, 144, 289, 1922120, 900000, 2, 1, 0, 1, 1, 0, 0, 2, 2, 4, 242, 52428800},                 0, 1},
-    {0, 1, {64, 64, 64, 135466, 145568, 10102, 73891, 73891, 1298475, 91821, 1, 1, 0, 0, 32, 1, 1, 2, 2, 4, 242, 52428800}, 1, 2},
+    {0, 0, {8, 16, 1, 774, 774, 0, 126, 253, 2141675, 32327, 32, 0, 505000, 2, 1, 0, 0, 1, 0, 0, 2, 2, 1, 16, 16, 16, 16, 213, 52428800},                 0, 1},
+    {0, 1, {64, 64, 64, 129309, 131834, 2020, 64654, 64654, 560674, 48491, 43, 0, 1070800, 1, 1, 0, 0, 32, 1, 1, 2, 2, 0, 16, 16, 16, 16, 213, 52428800}, 1, 2},
 };
 
 constexpr Point kPoints[] = {
-    {12,   4096, 4096, 1, 0, 1, 4337},
-    {4096, 12,   4096, 1, 0, 4, 3691},
+    {12,   4096, 4096, 1, 0, 1, 4278},
+    {4096, 12,   4096, 1, 0, 4, 4883},
 };
 
 struct Limits {
@@ -992,9 +993,9 @@ constexpr Limits kLimits[] = {
 inline index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t A, index_t lda, index_t B,
     index_t ldb, index_t multiprocessors) {
-  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident,
-              split, stream, few, group, packs_a, packs_b, size, out, packed, kib,
-              cache] = one.weights;
+  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
+              start, resident, split, stream, lines, group, packs_a, packs_b, size, out, turned,
+              spread_a, spread_b, scatter, packed, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -1003,10 +1004,13 @@ inline index_t predict(
   const bool odd_a = A % 16 > 0 || pitch_a % 16 != 0;
   const index_t moved_a = packs_a + odd_a > 1 ? m * k : 0;  // elements to pack
   const index_t slow_a = moved_a > 0 || pitch_a % 128 == 0 ? 4 : pitch_a % 32 == 0 ? 5 : 8;  // in quarters
+  const index_t loose_a = odd_a && moved_a == 0 ? copy_a * 3 / 5 : 0;  // small loads
   const index_t pitch_b = ldb * size;  // bytes
   const bool odd_b = B % 16 > 0 || pitch_b % 16 != 0;
   const index_t moved_b = packs_b + odd_b > 1 ? n * k : 0;  // elements to pack
   const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
+  const index_t loose_b = odd_b && moved_b == 0 ? copy_b * 3 / 5 : 0;  // small loads
+  const bool ragged = (turned > 0 ? m : n) * out % 16 != 0;  // lines of D
   const index_t columns = (n + tile_n - 1) / tile_n;  // of tiles
   const index_t tiles = (m + tile_m - 1) / tile_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
@@ -1016,37 +1020,48 @@ inline index_t predict(
   const index_t wanted = split < 1 ? suit : steps < split ? steps : split;  // slices
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
   const index_t slices = (steps + each - 1) / each;  // as few as have no more steps
-  const index_t busiest = (tiles * slices + multiprocessors - 1) / multiprocessors;  // work tiles
+  const index_t together = lines > 0 ? columns : 1;  // tiles, which a block has
+  const index_t blocks = tiles * slices / together;
+  const index_t most_blocks = (blocks + multiprocessors - 1) / multiprocessors;
+  const index_t busiest = most_blocks * together;  // work tiles
   const index_t turns = (busiest + resident - 1) / resident;  // that they take
   const index_t copies = (copy_a * slow_a + copy_b * slow_b) / 4;  // of a step
-  const index_t step = (math > copies ? math : copies) + wait;
+  const index_t loose = loose_a + loose_b;
+  const index_t busy = math + loose;
+  const index_t step = (busy > copies ? busy : copies) + wait;
+  const index_t single = lone + loose;
+  const index_t inside = (m < tile_m ? m : tile_m) * (n < tile_n ? n : tile_n);  // of D
+  const index_t stores = (tile_m * tile_n + 3 * inside) / 4 * store / 1024;
+  const index_t stored = stores * (ragged ? rough : 16) / 16;
+  const index_t tail = hides > 0 ? last : last + stored;  // of a work tile
   const index_t full = busiest * each * step;
-  const index_t alone = turns * each * (lone > copies ? lone : copies);
-  const index_t whole = (full > alone ? full : alone) + turns * tile;  // each tile by one block
+  const index_t alone = turns * each * (single > copies ? single : copies);
+  const index_t whole = (full > alone ? full : alone) + turns * tail;  // each tile by one block
   const bool shares = stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
-  const index_t shared = evenly + (tiles / multiprocessors + 1) * tile + 4000000;  // by several
-  const index_t multiplying = shares ? shared : whole;
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
+  const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
+  const index_t multiplying = (shares ? shared : whole) + ending;
   const index_t places = multiprocessors * resident;
   const index_t line = places / group;
   const index_t beside = line < 1 ? 1 : line < columns ? line : columns;  // tiles along N
   const index_t below = (places + beside - 1) / beside;
   const index_t high = below * tile_m < m ? below * tile_m : m;
   const index_t wide = beside * tile_n < n ? beside * tile_n : n;
-  const index_t once = (m + n) * k * size * count;  // bytes of A and B
-  const index_t again = (tiles + places - 1) / places * (high + wide) * k * size;  // round by round
-  const bool kept = (m + n) * k * size <= cache / 2 || again < once;  // by the L2 cache
-  const index_t moving = ((kept ? once : again) + m * n * out * count) / 1024 * kib;  // from memory
+  const index_t read_once = (m * spread_a + n * spread_b) / 16 * k * size;  // bytes of A and B
+  const index_t read_wide = (high * spread_a + wide * spread_b) / 16 * k * size;
+  const index_t once = read_once * count;
+  const index_t again = (tiles + places - 1) / places * read_wide;  // round by round
+  const bool kept = read_once <= cache / 2 || again < once;  // by the L2 cache
+  const index_t written = m * n * out * count * (ragged ? 26 : 10) / 10 * scatter / 16;
+  const index_t moving = ((kept ? once : again) + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
-  const index_t packing = moved > 0 ? 1100000 + moved * packed / 1024 * kib : 0;
+  const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1100000 + sums * 8 / 1024 * kib : 0;
+  const index_t adding = slices > 1 ? 1590000 + sums * 10 / 1024 * kib : 0;
   const index_t longer = multiplying > moving ? multiplying : moving;
-  const index_t product = longer + (multiplying + moving - longer) / 8;
-  const bool rows = m > n || m > tile_m;  // are not few
-  const bool cols = n > m || n > tile_n;  // are not few
-  const index_t misfit = (few == 1 && rows) || (few == 2 && cols) ? 4 : 1;  // times as long
-  const index_t time = (start + product + packing + adding) * misfit;
+  const index_t product = longer + (multiplying + moving - longer) * 3 / 8;
+  const index_t time = start + product + packing + adding;
   index_t weights = 0, weighted = 0;
   for (int i = one.first_point; i < one.end_of_points; ++i) {
     const auto [at_m, at_n, at_k, at_count, at_odd, own, at_ratio] = kPoints[i];

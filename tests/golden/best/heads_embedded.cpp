@@ -9,11 +9,11 @@
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
 // Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
 //
-//   kernel for variant tile      tunables
-//   1      a10 gemv    1x32x2048 --vectors 1
-//   2      a10 simt    32x32x32  --threadblock 32x32x32 --warp 32x32 --stages 3 --sliced-k 8
-//   3      a10 simt    64x64x32  --threadblock 64x64x32 --stages 3 --sliced-k 8
-//   4      a10 simt    64x32x32  --threadblock 64x32x32 --warp 64x32 --stages 3 --sliced-k 8
+//   kernel for variant    tile       tunables
+//   1      a10 gemv       1x32x2048  --vectors 1
+//   2      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 3 --sliced-k 8
+//   3      a10 simt       64x64x32   --threadblock 64x64x32 --stages 3 --sliced-k 8
+//   4      a10 multistage 128x128x16
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -22,7 +22,7 @@
 
 #include "heads.h"
 
-#if HEADS_SPEC != 0x1dfba0f0
+#if HEADS_SPEC != 0x99e1e407
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -501,12 +501,20 @@ CUresult heads_3_launch(
 
 namespace heads_4_ns {
 
-using scalar_t = float;  // of alpha, beta, the epilogue
-using uint32_t = unsigned int;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
-constexpr int kTileM = 64, kTileN = 32, kTileK = 32;  // of a block: work tile, step along K
-constexpr int kThreads = 256;  // 8 warps
-constexpr int kSharedBytes = 38400;
+using uint32_t = unsigned int;
+constexpr int kTileM = 128, kTileN = 128;  // rows and columns of D that a block computes
+constexpr int kWarpM = 32, kWarpN = 64;  // rows and columns of D that a warp computes
+constexpr int kThreadM = 8, kThreadN = 8;  // that one of its threads computes
+constexpr int kBelow = kWarpM / kThreadM, kBeside = kWarpN / kThreadN;  // a warp's threads
+constexpr int kThreads = kTileM / kThreadM * (kTileN / kThreadN);
+static_assert(kBelow * kBeside == 32 && kBelow % 2 == 0);
+constexpr int kSharedBytes = 50688;  // of all stages, with space behind their lines
+
+static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
 
 // clang-format off
 constexpr std::uint64_t kSm86[] = {
@@ -526,45 +534,18 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-// A launch, worked out from top to bottom.
-struct Plan {
-  index_t M, N, K, batch;
-
-  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
-};
-
-constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
-constexpr size_t kMost = 2147483647;  // blocks
-constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-
-CUresult heads_4_workspace(
-    index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
-    const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
-  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = 0;
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
-  if (size_t(batch) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
-  if (M > kLargest / N || batch > kLargest / (M * N)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  const Plan plan{M, N, K, batch};
-  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
-}
-
 CUresult heads_4_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
-    index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
-    size_t workspace_bytes, CUstream stream) {
-  size_t needed;  // bytes of the workspace
-  auto ask = heads_4_workspace;
-  int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
-  if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
+    index_t ld_up, float slope, const float* rest, index_t ld_rest, CUstream stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0 || batch < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
   if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
@@ -576,19 +557,24 @@ CUresult heads_4_launch(
   if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
 
+  const index_t tiles_m = (M + kTileM - 1) / kTileM;
+  const index_t tiles_n = (N + kTileN - 1) / kTileN;
+  const index_t grid_x = tiles_m * tiles_n;  // a block for each tile of D
+  if (grid_x > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
   Kernels kernels;
-  error = get_kernels(kernels);
+  CUresult error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
-  const Plan plan{M, N, K, batch};
-  (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
-
   const auto kernel = kernels.kernel;
-
-  const dim3 grid(unsigned(plan.tiles));
-  return launch(
-      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-      stride_d, up, ld_up, slope, rest, ld_rest);
+  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
+  for (index_t first = 0; first < batch && error == CUDA_SUCCESS; first += most) {
+    const index_t products = batch - first < most ? batch - first : most;
+    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
+    error = launch(
+        kernel, grid, dim3{kThreads}, kSharedBytes, stream,  // and its parameters:
+        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
+        stride_d, up, ld_up, slope, rest, ld_rest, first);
+  }
+  return error;
 }
 
 }  // namespace heads_4_ns
@@ -602,8 +588,9 @@ struct Gpu {
 // clang-format off
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
-  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident, split,
-          stream, few, group, packs_a, packs_b, size, out, packed, kib, cache;
+  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
+          start, resident, split, stream, lines, group, packs_a, packs_b, size, out, turned,
+          spread_a, spread_b, scatter, packed, kib, cache;
 };
 
 struct Candidate {
@@ -616,10 +603,10 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1086, 1086, 0, 74, 2363, 1360345, 900000, 2, 1, 0, 1, 1, 0, 0, 4, 4, 8, 1939, 6291456}},
-    {0, 1, {32, 32, 32, 467952, 467952, 0, 75618, 75618, 523028, 900000, 2, 1, 0, 0, 12, 0, 0, 4, 4, 8, 1939, 6291456}},
-    {0, 2, {64, 64, 32, 1077689, 1077689, 0, 151237, 151237, 674265, 900000, 1, 1, 0, 0, 12, 0, 0, 4, 4, 8, 1939, 6291456}},
-    {0, 3, {64, 32, 32, 696446, 696446, 0, 151237, 75618, 573440, 900000, 1, 1, 0, 0, 12, 0, 0, 4, 4, 8, 1939, 6291456}},
+    {0, 0, {1, 32, 1, 2380, 2380, 0, 74, 2363, 2055877, 37809, 32, 0, 439250, 2, 1, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
+    {0, 1, {32, 32, 32, 335038, 375210, 1477, 75618, 75618, 1163815, 80345, 42, 0, 1038000, 2, 1, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
+    {0, 2, {64, 64, 32, 919184, 959357, 2954, 151237, 151237, 1163815, 80345, 42, 0, 1662000, 1, 1, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
+    {0, 3, {128, 128, 16, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 29, 0, 1412800, 1, 1, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
 };
 
 struct Limits {
@@ -632,16 +619,16 @@ constexpr Limits kLimits[] = {
     {false, 0, 2048},
     {false, 0, 36864},
     {false, 0, 69632},
-    {false, 0, 38400},
+    {false, 0, 50688},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
 index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t batch, index_t A, index_t lda,
     index_t B, index_t ldb, index_t multiprocessors) {
-  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, tile, start, resident,
-              split, stream, few, group, packs_a, packs_b, size, out, packed, kib,
-              cache] = one.weights;
+  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
+              start, resident, split, stream, lines, group, packs_a, packs_b, size, out, turned,
+              spread_a, spread_b, scatter, packed, kib, cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -651,10 +638,13 @@ index_t predict(
   const bool odd_a = A % 16 > 0 || pitch_a % 16 != 0;
   const index_t moved_a = packs_a + odd_a > 1 ? m * k : 0;  // elements to pack
   const index_t slow_a = moved_a > 0 || pitch_a % 128 == 0 ? 4 : pitch_a % 32 == 0 ? 5 : 8;  // in quarters
+  const index_t loose_a = odd_a && moved_a == 0 ? copy_a * 3 / 5 : 0;  // small loads
   const index_t pitch_b = ldb * size;  // bytes
   const bool odd_b = B % 16 > 0 || pitch_b % 16 != 0;
   const index_t moved_b = packs_b + odd_b > 1 ? n * k : 0;  // elements to pack
   const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
+  const index_t loose_b = odd_b && moved_b == 0 ? copy_b * 3 / 5 : 0;  // small loads
+  const bool ragged = (turned > 0 ? m : n) * out % 16 != 0;  // lines of D
   const index_t columns = (n + tile_n - 1) / tile_n;  // of tiles
   const index_t tiles = (m + tile_m - 1) / tile_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
@@ -664,37 +654,48 @@ index_t predict(
   const index_t wanted = split < 1 ? suit : steps < split ? steps : split;  // slices
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
   const index_t slices = (steps + each - 1) / each;  // as few as have no more steps
-  const index_t busiest = (tiles * slices + multiprocessors - 1) / multiprocessors;  // work tiles
+  const index_t together = lines > 0 ? columns : 1;  // tiles, which a block has
+  const index_t blocks = tiles * slices / together;
+  const index_t most_blocks = (blocks + multiprocessors - 1) / multiprocessors;
+  const index_t busiest = most_blocks * together;  // work tiles
   const index_t turns = (busiest + resident - 1) / resident;  // that they take
   const index_t copies = (copy_a * slow_a + copy_b * slow_b) / 4;  // of a step
-  const index_t step = (math > copies ? math : copies) + wait;
+  const index_t loose = loose_a + loose_b;
+  const index_t busy = math + loose;
+  const index_t step = (busy > copies ? busy : copies) + wait;
+  const index_t single = lone + loose;
+  const index_t inside = (m < tile_m ? m : tile_m) * (n < tile_n ? n : tile_n);  // of D
+  const index_t stores = (tile_m * tile_n + 3 * inside) / 4 * store / 1024;
+  const index_t stored = stores * (ragged ? rough : 16) / 16;
+  const index_t tail = hides > 0 ? last : last + stored;  // of a work tile
   const index_t full = busiest * each * step;
-  const index_t alone = turns * each * (lone > copies ? lone : copies);
-  const index_t whole = (full > alone ? full : alone) + turns * tile;  // each tile by one block
+  const index_t alone = turns * each * (single > copies ? single : copies);
+  const index_t whole = (full > alone ? full : alone) + turns * tail;  // each tile by one block
   const bool shares = stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
-  const index_t shared = evenly + (tiles / multiprocessors + 1) * tile + 4000000;  // by several
-  const index_t multiplying = shares ? shared : whole;
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
+  const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
+  const index_t multiplying = (shares ? shared : whole) + ending;
   const index_t places = multiprocessors * resident;
   const index_t line = places / group;
   const index_t beside = line < 1 ? 1 : line < columns ? line : columns;  // tiles along N
   const index_t below = (places + beside - 1) / beside;
   const index_t high = below * tile_m < m ? below * tile_m : m;
   const index_t wide = beside * tile_n < n ? beside * tile_n : n;
-  const index_t once = (m + n) * k * size * count;  // bytes of A and B
-  const index_t again = (tiles + places - 1) / places * (high + wide) * k * size;  // round by round
-  const bool kept = (m + n) * k * size <= cache / 2 || again < once;  // by the L2 cache
-  const index_t moving = ((kept ? once : again) + m * n * out * count) / 1024 * kib;  // from memory
+  const index_t read_once = (m * spread_a + n * spread_b) / 16 * k * size;  // bytes of A and B
+  const index_t read_wide = (high * spread_a + wide * spread_b) / 16 * k * size;
+  const index_t once = read_once * count;
+  const index_t again = (tiles + places - 1) / places * read_wide;  // round by round
+  const bool kept = read_once <= cache / 2 || again < once;  // by the L2 cache
+  const index_t written = m * n * out * count * (ragged ? 26 : 10) / 10 * scatter / 16;
+  const index_t moving = ((kept ? once : again) + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
-  const index_t packing = moved > 0 ? 1100000 + moved * packed / 1024 * kib : 0;
+  const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1100000 + sums * 8 / 1024 * kib : 0;
+  const index_t adding = slices > 1 ? 1590000 + sums * 10 / 1024 * kib : 0;
   const index_t longer = multiplying > moving ? multiplying : moving;
-  const index_t product = longer + (multiplying + moving - longer) / 8;
-  const bool rows = m > n || m > tile_m;  // are not few
-  const bool cols = n > m || n > tile_n;  // are not few
-  const index_t misfit = (few == 1 && rows) || (few == 2 && cols) ? 4 : 1;  // times as long
-  const index_t time = (start + product + packing + adding) * misfit;
+  const index_t product = longer + (multiplying + moving - longer) * 3 / 8;
+  const index_t time = start + product + packing + adding;
   return time;
 }
 // clang-format on
@@ -776,7 +777,7 @@ constexpr Kernel kKernels[] = {
     {nullptr, launch_without_workspace<heads_1_ns::heads_1_launch>, heads_1_ns::get_kernels},
     {heads_2_ns::heads_2_workspace, heads_2_ns::heads_2_launch, heads_2_ns::get_kernels},
     {heads_3_ns::heads_3_workspace, heads_3_ns::heads_3_launch, heads_3_ns::get_kernels},
-    {heads_4_ns::heads_4_workspace, heads_4_ns::heads_4_launch, heads_4_ns::get_kernels},
+    {nullptr, launch_without_workspace<heads_4_ns::heads_4_launch>, heads_4_ns::get_kernels},
 };
 // clang-format on
 

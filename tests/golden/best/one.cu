@@ -4,8 +4,8 @@
 // chooses among several. For the shapes of the command below, it is predicted to be the fastest of all that
 // there are, or nearly so.
 //
-//   kernel for  variant tile     tunables
-//   1      a100 skinny  8x64x256 --strip 64 --threads 128
+//   kernel for  variant tile      tunables
+//   1      a100 skinny  8x32x1024
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c one.cu
@@ -21,7 +21,7 @@
 //
 // For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
 // operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
-// of its second one. What a thread reads of B, 16 bytes at once if it is aligned, is its part of fragments:
+// of its second one. What a thread reads of B, 8 bytes at once if it is aligned, is its part of fragments:
 // it goes straight into registers.
 //
 // The warps of a block take turns along K. In the end their sums are added up, always in the same order.
@@ -47,8 +47,8 @@ using output_t = __half;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kRows = 8, kCols = 64;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
+constexpr int kRows = 8, kCols = 32;  // of D, that a block computes
+constexpr int kThreads = 512;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
@@ -106,7 +106,7 @@ __device__ inline void read(uint32_t (&to)[4], const input_t* line, index_t k, i
   }
 }
 
-using piece_t = uint4;  // kPiece elements
+using piece_t = uint2;  // kPiece elements
 
 // What a lane has of a slab. Lane 4g + t (g = 0..7, t = 0..3) has two of 16 columns of B, and row g of 8 of
 // A; along K, elements t * kWidth to t * kWidth + kWidth - 1. Instructions multiply 4 of these at a time, and
