@@ -55,7 +55,10 @@ class Foreign(Framework):
             raise UsageError(
                 f"{type(like).__name__} has no way to make another array like it; pass out"
             )
-        kind = element_of(dtype or like.dtype, "A")
+        dtype = dtype or getattr(like, "dtype", None)
+        if dtype is None:  # it says so through DLPack alone
+            _, (_, _, dtype, _, _) = self.describe(like, "A", stream)
+        kind = element_of(dtype, "A")
         memory = new_array(driver.gpu(device), shape, kind, row_major, stream or LEGACY_STREAM)
         return memory, memory.ptr
 
