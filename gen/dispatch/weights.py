@@ -11,11 +11,12 @@ data sheet takes part, and the constants are assumed to be the same, but for the
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from gen.device.gpus import GpuModel, occupancy
 from gen.kernels.tensor_cores.operands import operands
-from gen.kernels.tensor_cores.tiles import PING_PONG, WGMMA_ROWS, sums
+from gen.kernels.tensor_cores.tiles import PING_PONG, WARPGROUP, WGMMA_ROWS, sums
 from gen.kernels.variant import Pace
 from gen.spec.arch import BANKS, WARP
 from gen.spec.dtypes import DTypes
@@ -38,7 +39,6 @@ HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks me
 STORED = 128  # elements of D, of which `Pace.store` is the time
 SCHEDULERS = 4  # of a multiprocessor: a block with fewer warps leaves some idle
 SECTOR = 32  # bytes that memory moves at least
-WARPGROUP = 128  # threads
 
 
 class Weights(NamedTuple):
@@ -136,14 +136,14 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         static, dynamic = g.static_shared, g.dynamic_shared
         resident = max(1, occupancy(gpu, threads, registers, static + dynamic).blocks)
     turned = not spec.layouts.c and not spec.swapped
-    runs = _runs(spec)
+    runs = along_k(replace(spec.layouts, c=not spec.swapped))  # as the kernel has them
     along = sum(side for side, run in zip(tile[:2], runs, strict=True) if run)
     more = (pace.wait_k + pace.across_k * along) * tile.k * clock
     turns = spec.tunables.get("schedule") == PING_PONG
     main = (
         max(products, shared) * (ALONE if turns else 1)
         + more
-        + _gathered(spec, pace, (copy_a, copy_b))
+        + _gathered(spec, pace, (copy_a, copy_b), runs)
     )
     lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock
     wait = pace.wait * clock * (1 if resident == 1 else HIDDEN)
@@ -156,40 +156,38 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         tile.m, tile.n, tile.k // k,
         *(each / k for each in (main, lone, wait, copy_a, copy_b)),
         pace.last * clock * (AWAY if turns else 1), store * clock * 1024 / STORED,
-        16 * pace.rough, turns, (pace.start + pace.code * _unrolled(spec, threads)) * 1e3,
+        16 * pace.rough, turns, (pace.start + pace.code * _unrolled(spec, pace, threads)) * 1e3,
         resident, spec.split_k, spec.stream_k, pace.lines, spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned, *(16 * each for each in spread),
         16 * (pace.scatter if turned else 1), PACKED * (d.input.size + d.factor.size * d.parts),
-        1024e3 / (gpu.bandwidth), gpu.l2 * 2**20,
+        1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
     )  # fmt: skip
     unit = "CUDA cores" if pace.unit == "cuda" else "tensor cores"
     bound = "shared memory" if shared > products else unit
     return Weighed(Weights._make(map(round, found)), bound)
 
 
-def _runs(spec: KernelSpec) -> tuple[bool, bool]:
-    """Whether the left and the right operand are contiguous along K, as the kernel has them."""
-    left, right = along_k(spec.layouts)
-    return (left, right) if spec.layouts.c or spec.swapped else (right, left)
-
-
-def _unrolled(spec: KernelSpec, threads: int) -> float:
+def _unrolled(spec: KernelSpec, pace: Pace, threads: int) -> float:
     """Elements of D for which a thread has instructions of their own."""
     elements = float(spec.threadblock.m * spec.threadblock.n)
-    if spec.row.pace and spec.row.pace(spec.dtypes).unit == "wgmma":
-        return elements / WARPGROUP
+    if pace.unit == "wgmma":
+        return elements / (WARPGROUP * WARP)
     return elements * int(spec.geometry.values.get("width", 1)) / threads
 
 
-def _gathered(spec: KernelSpec, pace: Pace, copies: tuple[float, float]) -> float:
+def _gathered(
+    spec: KernelSpec, pace: Pace, copies: tuple[float, float], runs: tuple[bool, bool]
+) -> float:
     """What the short operand of a kernel for few rows or columns takes, whose lines run across K:
     of each sector, a block reads the elements of its own rows or columns.
     """
-    few = ("rows", "columns").index(spec.tunables["few"]) if "few" in spec.tunables else None
-    if few is None or _runs(spec)[few]:
+    if "few" not in spec.tunables:
+        return 0
+    short = ("rows", "columns").index(spec.tunables["few"])
+    if runs[short]:
         return 0
     own = int(spec.tunables["vectors"]) * spec.dtypes.input.size
-    return copies[few] * pace.gather * min(max(SECTOR / own, 1), 16)
+    return copies[short] * pace.gather * min(max(SECTOR / own, 1), 16)
 
 
 def _shared_bytes(spec: KernelSpec, pace: Pace) -> int:
