@@ -27,8 +27,16 @@ def _usual_strip(chosen: Choice) -> int:
 
 
 def _usual_threads(chosen: Choice) -> int:
-    """More where lines run across K: of their 32 elements there are fewer blocks."""
-    return 128 if along_k(chosen.values["few"], chosen.layouts) else 512
+    """More where lines run across K: of their 32 elements there are fewer blocks.
+
+    There a thread has sums of 16 bytes of a line, times the few: where these are more than 32
+    words, beside what it reads, 512 threads would have too few registers, and spill.
+    """
+    t, d = chosen.values, chosen.dtypes
+    if along_k(t["few"], chosen.layouts):
+        return 128
+    words = t["vectors"] * UNIT // d.input.size * d.accumulator.size // 4
+    return 512 if words <= 32 else 256
 
 
 def geometry(t: Values, d: DTypes) -> Geometry:
