@@ -113,6 +113,18 @@ def report(
         print(f"  {name:<21}{took:6.2f} us, {took - raw:+.2f} us")
 
 
+def report_matmul(torch: Any, a: Any, out: Any) -> None:
+    """Prints the medians of whole calls of gen.matmul, untold, and of torch.matmul, in turns."""
+    calls: dict[str, Callable[[], object]] = {
+        "gen, out=": lambda: gen.matmul(a, a, out=out),
+        "torch, out=": lambda: torch.matmul(a, a, out=out),
+        "gen, new": lambda: gen.matmul(a, a),
+        "torch, new": lambda: torch.matmul(a, a),
+    }
+    took = ", ".join(f"{n} {microseconds(f, torch.cuda.synchronize):.2f}" for n, f in calls.items())
+    print(f"  whole calls of matmul, us: {took}")
+
+
 def report_linear(torch: Any) -> None:
     """Prints the medians of gen.torch.linear and PyTorch's, and of each in a CUDA graph."""
     from gen.torch import linear
@@ -151,6 +163,7 @@ def main() -> None:
                 report(variant, a, a.clone(), out, torch.cuda.synchronize, launch)
                 new = microseconds(lambda a=a: a.new_empty((SIDE, SIDE)), torch.cuda.synchronize)
                 print(f"  of that, a.new_empty {new:.2f} us")
+                report_matmul(torch, a, out)
             report_linear(torch)
         return
     print(f"no GPU ({why_no_gpu()}): Python alone, nothing is launched")
