@@ -53,8 +53,17 @@ def refusals(spec: KernelSpec) -> Iterator[Call]:
     yield Call(replace(no_sum, lda=0, ldb=0), without="A B")
     for name in ("A", "B"):
         yield Call(replace(no_sum, lda=0, ldb=0), without=name)
+    for sizes in ((1, 70, 600), (100, 1, 600), (100, 70, 1), (1, 1, 1)):  # the least that is there
+        least = Call(GemmProblem.packed(GemmShape(*sizes), spec.layouts, 2, -1))
+        yield from (replace(least, without=name) for name in ("A", "B", "C", "D"))
+        for name in ("lda", "ldb", "ldc", "ldd"):
+            shorter: dict[str, Any] = {name: getattr(least.problem, name) - 1}
+            yield replace(least, problem=replace(least.problem, **shorter))
     yield from (Call(no_c, without=name) for name in ("A", "B", "D", BIAS))
-    for negative in ((-1, 70, 0), (100, -1, 0), (100, 70, -1), (-1, -1, 0), (-1, -1, -1)):
+    for negative in (
+        (-1, 70, 0), (100, -1, 0), (100, 70, -1), (-1, -1, 0), (-1, -1, -1),
+        (-1, 0, 600), (0, -1, 600), (0, 70, -1), (100, 0, -1),
+    ):  # fmt: skip
         yield replace(good, sizes=negative)
         yield Call(replace(no_sum, beta=0, lda=0, ldb=0, ldc=0, ldd=0), sizes=negative)
     nothing = replace(p, lda=0, ldb=0, ldc=0, ldd=0)
@@ -77,6 +86,7 @@ def refusals(spec: KernelSpec) -> Iterator[Call]:
         yield from (replace(call, refused_call=n, capturing=True) for n in range(1, 6))
     yield from (replace(good, refused_map=n) for n in (1, 2, 3))
     yield replace(good, own=1)
+    yield replace(good, current=1, own=-1)
     yield replace(good, own=1, capturing=True)
     yield replace(good, capturing=True)
     yield good
