@@ -18,7 +18,6 @@ _NONE = "for K = 0 something is loaded that nobody uses"
 _ZEROS = (
     "the operand is always packed: behind its K there are zeros, and lines that D does not have"
 )
-_NO_C = "0 times integers that are not read is 0"
 _ROWS = "65,535 blocks along y of at most 1024 rows each: the product fits in 32 bits"
 _ROOM = "an array that is larger than needed"
 _SAME = "the two sides differ only where they have the same value"
@@ -221,7 +220,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_STEPS, "mma split-k: sizes: for (int n = 0; n < steps; ++n) {"),
     (_NONE, "phase: if (steps > 0) { -> if (true) {"),
     (_ALIKE, "mma i8: swizzle: return line *"),
-    (_NO_C, "mma i8: epilogue: finish_rows(staging, tile, out, out.beta != 0, lane);"),
     (_ALONG_K, "mma i8: packing: is_a ? a"),
     (_ZEROS, "mma i8: edge: const int left = depth - k -"),
     (_ZEROS, "mma i8: edge: const int bytes = (left < 0 ? 0"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.mutation.equivalent import unused_explanations
+from tests.mutation.kernels import SPECS
 from tests.mutation.mutants import mutants, unused
-from tests.mutation.run import SPECS, sources
+from tests.mutation.run import sources
 
 
 def test_every_operator_matches_something() -> None:

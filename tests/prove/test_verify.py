@@ -27,36 +27,12 @@ from gen.spec.problem import ALIGNED, ALL_LAYOUTS, Alignment, GemmProblem, GemmS
 from tests.spec.test_spec import specs
 from tests.support.branches import traced
 from tests.support.slow import sift, slow
+from tests.support.small import LINE, SCALAR, SMALL
 
-# One row for each kernel: tunables that make its tiles small, so that few elements are many tiles.
-# LINE stands for as many elements as 64 bytes hold: see `small`.
-LINE = "LINE"
-SMALL: dict[str, dict[str, Any]] = {
-    "naive": {"threads": 32},
-    "thread_1d": {"threads": 48},
-    "block_1d": {"threads": 32, "grid": 3},
-    "shared_row": {"threads": 32, "chunk": 20, "grid": 3},
-    "tiles": {"tile": 7},
-    "rec_tiles": {"tile": 4, "coarsen": 3},
-    "thread_tile_1d": {"threadblock": "16x8x4", "thread_tile": "4x1"},
-    "thread_tile_2d": {"threadblock": "16x16x8", "thread_tile": "4x2"},
-    "vectorized": {"threadblock": "16x32x8", "thread_tile": "4x4"},
-    "warp_tiled": {"threadblock": "32x32x8", "warp": "16x32", "thread_tile": "4x4"},
-    "multistage": {"threadblock": "32x32x8", "warp": "16x32", "thread_tile": "4x4"},
-    "simt": {"threadblock": "32x32x8", "warp": "32x32", "stages": 3, "split_k": 0},
-    "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
-    "mma_m16n8k8": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
-    "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 0},
-    "wgmma": {"threadblock": f"64x64x{LINE}", "stages": 2, "split_k": 0},
-    "gemv": {"threads": 64, "vectors": 3},
-    "skinny": {"threads": 64, "strip": 16, "ahead": 2},
-}
 SHAPES = [GemmShape(*s) for s in ((1, 1, 1), (9, 40, 23), (15, 11, 41), (5, 0, 3), (6, 7, 0))]
 # Where tiles are never that small: full and ragged, slices, and steps along K as there are stages.
 LARGER = [GemmShape(*s) for s in ((64, 128, 32), (65, 130, 100), (70, 9, 523))]
 PAIRS = [(name, dtype) for name, row in VARIANTS.items() for dtype in row.dtypes]
-# In the order of the rows here: cases of what is there stay as they are where a kernel comes.
-SCALAR = [name for name in SMALL if not VARIANTS[name].planner]
 # Those with a plan of their own: on tensor cores, then on CUDA cores.
 WITH_PLAN = sorted(
     (name for name in SMALL if name not in SCALAR),

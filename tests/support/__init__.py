@@ -1,1 +1,1 @@
-"""What several tests use: compilers, a browser, a stand-in for PyTorch, branches of templates."""
+"""What several tests use: small kernels, compilers, a browser, a stand-in for PyTorch, branches."""
