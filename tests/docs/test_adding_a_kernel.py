@@ -41,7 +41,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     room = folder / "gen" / "kernels" / "cuda_cores"
     insert(room / "geometry.py", f"{function}\n\n", "def naive", "def ")
     insert(room / "rows.py", row, "SCALAR_VARIANTS = ", ")")
-    insert(folder / "tests" / "prove" / "test_verify.py", small, "SMALL: ", "}")
+    insert(folder / "tests" / "support" / "small.py", small, "SMALL: ", "}")
     insert(folder / "tests" / "source" / "test_goldens.py", emitted, "EMITTED: ", ")")
     return folder
 

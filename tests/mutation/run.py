@@ -52,23 +52,31 @@ class Tried(NamedTuple):
     mutant: Mutant | None = None
 
 
-class Verdicts(Job[Tried, Verdict]):
-    """Of mutants, and of kernels as they are."""
+class Complaints(Job[Source, tuple[str, float]]):
+    """Of kernels as they are, and the CPU seconds that took; workers need gen alone."""
 
-    def needs(self, item: Tried) -> list[KernelSpec]:
+    def __call__(self, item: Source) -> tuple[str, float]:
         """See Job."""
-        assert item.source.spec is not None
-        return [item.source.spec]
+        start = time.process_time()
+        return complaint(item), time.process_time() - start
+
+
+class Verdicts(Job[Source, tuple[str, float]]):
+    """Of mutants."""
+
+    def needs(self, item: Source) -> list[KernelSpec]:
+        """See Job."""
+        assert item.spec is not None
+        return [item.spec]
 
     def compile(self, need: KernelSpec) -> None:
         """See Job."""
         _code(render(need), need.arch)
 
-    def __call__(self, item: Tried) -> Verdict:
+    def __call__(self, item: Source) -> tuple[str, float]:
         """See Job."""
         start = time.process_time()
-        how = verdict(item.source) if item.mutant else complaint(item.source)
-        return Verdict(how, time.process_time() - start)
+        return verdict(item), time.process_time() - start
 
 
 def complaint(source: Source) -> str:
@@ -149,14 +157,14 @@ def _run(options: argparse.Namespace, workers: Workers) -> int:
     with Results(options.results) as results:
         # Kernels as they are come first, all of them: what is found in one says nothing otherwise.
         whole = [Tried(Name(kernel, "", 0), source) for kernel, source in kernels.items()]
-        for items in (whole, tried):
+        for job, items in ((Complaints(), whole), (Verdicts(), tried)):
             left = [item for item in items if item.name not in results.known]
             done = len(items) - len(left)
             try:
-                for index, how in workers.map(Verdicts(), left):
-                    results.add(left[index].name, how)
+                for index, answer in workers.map(job, [item.source for item in left]):
+                    results.add(left[index].name, Verdict(*answer))
                     done += 1
-                    _tell(left[index], how)
+                    _tell(left[index], answer[0])
                     what = "mutants" if items is tried else "kernels"
                     print(f"\r{done} of {len(items)} {what}", end="", file=sys.stderr)
             except KeyboardInterrupt:
@@ -184,12 +192,12 @@ def _tried(kernels: dict[str, Source], only: str, once: bool) -> Iterable[Tried]
         before |= counts.keys()
 
 
-def _tell(item: Tried, verdict: Verdict) -> None:
+def _tell(item: Tried, how: str) -> None:
     """A survivor, as soon as it is known; what a kernel's own check says."""
     mutant, kernel = item.mutant, item.name.kernel
-    if mutant is None and verdict.how:
-        print(f"{kernel}: {verdict.how}", flush=True)
-    elif mutant and verdict.how == "survived" and not reason(kernel, mutant.key):
+    if mutant is None and how:
+        print(f"{kernel}: {how}", flush=True)
+    elif mutant and how == "survived" and not reason(kernel, mutant.key):
         print(f"SURVIVED: {kernel} line {mutant.line}, {mutant.key}", flush=True)
 
 

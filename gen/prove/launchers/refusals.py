@@ -53,8 +53,8 @@ def refusals(spec: KernelSpec) -> Iterator[Call]:
     yield Call(replace(no_sum, lda=0, ldb=0), without="A B")
     for name in ("A", "B"):
         yield Call(replace(no_sum, lda=0, ldb=0), without=name)
-    for sizes in ((1, 70, 600), (100, 1, 600), (100, 70, 1), (1, 1, 1)):  # the least that is there
-        least = Call(GemmProblem.packed(GemmShape(*sizes), spec.layouts, 2, -1))
+    for one_of in ((1, 70, 600), (100, 1, 600), (100, 70, 1), (1, 1, 1)):
+        least = Call(GemmProblem.packed(GemmShape(*one_of), spec.layouts, 2, -1))
         yield from (replace(least, without=name) for name in ("A", "B", "C", "D"))
         for name in ("lda", "ldb", "ldc", "ldd"):
             shorter: dict[str, Any] = {name: getattr(least.problem, name) - 1}
