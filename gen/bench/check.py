@@ -51,8 +51,8 @@ def all_expected(work: Work) -> list[Expected]:
 
     They are made once for a problem, since the contenders share them.
     """
-    s, count = work.shape, work.products
-    most = max(_ALL_PRODUCTS // max(s.m * s.n * s.k, 1), _SAMPLED_OF_BATCH)
+    count = work.products
+    most = max(_ALL_PRODUCTS * count // max(work.flops // 2, 1), _SAMPLED_OF_BATCH)
     chosen = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
     return [expected(*work.matrices(int(i)), work.dtypes, int(i)) for i in chosen]
 
@@ -104,6 +104,7 @@ def check(work: Work, prepared: Prepared, wanted: Sequence[Expected]) -> str:
     prepared.queue(work.gpu.stream, *work.pointers(0))
     work.poison(0)
     prepared.queue(work.gpu.stream, *work.pointers(0))
+    prepared.collect(work.pointers(0)[2])
     work.gpu.sync()
     found, dtypes = work.result(0), work.dtypes
     unwritten = ((i, _unwritten(d, dtypes)) for i, d in enumerate(found))

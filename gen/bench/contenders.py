@@ -53,7 +53,8 @@ class Prepared:
 
     `queue(stream, a, b, d)` puts one launch of D = A * B into a stream, with the addresses of one
     of the work's sets of operands; it allocates nothing, so that it can be captured into a graph.
-    `close` gives back what `prepare` took. `keep` is what has to live as long.
+    `collect(d)` brings what it has left elsewhere into D. `launches`: of kernels. `close` gives
+    back what `prepare` took. `keep` is what has to live as long.
     """
 
     queue: Callable[[Stream, int, int, int], None]
@@ -61,6 +62,8 @@ class Prepared:
     close: Callable[[], None] = lambda: None
     note: str = ""
     keep: Any = None
+    launches: int = 1
+    collect: Callable[[int], None] = lambda _: None
 
 
 class Recipe(NamedTuple):
@@ -100,6 +103,11 @@ class Contender(Protocol):
         """Of a kernel of ours."""
         ...
 
+    @property
+    def only_groups(self) -> bool:
+        """Whether it multiplies nothing but groups of rows."""
+        ...
+
     def ceiling(self, dtypes: DTypes, known: Mapping[str, float]) -> str:
         """The instruction that its throughput is a share of; nothing where that is not known.
 
@@ -121,6 +129,7 @@ class Peer:
 
     kind = PEER
     spec = None
+    only_groups = False
 
     def ceiling(self, dtypes: DTypes, known: Mapping[str, float]) -> str:
         """See Contender. A library chooses its instruction: it may take the fastest."""
@@ -148,6 +157,12 @@ def check_single(outline: Outline) -> None:
     """Raises Unsupported for a batch, where a peer multiplies one product at a time."""
     if outline.products > 1:
         raise Unsupported("is measured on one product at a time, and this is a batch")
+
+
+def check_even(outline: Outline) -> None:
+    """Raises Unsupported for groups."""
+    if outline.grouped:
+        raise Unsupported("multiplies products of one size, and these are groups of rows")
 
 
 TMA_ALIGNMENT = 16  # bytes
@@ -213,6 +228,7 @@ class Ours:
     """A kernel of the registry, compiled for the GPU at hand."""
 
     kind = OURS
+    only_groups = False
 
     def __init__(self, spec: KernelSpec) -> None:
         self.spec = spec
@@ -235,7 +251,10 @@ class Ours:
     def prepare(self, work: Work) -> Prepared:
         """See Contender."""
         spec, gpu, (recipe,) = self.spec, work.gpu, self.recipes(work)
-        problem = as_groups(work.problem, spec.grouped_k) if spec.grouped else work.problem
+        if work.grouped and (spec.grouped_k or not spec.grouped):
+            raise Unsupported("takes no groups of rows; use --grouped")
+        equal = spec.grouped and not work.grouped
+        problem = as_groups(work.problem, spec.grouped_k) if equal else work.problem
         try:
             steps = spec.plan(problem, multiprocessors=gpu.multiprocessors)
         except SpecError as error:

@@ -15,6 +15,7 @@ from gen.bench.instructions import on_cuda_cores
 from gen.bench.peers import table
 from gen.bench.problem import Problem
 from gen.bench.results import ABSENT, NO_MEMORY, Header, Results, Row
+from gen.bench.sizes import Grouped
 from gen.bench.work import Work
 from gen.device.driver import OutOfMemory
 from gen.errors import UsageError
@@ -59,7 +60,8 @@ def problems(options: Options, done: Sequence[Row] = ()) -> list[Problem]:
             choose = options.chosen if (dtypes, layouts) in options.chosen_of else None
             every = dict.fromkeys((*specs, *(choose(dtypes, layouts, shape) if choose else ())))
             ours: list[Contender] = [Ours(spec) for spec in every]
-            all_ = [*ours, *peers]
+            grouped = isinstance(shape, Grouped)
+            all_ = [*ours, *(peer for peer in peers if grouped or not peer.only_groups)]
             whole = Problem(dtypes, layouts, shape, all_)
             left = [c for c in all_ if whole.row(c).key not in measured]
             if left:
@@ -170,8 +172,9 @@ def _time(
     plans, samplers = {}, {}
     for name, (_, prepared) in ready.items():
         launch = launcher(work, prepared.queue)
-        ms = timing.estimate(gpu, launch)
-        plans[name] = timing.plan(ms, work.sets, options.rounds, options.limit_s)
+        kernels = prepared.launches
+        ms = timing.estimate(gpu, launch, kernels)
+        plans[name] = timing.plan(ms, work.sets, options.rounds, options.limit_s, kernels)
         samplers[name] = timing.launch_sampler(gpu, launch, plans[name])
     samples = timing.interleave(samplers, lambda: watch.saw(gpu.clocks()), options.rest_s)
     for name, (row, _) in ready.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gen.bench.sizes import Batched
+from gen.bench.sizes import Batched, grouped
 from gen.errors import UsageError, unknown
 from gen.spec.problem import GemmShape
 
@@ -71,6 +71,15 @@ SUITES: Mapping[str, tuple[GemmShape, ...]] = {
     "batched": (
         *(Batched(n, n, n, count) for count, n in ((8, 1024), (64, 256), (512, 128))),
         *(Batched(m, n, k, 128) for m, n, k in ((512, 512, 64), (512, 64, 512))),
+    ),
+    # Experts, up (with a gate) and down: of OLMoE, Qwen3-30B-A3B, and wider ones.
+    "grouped": tuple(
+        grouped(groups, 8, 512, n, k)
+        for groups, n, k in (
+            *((64, 2048, 2048), (64, 2048, 1024)),
+            *((128, 1536, 2048), (128, 2048, 768)),
+            *((64, 4096, 4096), (128, 4096, 2048)),
+        )
     ),
 }
 

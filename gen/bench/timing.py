@@ -47,13 +47,13 @@ class Sampling:
     note: str = ""
 
 
-def plan(ms: float, sets: int, rounds: int, limit_s: float) -> Sampling:
-    """How to measure a kernel that takes about `ms`, within `limit_s` seconds if that is possible.
+def plan(ms: float, sets: int, rounds: int, limit_s: float, kernels: int = 1) -> Sampling:
+    """How to measure what takes about `ms`, within `limit_s` seconds if that is possible.
 
-    A graph goes through all sets of operands, as the caches demand.
+    A graph goes through all sets of operands, as the caches demand. kernels: of one launch.
     """
     launches = max(1, round(_SAMPLE_MS / max(ms, 1e-4)))
-    if ms < GRAPH_BELOW_MS:
+    if ms < GRAPH_BELOW_MS * kernels:
         return Sampling(GRAPH, max(sets, min(launches, _GRAPH_MOST)), rounds, ahead=True)
     ahead = ms < ALONE_ABOVE_MS
     fitting = int(limit_s * 1000 // (ms * (launches + ahead)))
@@ -125,7 +125,7 @@ def summarize(samples: Sequence[float]) -> Summary:
     return Summary(median, spread, spread / median if median else 0.0)
 
 
-def estimate(gpu: MeasuredGpu, launch: Callable[[int], None]) -> float:
+def estimate(gpu: MeasuredGpu, launch: Callable[[int], None], kernels: int = 1) -> float:
     """About how many milliseconds a launch takes: the least of a few, after one to warm up."""
     first = gpu.elapsed(lambda: launch(0))
     if first > _CERTAIN_MS:
@@ -135,7 +135,7 @@ def estimate(gpu: MeasuredGpu, launch: Callable[[int], None]) -> float:
         best = min(best, gpu.elapsed(lambda i=i: launch(i), before=lambda i=i: launch(i + 1)))  # type: ignore[misc]
         if time.perf_counter() > stop:
             break
-    if best < GRAPH_BELOW_MS:  # else it may be the time of the launches from Python
+    if best < GRAPH_BELOW_MS * kernels:  # else it may be the time of the launches from Python
         graph = gpu.graph(lambda: launch(0))
         best = min(best, *(gpu.elapsed(lambda: graph.launch(gpu.stream)) for _ in range(3)))
     return best

@@ -46,7 +46,17 @@ class Outline:
     def __init__(self, arch: str, dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> None:
         self.arch, self.dtypes, self.layouts = arch, dtypes, layouts
         self.problem = sizes.problem(shape, layouts)
-        self.products = sizes.products(shape)
+        self.each = sizes.each(shape)
+
+    @property
+    def products(self) -> int:
+        """How many there are."""
+        return len(self.each)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether they are groups of rows."""
+        return self.problem.ends is not None
 
 
 class Work(Outline):
@@ -75,9 +85,9 @@ class Work(Outline):
             self.close()
             raise
         rng = np.random.default_rng(self.bytes)
-        count = self.products
-        self._a = random_elements(rng, count * shape.m * shape.k, dtypes.input.name)
-        self._b = random_elements(rng, count * shape.k * shape.n, dtypes.input.name)
+        self._a, self._b = (
+            random_elements(rng, size // dtypes.input.size, dtypes.input.name) for size in each[:2]
+        )
         self._write()
         self._repeat()
 
@@ -126,13 +136,13 @@ class Work(Outline):
 
     @property
     def shape(self) -> GemmShape:
-        """M, N and K."""
+        """M, N and K; of groups, M is that of all rows."""
         return self.problem.shape
 
     @property
     def flops(self) -> int:
         """Of all products."""
-        return self.products * sizes.flops(self.shape)
+        return sum(map(sizes.flops, self.each))
 
     def pointers(self, index: int) -> tuple[int, int, int]:
         """The addresses of A, B and D in one set; `index` goes round."""
@@ -150,8 +160,9 @@ class Work(Outline):
 
     def matrices(self, product: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """A (M x K) and B (K x N) of one product, of storage."""
-        s, p = self.shape, self.problem
-        a, b = self._a[product * s.m * s.k :], self._b[product * s.k * s.n :]
+        s, p = self.each[product], self.problem
+        rows = sum(one.m for one in self.each[:product])
+        a, b = self._a[rows * s.k :], self._b[product * s.k * s.n :]
         return (
             numerics.unpack(a, s.m, s.k, self.layouts.a, p.lda),
             numerics.unpack(b, s.k, s.n, self.layouts.b, p.ldb),
@@ -167,16 +178,18 @@ class Work(Outline):
     @property
     def _results(self) -> int:
         """The elements of D."""
-        return self.products * self.shape.m * self.shape.n
+        return sum(one.m * one.n for one in self.each)
 
     def result(self, index: int = 0) -> list[np.ndarray]:
         """D (M x N) of each product, of storage."""
-        s, ldd = self.shape, self.problem.ldd
         storage = np.empty(self._results, numerics.storage_dtype(self.dtypes.output.name))
         if storage.size:
             self.gpu.read(self.pointers(index)[2], storage)
-        each = storage.reshape(self.products, s.m * s.n)
-        return [numerics.unpack(one, s.m, s.n, self.layouts.c, ldd) for one in each]
+        ends = np.cumsum([one.m * one.n for one in self.each])
+        return [
+            numerics.unpack(part, s.m, s.n, self.layouts.c, self.problem.ldd)
+            for s, part in zip(self.each, np.split(storage, ends[:-1]), strict=True)
+        ]
 
 
 def poison(dtypes: DTypes) -> Any:

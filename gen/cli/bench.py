@@ -69,7 +69,8 @@ def bench(
         typer.Option(
             "--suite",
             metavar="NAME",
-            help="A list of shapes: seeds, squares, ladder, odd, splitk, llama, mnist, batched; "
+            help="A list of shapes: seeds, squares, ladder, odd, splitk, llama, mnist, batched, "
+            "grouped; "
             "default: seeds; repeatable.",
         ),
     ] = None,
@@ -78,7 +79,8 @@ def bench(
         typer.Option(
             "--shape",
             metavar="[Bx]MxNxK",
-            help="Problem size, one number for a cube, or a batch of B; repeatable.",
+            help="Problem size, one number for a cube, a batch of B, or groups of L to M rows: "
+            "GxL-MxNxK; repeatable.",
         ),
     ] = None,
     largest: Annotated[
@@ -134,7 +136,7 @@ def bench(
     from gen.bench.device import MeasuredGpu
     from gen.bench.peers.table import parse_peers
     from gen.bench.results import FAILED, WRONG, check_place
-    from gen.bench.sizes import products
+    from gen.bench.sizes import products, several
 
     if resume and json is None:
         raise UsageError("--resume needs --json FILE, which has what was measured before")
@@ -149,7 +151,7 @@ def bench(
     given = {name: value for name, value in tunables.items() if value is not None}
     given_several = tunables.get("batched") is not None or _grouped(tunables)
     if not given_several and any(products(s) > 1 for s in shapes):
-        tunables["batched"] = True
+        tunables[several(shapes)] = True
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
         specs=[*map(spec_from_json, spec or []), *selected],
@@ -185,7 +187,7 @@ def _pairs(dtypes: Sequence[str], layouts: Sequence[str]) -> list[tuple[DTypes, 
 
 def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
     """The first of the ranking, on the GPU that is here, or on one of `arch`."""
-    from gen.bench.sizes import product, products
+    from gen.bench.sizes import product, products, several
     from gen.cli.choose import present
     from gen.device.driver import why_no_gpu
     from gen.dispatch.choice import rank
@@ -197,7 +199,7 @@ def _chosen(most: int, arch: str | None, given: Mapping[str, Value]) -> Choice:
 
     def choose(dtypes: DTypes, layouts: Layouts, shape: GemmShape) -> list[KernelSpec]:
         takes_one = products(shape) == 1 or _grouped(given)
-        asked = given if takes_one else {**given, "batched": True}
+        asked = given if takes_one else {**given, several([shape]): True}
         wanted = product(shape, dtypes, layouts)
         ranking = rank(wanted, model, arch or model.own_arch, asked, default())
         return [one.spec for one in ranking[:most]]

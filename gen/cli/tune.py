@@ -102,13 +102,15 @@ def _products(
     batch: str | None,
 ) -> list[Product]:
     """What is to be tuned, the smallest first, so that something is known early."""
-    from gen.bench.sizes import flops, product
+    from gen.bench.sizes import Grouped, flops, product
     from gen.bench.suites import suite
     from gen.source.cpp.best import products_of
 
     shapes = list(dict.fromkeys(shape for name in suites for shape in suite(name)))
     if not texts and not shapes:
         raise UsageError("no shape is named; use --shape, such as 4096 or 1-64x4096x4096")
+    if groups := next((s for s in shapes if isinstance(s, Grouped)), None):
+        raise UsageError(f"{groups} are groups, which have no times; use a suite of products")
     if batch and not texts:
         raise UsageError("--batch goes with --shape; shapes of a suite say how many products")
     found: list[Product] = []

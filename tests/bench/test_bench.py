@@ -110,6 +110,7 @@ class Fake:
     closed: int = 0
     seen: list[int] = field(default_factory=list)
     spec: Any = None
+    only_groups: bool = False
 
     def ceiling(self, *_: Any) -> str:
         return "fma_f32"
@@ -126,13 +127,15 @@ class Fake:
             gpu.now += self.ms * work.shape.k / 64
             gpu.launches.append(self.name)
             self.seen.append(d)
+            at = d
             for i in range(work.products):
                 result = product(work, i)
                 self.spoil(result)
                 storage = numerics.pack(
                     result, work.layouts.c, work.problem.ldd, work.dtypes.output.name
                 )
-                gpu.write(d + i * storage.nbytes, storage)
+                gpu.write(at, storage)
+                at += storage.nbytes
 
         def close() -> None:
             self.closed += 1
@@ -143,7 +146,7 @@ class Fake:
 def product(work: Work, index: int = 0) -> np.ndarray:
     """The right D."""
     a, b = work.matrices(index)
-    zero = np.zeros((work.shape.m, work.shape.n), numerics.storage_dtype(work.dtypes.output.name))
+    zero = np.zeros((len(a), work.shape.n), numerics.storage_dtype(work.dtypes.output.name))
     exact = oracle.oracle(a, b, zero, 1, 0, work.dtypes.name)
     if work.dtypes.output.is_float:
         return numerics.from_float64(exact, work.dtypes.output.name)
@@ -275,7 +278,7 @@ def test_a_kernel_of_one_product_takes_no_batch() -> None:
 
 @pytest.mark.parametrize("text", ["0x8x8x8", "x8x8x8", "-1x8x8x8", "2x8x8x", "2x2x8x8x8"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no batch|is not MxNxK"):
+    with pytest.raises(UsageError, match=r"is no size|is not MxNxK"):
         parse_size(text)
 
 

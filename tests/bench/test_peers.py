@@ -13,16 +13,15 @@ import pytest
 from gen.bench import contenders, instructions
 from gen.bench.contenders import Lacking, Prepared, Recipe, Unsupported
 from gen.bench.instructions import INSTRUCTIONS, WARPGROUP, fastest, instruction_of, wgmma_name
-from gen.bench.peers import cublas, cutlass2, cutlass3, table, torch_triton
-from gen.bench.peers.cutlass3 import (
-    ARCH,
+from gen.bench.peers import cublas, cutlass2, cutlass3, pytorch, table, triton_peers
+from gen.bench.peers.cutlass3 import ARCH, Cutlass3
+from gen.bench.peers.cutlass3_configs import (
     CONFIGS,
     COOPERATIVE,
     PERSISTENT,
     PINGPONG,
     STREAM_K,
     Config,
-    Cutlass3,
     source,
 )
 from gen.bench.work import Work
@@ -55,8 +54,8 @@ def test_a_peer_that_lacks_a_type_says_so(dtype: str) -> None:
         "cublas": cublas.contenders(dtypes),
         "cutlass": cutlass2.contenders(dtypes),
         "cutlass3": cutlass3.contenders(dtypes),
-        "torch": torch_triton.torch_contenders(dtypes),
-        "triton": torch_triton.triton_contenders(dtypes),
+        "torch": pytorch.contenders(dtypes),
+        "triton": triton_peers.contenders(dtypes),
     }
     assert set(groups) == set(table.PEERS)
     for name, found in groups.items():
@@ -74,7 +73,7 @@ def test_what_is_lacking_is_known() -> None:
         dtypes, names = DTYPES[dtype], set()
         for found in (
             *(cublas.contenders(dtypes), cutlass2.contenders(dtypes), cutlass3.contenders(dtypes)),
-            *(torch_triton.torch_contenders(dtypes), torch_triton.triton_contenders(dtypes)),
+            *(pytorch.contenders(dtypes), triton_peers.contenders(dtypes)),
         ):
             names |= {c.name for c in found if isinstance(c, Lacking)}
         return names
@@ -204,7 +203,8 @@ def test_cutlass_3_multiplies_other_widths_along_k_alone(dtype: str) -> None:
 def test_counters_of_stream_k_are_zero_before_each_launch() -> None:
     text = source(CONFIGS[-1], *_any())
     launch = text[text.index('extern "C" const char* launch') :]
-    assert launch.index("initialize_workspace(all, workspace, queue)") < launch.index("run(queue)")
+    zeros = launch.index("initialize_workspace(its.all, its.workspace, queue)")
+    assert zeros < launch.index("run(queue)")
 
 
 def _any() -> tuple[DTypes, Any]:
@@ -222,10 +222,10 @@ _LIBRARY = """
 #include <stdlib.h>
 #include <string.h>
 struct Problem {
-  int m, n, k, swizzle, multiprocessors;
+  int m, n, k, groups, swizzle, multiprocessors;
   void *a, *b, *d;
-  long long lda, ldb, ldd;
-  void *w;
+  long long lda, ldb, ldd, stride_b;
+  void *ends, *workspace;
 };
 int alive;
 size_t workspace_size(const struct Problem* p) { return 16 * p->swizzle; }

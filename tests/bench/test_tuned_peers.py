@@ -13,7 +13,7 @@ import pytest
 from gen.bench import timing
 from gen.bench.contenders import Unsupported
 from gen.bench.device import GpuLost
-from gen.bench.peers import cublas, cutlass3, torch_triton
+from gen.bench.peers import cublas, cutlass3, triton_peers
 from tests.bench.test_bench import FakeGpu
 from tests.bench.test_peers import E4M3, a_work
 
@@ -173,13 +173,13 @@ def test_triton_takes_the_fastest_that_compiles(monkeypatch: pytest.MonkeyPatch)
 
         return queue
 
-    monkeypatch.setattr(torch_triton, "_tma_queue", queue_of)
-    assert torch_triton.TritonTma().prepare(work).note == "1.0"
+    monkeypatch.setattr(triton_peers, "_tma_queue", queue_of)
+    assert triton_peers.TritonTma().prepare(work).note == "1.0"
     module.CONFIGS = configs[1:2]
     with pytest.raises(Unsupported, match=r"Triton refuses: out of resource: shared memory$"):
-        torch_triton.TritonTma().prepare(work)
+        triton_peers.TritonTma().prepare(work)
     with pytest.raises(Unsupported, match="multiples of 16 bytes apart"):
-        torch_triton.TritonTma().prepare(a_work(shape=(16, 24, 33)))
+        triton_peers.TritonTma().prepare(a_work(shape=(16, 24, 33)))
 
 
 def test_a_gpu_that_is_lost_ends_the_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,3 +235,26 @@ def test_triton_multiplies_with_wgmma(
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     assert f"wgmma.mma_async.sync.aligned.{opcode}" in made.asm["ptx"]
     assert "cp.async.bulk.tensor.2d.global" in made.asm["ptx"]
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_triton_multiplies_groups_with_wgmma(rows: bool) -> None:
+    triton = pytest.importorskip("triton", exc_type=ImportError)
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from gen.bench.peers import triton_grouped
+
+    config = triton_grouped.CONFIGS[3]
+    k = config.k_bytes // 2
+    tile = f"{k}, {config.n}" if rows else f"{config.n}, {k}"
+    signature = {"a": f"tensordesc<bf16[{config.m}, {k}]>", "b": f"tensordesc<bf16[{tile}]>"}
+    signature |= {"d": "*bf16", "ends": "*i32"}
+    signature |= dict.fromkeys(("groups", "N", "K", "ldd"), "i32")
+    constants = {"B_ROWS": rows, "BLOCK_M": config.m, "BLOCK_N": config.n, "BLOCK_K": k}
+    signature |= dict.fromkeys(constants, "constexpr")
+    options = {"num_warps": config.warps, "num_stages": config.stages}
+    source = ASTSource(triton_grouped.gemm, signature, constexprs=constants)
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16" in made.asm["ptx"]
+    assert "cp.async.bulk.tensor.2d" in made.asm["ptx"]

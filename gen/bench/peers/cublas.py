@@ -16,6 +16,7 @@ from gen.bench.contenders import (
     Prepared,
     Unsupported,
     accumulations,
+    check_even,
     launcher,
 )
 from gen.bench.instructions import multiplied
@@ -178,6 +179,7 @@ class Cublas(Peer):
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. `cublas best` measures the candidates here."""
+        check_even(work)
         from nvmath.bindings import cublasLt as lt
 
         problem = _Problem(lt, work, self._fast)

@@ -6,12 +6,11 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gen.bench import timing
 from gen.bench.contenders import (
     FAST,
-    TMA_ALIGNMENT,
     Contender,
     Lacking,
     Peer,
@@ -24,11 +23,10 @@ from gen.bench.contenders import (
     launcher,
 )
 from gen.bench.instructions import multiplied, wgmma_name
+from gen.bench.peers.cutlass3_configs import CONFIGS, GROUPED, Config, source
 from gen.compile import nvcc
 from gen.errors import CheckError, CompileError, MissingError
 from gen.kernels.formulas import ceil_div
-from gen.prove.cutlass import CUTLASS_TYPES
-from gen.source.render import render_template
 from gen.spec.dtypes import DTypes
 from gen.spec.problem import Layouts
 
@@ -39,64 +37,11 @@ if TYPE_CHECKING:
 
 ARCH = "sm_90a"  # the only one that has wgmma
 
-PINGPONG, COOPERATIVE = "pingpong", "cooperative"
-PERSISTENT, STREAM_K = "", "stream-k"
-
-_SCHEDULES = {
-    PINGPONG: ("KernelTmaWarpSpecializedPingpong", "TmaWarpSpecialized"),
-    COOPERATIVE: ("KernelTmaWarpSpecializedCooperative", "TmaWarpSpecializedCooperative"),
-}
-_SCHEDULERS = {PERSISTENT: "PersistentScheduler", STREAM_K: "StreamKScheduler"}
-
-# Along K, a tile is as wide as a row of the widest swizzled layout.
-_TILE_K_BYTES = 128
-
 # Stripes of blocks to try; which is best depends on the problem's size. Where all blocks run at the
 # same time, their order does not matter.
 _SWIZZLES = (1, 2, 4, 8)
 _SWIZZLED = 4  # of the configurations, the best with the first swizzle
 
-
-class Config(NamedTuple):
-    """One instance of CUTLASS's collectives: rows and columns of a tile, blocks of a cluster."""
-
-    m: int
-    n: int
-    cluster: tuple[int, int]
-    schedule: str
-    scheduler: str = PERSISTENT
-
-    @property
-    def name(self) -> str:
-        """What results call it."""
-        words = (f"{self.m}x{self.n}", "{}x{}".format(*self.cluster), self.schedule)
-        return " ".join(filter(None, (*words, self.scheduler)))
-
-
-# Two warpgroups share a cooperative tile, so that it has 128 rows at least; stream-K divides those.
-CONFIGS = (
-    Config(64, 32, (1, 1), PINGPONG),
-    Config(64, 64, (1, 1), PINGPONG),
-    Config(64, 128, (1, 1), PINGPONG),
-    Config(64, 128, (2, 1), PINGPONG),
-    Config(64, 128, (1, 2), PINGPONG),
-    Config(64, 256, (1, 1), PINGPONG),
-    Config(64, 256, (2, 1), PINGPONG),
-    Config(128, 128, (1, 1), PINGPONG),
-    Config(128, 128, (2, 1), PINGPONG),
-    Config(128, 128, (1, 2), PINGPONG),
-    Config(128, 128, (2, 1), COOPERATIVE),
-    Config(128, 192, (2, 1), COOPERATIVE),
-    Config(128, 256, (1, 1), COOPERATIVE),
-    Config(128, 256, (2, 1), COOPERATIVE),
-    Config(128, 256, (1, 2), COOPERATIVE),
-    Config(256, 128, (1, 1), COOPERATIVE),
-    Config(256, 128, (2, 1), COOPERATIVE),
-    Config(256, 128, (1, 2), COOPERATIVE),
-    Config(128, 64, (1, 1), COOPERATIVE, STREAM_K),
-    Config(128, 128, (1, 1), COOPERATIVE, STREAM_K),
-    Config(128, 256, (2, 1), COOPERATIVE, STREAM_K),
-)
 
 _Key = tuple[Config, int]  # and a swizzle
 _Queue = Callable[["Stream", int, int, int], None]
@@ -111,56 +56,33 @@ _TYPES = (
 _ALONG_K = ("tf32", "i8", "e4m3", "e5m2")
 
 
-def source(config: Config, dtypes: DTypes, layouts: Layouts, fast: bool = False) -> str:
-    """CUDA source of one configuration; `fast` sums FP8 as wgmma does, without other registers."""
-
-    def order(row_major: bool) -> str:
-        return "Row" if row_major else "Column"
-
-    schedule, epilogue = _SCHEDULES[config.schedule]
-    return render_template(
-        "bench/cutlass3.cu.j2",
-        name=config.name,
-        config=config,
-        tile_k=_TILE_K_BYTES // dtypes.input.size,
-        input=CUTLASS_TYPES[dtypes.input.name],
-        accumulator=CUTLASS_TYPES[dtypes.accumulator.name],
-        output=CUTLASS_TYPES[dtypes.output.name],
-        layout_a=order(layouts.a),
-        layout_b=order(layouts.b),
-        layout_d=order(layouts.c),
-        lead_a=0 if layouts.a else 1,
-        lead_b=1 if layouts.b else 0,  # CUTLASS has B as N x K
-        lead_d=0 if layouts.c else 1,
-        alignment=TMA_ALIGNMENT // dtypes.input.size,
-        alignment_d=TMA_ALIGNMENT // dtypes.output.size,
-        schedule=f"{schedule}FP8FastAccum" if fast else schedule,
-        epilogue=epilogue,
-        scheduler=_SCHEDULERS[config.scheduler],
-    )
-
-
 class _Problem(ctypes.Structure):
     """The source's `Problem`."""
 
     _fields_ = (
-        *((name, ctypes.c_int) for name in ("m", "n", "k", "swizzle", "multiprocessors")),
+        *((name, ctypes.c_int) for name in ("m", "n", "k", "groups", "swizzle", "multiprocessors")),
         *((name, ctypes.c_void_p) for name in ("a", "b", "d")),
-        *((name, ctypes.c_longlong) for name in ("lda", "ldb", "ldd")),
-        ("workspace", ctypes.c_void_p),
+        *((name, ctypes.c_longlong) for name in ("lda", "ldb", "ldd", "stride_b")),
+        *((name, ctypes.c_void_p) for name in ("ends", "workspace")),
     )
 
 
 def _problem(work: Work, swizzle: int) -> _Problem:
     """All but addresses."""
     p, s = work.problem, work.shape
-    some = (s.m, s.n, s.k, swizzle, work.gpu.multiprocessors)
-    return _Problem(*some, lda=p.lda, ldb=p.ldb, ldd=p.ldd)
+    some = (s.m, s.n, s.k, work.products, swizzle, work.gpu.multiprocessors)
+    made = _Problem(*some, lda=p.lda, ldb=p.ldb, ldd=p.ldd, stride_b=p.batch.stride_b)
+    if p.ends:
+        made.array = (ctypes.c_int * len(p.ends))(*p.ends)  # lives as long as the problem
+        made.ends = ctypes.addressof(made.array)
+    return made
 
 
-def _library(config: Config, dtypes: DTypes, layouts: Layouts, fast: bool) -> Path:
+def _library(
+    config: Config, dtypes: DTypes, layouts: Layouts, fast: bool, grouped: bool = False
+) -> Path:
     try:
-        return nvcc.library(source(config, dtypes, layouts, fast), ARCH)
+        return nvcc.library(source(config, dtypes, layouts, fast, grouped), ARCH)
     except (CompileError, MissingError) as error:
         raise Unsupported(f"{config.name} cannot be built: {error}") from None
 
@@ -239,13 +161,18 @@ class _Candidates:
         best = [keys[i] for i in order[:_SWIZZLED]]
         for config, _ in best:
             tiles = ceil_div(shape.m, config.m) * ceil_div(shape.n, config.n)
-            for swizzle in _SWIZZLES[1:] if tiles > gpu.multiprocessors else ():
+            many = tiles > gpu.multiprocessors and not self._work.grouped
+            for swizzle in _SWIZZLES[1:] if many else ():
                 self._add(config, swizzle)
         last = [*best, *(key for key in self.queues if key not in keys)]
         return last[timing.fastest(gpu, self._launches(last))]
 
     def _launches(self, keys: Sequence[_Key]) -> list[Callable[[int], None]]:
         return [launcher(self._work, self.queues[key]) for key in keys]
+
+
+def _configs(outline: Outline) -> Sequence[Config]:
+    return GROUPED if outline.grouped else CONFIGS
 
 
 class Cutlass3(Peer):
@@ -261,7 +188,8 @@ class Cutlass3(Peer):
 
     def recipes(self, outline: Outline) -> list[Recipe]:
         """See Contender: one for each configuration."""
-        check_single(outline)
+        if not outline.grouped:
+            check_single(outline)
         dtypes, layouts = outline.dtypes, outline.layouts
         if outline.arch != ARCH:
             raise Unsupported(f"CUTLASS 3.x is built for {ARCH}, and this GPU is {outline.arch}")
@@ -269,12 +197,13 @@ class Cutlass3(Peer):
         if element in _ALONG_K and (not layouts.a or layouts.b):
             raise Unsupported(f"wgmma takes {element} that lies along K alone, in the layout rcX")
         check_tma(outline)
-        return [Recipe(_library, (config, dtypes, layouts, self._fast)) for config in CONFIGS]
+        what = (dtypes, layouts, self._fast, outline.grouped)
+        return [Recipe(_library, (config, *what)) for config in _configs(outline)]
 
     def prepare(self, work: Work) -> Prepared:
         """See Contender. Configuration and swizzle are chosen here."""
         libraries, why = {}, ""
-        for config, recipe in zip(CONFIGS, self.recipes(work), strict=True):
+        for config, recipe in zip(_configs(work), self.recipes(work), strict=True):
             try:
                 libraries[config] = _load(recipe())
             except Unsupported as error:

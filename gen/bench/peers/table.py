@@ -31,8 +31,8 @@ PEERS: Mapping[str, Group] = {
     "cublas": Group("nvmath", get_extra("bench"), "cublas:contenders"),
     "cutlass": Group("cuda.bindings", get(named("cuda-python")), "cutlass2:contenders"),
     "cutlass3": Group(nvcc.NAME, nvcc.GET, "cutlass3:contenders"),
-    "torch": Group("torch", "pip install torch", "torch_triton:torch_contenders"),
-    "triton": Group("triton", "pip install torch triton", "torch_triton:triton_contenders"),
+    "torch": Group("torch", "pip install torch", "pytorch:contenders"),
+    "triton": Group("triton", "pip install torch triton", "triton_peers:contenders"),
 }
 
 
