@@ -13,7 +13,7 @@
 #
 # gen_add_bundle adds the kernels that FILE lists (relative to the current source folder), behind
 # one function; or with AUTO those that are predicted to be the fastest for SHAPES on GPUS, behind
-# the launcher of one kernel. Predictions take measured times from the tables that come with gen, or
+# the launcher of one kernel; LDA, LDB and UNALIGNED say where A and B lie. Predictions take measured times from the tables that come with gen, or
 # from TUNED table.json, and never from those of the user. gen_add_embedded_kernel adds C++ with machine
 # code, or with PTX, which needs neither nvcc nor the CUDA toolkit; its ARCH may be several, separated by
 # commas. So does gen_add_bundle with AUTO and EMBED.

@@ -16,11 +16,12 @@ from gen.dispatch.choice import rank
 from gen.dispatch.folders import places
 from gen.dispatch.invariant import INVARIANT
 from gen.dispatch.peers import PEERS, Advice, Advised, advised
+from gen.dispatch.products import UNALIGNED, with_lines
 from gen.dispatch.ranking import Product, Ranked, model_of
 from gen.errors import UsageError, unknown
 from gen.kernels.tunables import Value
 from gen.spec.dtypes import parse_dtype
-from gen.spec.problem import Alignment, GemmShape, parse_layout, parse_shape
+from gen.spec.problem import GemmShape, parse_layout, parse_shape
 
 GPU = typer.Option(
     "--gpu",
@@ -75,7 +76,7 @@ def choose(
     target = find_gpu(gpu) if gpu else present()
     product = _product(parse_shape(shape), dtype, layout, lda, ldb)
     if unaligned:
-        product = replace(product, alignment=Alignment(a=False, b=False))
+        product = replace(product, alignment=UNALIGNED)
     given = {name: value for name, value in tunables.items() if value is not None}
     if batch > 1:
         product, given = replace(product, batch=batch), {**given, "batched": True}
@@ -104,12 +105,7 @@ def _product(
 ) -> Product:
     if 0 in (shape.m, shape.n):
         raise UsageError(f"shape {shape} has nothing to compute; use M and N of 1 or more")
-    product = Product.packed(shape, parse_dtype(dtype), parse_layout(layout))
-    for name, given in (("lda", lda), ("ldb", ldb)):
-        least = getattr(product, name)
-        if given is not None and given < least:
-            raise UsageError(f"{name}={given} is less than a line of {shape} {layout}; use {least}")
-    return replace(product, lda=lda or product.lda, ldb=ldb or product.ldb)
+    return with_lines(Product.packed(shape, parse_dtype(dtype), parse_layout(layout)), lda, ldb)
 
 
 def present() -> GpuModel:

@@ -58,6 +58,19 @@ GPU_NAMES = typer.Option(
     metavar="NAMES",
     help=f"With --best: GPUs, with commas: {', '.join(GPUS)}; default: the one that is present.",
 )
+LDA, LDB = (
+    typer.Option(
+        f"--ld{name}",
+        metavar="N",
+        help=f"With --best: leading dimensions of {name.upper()}, with commas; default: the "
+        "shapes'.",
+    )
+    for name in "ab"
+)
+UNALIGNED = typer.Option(
+    "--unaligned",
+    help="With --best: A and B may start elsewhere than at multiples of 16 bytes, too.",
+)
 DEPFILE = typer.Option(
     "--depfile",
     metavar="FILE",
@@ -89,6 +102,9 @@ def emit(
     shape: Annotated[list[str] | None, SHAPES] = None,
     batch: Annotated[str | None, BATCH] = None,
     gpu: Annotated[str | None, GPU_NAMES] = None,
+    lda: Annotated[str | None, LDA] = None,
+    ldb: Annotated[str | None, LDB] = None,
+    unaligned: Annotated[bool, UNALIGNED] = False,
     tuned: Annotated[str | None, TUNED] = None,
     depfile: Annotated[Path | None, DEPFILE] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
@@ -102,17 +118,22 @@ def emit(
             raise UsageError("--best chooses kernels for --shape on --gpu; leave out other choices")
         if not shape:
             raise UsageError("no shape is named; use --shape, such as 4096 or 1-64x4096x4096")
+        from gen.dispatch.products import operands
         from gen.source.cpp.asked import Asked
 
         given = {key: value for key, value in tunables.items() if value is not None}
         gpus, dtype = _gpus(gpu), dtype or "f32"
-        asked = Asked(shape, gpus, dtype, layout, batch, tuned, name, embed, given)
+        lie = operands(lda, ldb, unaligned)
+        asked = Asked(shape, gpus, dtype, layout, batch, lie, tuned, name, embed, given)
         named = _named(output_) if header and not embed else None
         emitted = _best(asked, header, named, dry_run)
         _write(emitted, f"{named.parent}/" if named else output_, depfile, dry_run)
         return
-    if shape or gpu or batch or tuned:
-        raise UsageError("--shape, --batch, --gpu and --tuned go with --best; use gen emit --best")
+    if shape or gpu or batch or lda or ldb or unaligned or tuned:
+        raise UsageError(
+            "--shape, --batch, --gpu, --lda, --ldb, --unaligned and --tuned go with --best; use "
+            "gen emit --best"
+        )
     dtypes = [dtype] if dtype else None
     for one in arch.split(",") if arch else ():
         compute_capability(one)

@@ -15,6 +15,7 @@ import typer
 from gen.cli.options import JSON, LAYOUT, LIMIT, of_types
 from gen.cli.workers import ON, Team, team
 from gen.dispatch import folders
+from gen.dispatch.products import products_of
 from gen.dispatch.ranking import Product
 from gen.dispatch.table import Run, Table, load
 from gen.errors import UsageError
@@ -104,7 +105,6 @@ def _products(
     """What is to be tuned, the smallest first, so that something is known early."""
     from gen.bench.sizes import Grouped, flops, product
     from gen.bench.suites import suite
-    from gen.source.cpp.best import products_of
 
     shapes = list(dict.fromkeys(shape for name in suites for shape in suite(name)))
     if not texts and not shapes:

@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 
 from gen.device.gpus import GPUS
+from gen.dispatch.products import products_of
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import make_family, render_family
@@ -276,11 +277,11 @@ def texts() -> Iterator[tuple[Path, str]]:
         source = render_family(family, f"{family.name}.h" if header else None)
         yield GOLDEN / "family" / source.filename, source.text
     for name, dtype, layout, shapes, gpus, header, measured, batch, epilogue in CHOSEN:
-        products = best.products_of(shapes, parse_dtype(dtype), parse_layout(layout), batch)
+        products = products_of(shapes, parse_dtype(dtype), parse_layout(layout), batch)
         tunables = best.with_batch({"epilogue": epilogue}, batch)
         known = [GPUS[gpu] for gpu in gpus]
         with tempfile.TemporaryDirectory() as folder:
-            near = best.products_of(["12x4096x4096"], parse_dtype(dtype), parse_layout(layout))
+            near = products_of(["12x4096x4096"], parse_dtype(dtype), parse_layout(layout))
             tables = [tuned.table(near, gpu) for gpu in gpus if measured]
             places = tuned.places(Path(folder), *tables)
             found = best.make_best(products, known, tunables, name, "gen emit --best", places)

@@ -10,7 +10,8 @@ from typing import Any
 
 from gen.device.gpus import GpuModel
 from gen.dispatch.folders import Places, places
-from gen.source.cpp.best import Best, make_best, name_of, products_of, with_batch
+from gen.dispatch.products import Operands, products_of
+from gen.source.cpp.best import Best, make_best, name_of, with_batch
 from gen.spec.dtypes import DTypes, parse_dtype
 from gen.spec.kernel import option_of
 from gen.spec.problem import Layouts, parse_layout
@@ -20,7 +21,7 @@ from gen.spec.problem import Layouts, parse_layout
 class Asked:
     """Shapes, types and GPUs that kernels are chosen for; all but the GPUs as the user wrote them.
 
-    tuned: the table of measured times. tunables: what every kernel has.
+    lie: where operands do. tuned: the table of measured times. tunables: what every kernel has.
     """
 
     shapes: Sequence[str]
@@ -28,6 +29,7 @@ class Asked:
     dtype: str = "f32"
     layout: str = "rrr"
     batch: str | None = None
+    lie: Operands = field(default_factory=Operands)
     tuned: str | None = None
     name: str | None = None
     embed: str | None = None
@@ -40,6 +42,9 @@ class Asked:
         words += [f"--gpu {','.join(gpu.name for gpu in self.gpus)}"]
         words += [f"--shape {shape}" for shape in self.shapes]
         words += [f"--batch {self.batch}"] if self.batch else []
+        for name, lines in (("lda", self.lie.lda), ("ldb", self.lie.ldb)):
+            words += [f"--{name} {','.join(map(str, lines))}"] if lines else []
+        words += ["--unaligned"] if self.lie.unaligned else []
         words += [f"--tuned {shlex.quote(self.tuned)}"] if self.tuned else []
         given = {key: value for key, value in self.tunables.items() if key != "batched"}
         words += [option_of(key, value) for key, value in given.items()]
@@ -54,7 +59,7 @@ class Asked:
     def best(self) -> Best:
         """The kernels and what each costs. Raises GenError."""
         tunables = with_batch(self.tunables, self.batch)
-        products = products_of(self.shapes, self._dtypes, self._layouts, self.batch)
+        products = products_of(self.shapes, self._dtypes, self._layouts, self.batch, self.lie)
         return make_best(products, self.gpus, tunables, self.name, self.command, self._tables)
 
     def read(self) -> list[Path]:

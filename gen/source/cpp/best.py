@@ -8,9 +8,8 @@ the same numbers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product as combinations
 from typing import Any, NamedTuple
 
 from gen.device.gpus import GpuModel
@@ -28,9 +27,8 @@ from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, check_symbol
-from gen.spec.problem import GemmShape, Layouts, parse_shape
+from gen.spec.problem import Layouts
 
-MOST_SHAPES = 4096  # that are tried
 NEARLY = 105  # percent of the least time that a kernel of a file may take
 
 
@@ -151,57 +149,6 @@ class Best:
 def shared_of(spec: KernelSpec) -> int:
     """The shared memory of a block of a kernel, in bytes."""
     return spec.geometry.dynamic_shared + spec.geometry.static_shared
-
-
-def shapes_of(text: str) -> Iterator[GemmShape]:
-    """`MxNxK`, each a size or a range: of `16-4096`, its ends and the powers of two between.
-
-    One range alone is of cubes. Raises UsageError.
-    """
-    sides = text.lower().split("x")
-    if "-" not in text:
-        yield parse_shape(text)
-    elif len(sides) == 1:
-        yield from (GemmShape(side, side, side) for side in _sizes(text))
-    else:
-        yield from (GemmShape(*sizes) for sizes in combinations(*map(_sizes, sides)))
-
-
-def _sizes(text: str) -> list[int]:
-    first, dash, last = text.partition("-")
-    if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
-        raise UsageError(f"'{text}' is neither a size nor a range; use 512, or 16-4096")
-    low, high = int(first), int(last or first)
-    return sorted({low, high} | {2**i for i in range(high.bit_length()) if low < 2**i < high})
-
-
-def products_of(
-    texts: Sequence[str], dtypes: DTypes, layouts: Layouts, batch: str | None = None
-) -> list[Product]:
-    """What a file is made for. Raises UsageError for what is no shape, or for too many.
-
-    batch: how many products of each shape, a number or a range.
-    """
-    found: list[Product] = []
-    counts = _counts(batch) if batch else [1]
-    for text in texts:
-        if text.count("x") not in (0, 2):
-            raise UsageError(f"shape '{text}' is not MxNxK; use sizes or ranges: 16-256x4096x4096")
-        for shape in shapes_of(text):
-            if 0 in (shape.m, shape.n):
-                raise UsageError(f"shape {shape} has nothing to compute; use M and N of 1 or more")
-            one = Product.packed(shape, dtypes, layouts)
-            found += [replace(one, batch=count) for count in counts]
-            if len(found) > MOST_SHAPES:
-                raise UsageError(f"{text} is more than {MOST_SHAPES} shapes; use shorter ranges")
-    return list(dict.fromkeys(found))
-
-
-def _counts(batch: str) -> list[int]:
-    found = _sizes(batch)
-    if found[0] < 1:
-        raise UsageError(f"a batch of {batch} has no products; use 1 or more")
-    return found
 
 
 def with_batch(tunables: Mapping[str, Any], batch: str | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gen.device.gpus import find_gpu
 from gen.dispatch.folders import OURS
+from gen.dispatch.products import operands
 from gen.errors import GenError, MissingError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Flag
@@ -27,12 +28,12 @@ from gen.spec.kernel import KernelSpec
 _ARCHITECTURE = re.compile(r"(\d+[af]?)(-real|-virtual)?")
 _TUNABLES = {tunable for row in VARIANTS.values() for tunable in row.tunable_names}
 _FLAGS = {t.name for row in VARIANTS.values() for t in row.tunables if isinstance(t, Flag)}
-_FLAGS |= {"auto"}
-_LISTS = {"shapes", "gpus"}  # words with several values
+_FLAGS |= {"auto", "unaligned"}
+_LISTS = {"shapes", "gpus", "lda", "ldb"}  # words with several values
 _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
 _OF_FILE = {"file", "name", "arch"}
-_OF_AUTO = {"auto", *_LISTS, "batch", "embed", "tuned", "name", "dtype", "layout", *_TUNABLES}
-_OF_AUTO -= _FLAGS - {"auto"}  # BATCH says how many products, and groups are not chosen for
+_OF_AUTO = {"auto", *_LISTS, "unaligned", "batch", "embed", "tuned", "name", "dtype", "layout"}
+_OF_AUTO |= _TUNABLES - _FLAGS  # BATCH says how many products, and groups are not chosen for
 _SET = "true"  # what stands for a flag's value, which a call does not have
 
 
@@ -126,8 +127,8 @@ def _given(words: Sequence[str], known: set[str]) -> dict[str, str]:
 
 
 def _is_word(text: str) -> bool:
-    """Whether it is a word of some function, and no value in a list."""
-    return text == text.upper() and text.lower() in _KERNEL | _OF_AUTO | _OF_FILE
+    """Whether it can be a word of some function, known or not, and no value in a list."""
+    return bool(re.fullmatch("[A-Z][A-Z_]+", text))
 
 
 def _options(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -181,7 +182,7 @@ def _check_compiled(call: Call, archs: Sequence[str], last: int | None) -> None:
     """
     served = set()
     for target in call.architectures:
-        usable = [arch for arch in archs if compute_capability(arch) <= compute_capability(target)]
+        usable = [arch for arch in archs if compute_capability(arch) <= _capability(target)]
         if not usable or (last and target not in archs):
             alone = " alone" if last else " or newer"
             raise UsageError(
@@ -195,6 +196,11 @@ def _check_compiled(call: Call, archs: Sequence[str], last: int | None) -> None:
             f"the target is not compiled for {unserved[0]}; use CUDA_ARCHITECTURES with "
             f"{unserved[0].removeprefix('sm_')}, or leave it out of ARCH"
         )
+
+
+def _capability(target: str) -> int:
+    """What a target is compiled for, which may be older than all kernels: sm_90a -> 90."""
+    return int(target.removeprefix("sm_").rstrip("af"))
 
 
 def _bundle(call: Call, given: dict[str, str]) -> Answer:
@@ -253,7 +259,8 @@ def asked_for(given: Mapping[str, str]) -> Asked:
     words = ("dtype", "layout", "batch", "embed", "name")
     said = {"tuned": given.get("tuned", OURS), **{k: given[k] for k in words if k in given}}
     tunables = {key: value for key, value in given.items() if key in _TUNABLES}
-    asked = Asked(shapes, [find_gpu(gpu) for gpu in gpus], **said, tunables=tunables)
+    lie = operands(given.get("lda"), given.get("ldb"), "unaligned" in given)
+    asked = Asked(shapes, [find_gpu(gpu) for gpu in gpus], lie=lie, **said, tunables=tunables)
     return asked if asked.name else replace(asked, name=asked.usual_name)
 
 
@@ -262,7 +269,7 @@ def _check_all_compiled(call: Call, kernels: Sequence[KernelSpec]) -> None:
     targets = call.architectures
     oldest = min(compute_capability(spec.arch) for spec in kernels)
     wanted = dict.fromkeys(spec.arch for spec in kernels)
-    compiled = {compute_capability(target) for target in targets}
+    compiled = {_capability(target) for target in targets}
     lacking = [
         arch
         for arch in wanted

@@ -15,9 +15,11 @@ from gen.cli import main
 from gen.device.gpus import GPUS
 from gen.dispatch import folders
 from gen.dispatch.folders import NOWHERE, Places
-from gen.dispatch.ranking import Product, choose
+from gen.dispatch.products import operands, products_of
+from gen.dispatch.ranking import Product, choose, rank
 from gen.prove.launchers.program import Host, Program
-from gen.source.cpp.best import Best, make_best, products_of, with_batch
+from gen.source.cpp.asked import Asked
+from gen.source.cpp.best import NEARLY, Best, make_best, with_batch
 from gen.source.cpp.best_file import render_best
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import Alignment, GemmShape, parse_layout
@@ -89,6 +91,30 @@ def test_a_file_has_a_kernel_that_is_nearly_the_best_for_each_shape() -> None:
         own = [found.kernels[row.kernel] for row in found.rows if row.gpu == i]
         assert {spec.arch[3:5] for spec in own} == {str(gpu.capability)}
         assert 1 < len(own) < 12
+
+
+def test_a_file_has_kernels_for_where_operands_lie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each shape, leading dimension and address, one kernel is nearly the first."""
+    shapes, types, layouts = ["64", "2048x512x512"], parse_dtype("f16"), parse_layout("rrr")
+    lie = operands("2049,4096", None, unaligned=True)
+    products = products_of(shapes, types, layouts, None, lie)
+    assert {(p.lda, p.ldb == p.shape.n, p.alignment.a) for p in products} == {
+        (lda, True, aligned) for lda in (2049, 4096) for aligned in (True, False)
+    }
+    asked = Asked(shapes, [GPUS["a100"]], "f16", lie=lie, name="gemm", tuned="none")
+    assert "--lda 2049,4096 --unaligned --tuned none --name gemm" in asked.command
+    found = asked.best()
+    for product in products:
+        times = {each.spec: each.time for each in rank(product, GPUS["a100"], "sm_80")}
+        chosen = found.pick(product, 80, GPUS["a100"].sms, 164 << 10)
+        assert chosen is not None
+        assert times[found.kernels[chosen]] * 100 <= NEARLY * min(times.values())
+    packed = replace(asked, lie=operands(None, None, unaligned=False)).best()
+    assert not {*found.kernels} <= {*packed.kernels}
+    assert main([*asked.command.split()[1:], "--dry-run", "-o", f"{tmp_path}/"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/gemm.cu\n"
 
 
 @pytest.mark.parametrize("embedded", [False, True])
@@ -312,6 +338,11 @@ def test_nvcc_has_nothing_to_say(tmp_path: Path) -> None:
         ("--gpu t4 --shape 8 --batch 0-4", "a batch of 0-4 has no products; use 1 or more"),
         ("--gpu t4 --shape 8 --batch 9-3", "'9-3' is neither a size nor a range"),
         ("--gpu t4 --shape 1-64x1-64x1-64 --batch 1-99999", "is more than 4096 shapes"),
+        ("--gpu t4 --shape 1-\u00b2", "'1-\u00b2' is neither a size nor a range"),
+        ("--gpu t4 --shape 1-" + 5000 * "9", "9' is neither a size nor a range"),
+        ("--gpu t4 --shape 64 --lda 64,x", "lda '64,x' is no leading dimension; use elements"),
+        ("--gpu t4 --shape 64 --ldb 0", "ldb '0' is no leading dimension"),
+        ("--gpu t4 --shape 16-64 --lda 32", "lda=32 is less than a line of 64x64x64 rrr; use 64"),
         ("--gpu t4,h200 --shape 8-4096 --name " + "a" * 76, "name 'aaa"),
     ],
 )
@@ -321,5 +352,6 @@ def test_mistakes(options: str, message: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_options_of_best_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["emit", "--variant", "tiles", "--shape", "4"]) == 2
-    assert "--shape, --batch, --gpu and --tuned go with --best" in capsys.readouterr().err
+    for words in (["--shape", "4"], ["--lda", "8"], ["--unaligned"], ["--gpu", "a100"]):
+        assert main(["emit", "--variant", "tiles", *words]) == 2
+        assert "--lda, --ldb, --unaligned and --tuned go with --best" in capsys.readouterr().err

@@ -118,6 +118,9 @@ def test_a_bundle_may_be_chosen() -> None:
     assert bundle(words, "80,90a,120") == found
     assert bundle(words, "") == found
     assert bundle(f"{words} EPILOGUE linear_bias").stamp != found.stamp
+    placed = bundle(f"{words} LDA 8192 11008 LDB 4097 UNALIGNED")
+    assert " --lda 8192,11008 --ldb 4097 --unaligned --tuned" in " ".join(placed.options)
+    assert placed.stamp != found.stamp
     batched = bundle(f"{words} BATCH 1-64")
     assert "--batch 1-64 " in " ".join(batched.options)
     assert batched.stamp != found.stamp
@@ -159,6 +162,8 @@ def test_what_a_bundle_is_called_does_not_depend_on_what_is_chosen() -> None:
         ("AUTO SHAPES 4096 GPUS a100 h100 l4 DTYPE f16", "use CUDA_ARCHITECTURES 80;89;90a"),
         ("AUTO SHAPES 64 GPUS b200", "with CUDA_ARCHITECTURES 80;90a, the target is not compiled"),
         ("AUTO SHAPES 9 GPUS t4 EMBED sass", "unknown format 'sass'"),
+        ("AUTO SHAPES 9 GPU t4", "there is no word 'GPU'; use AHEAD, "),
+        ("AUTO SHAPES 64 GPUS t4 LDA 63", "lda=63 is less than a line of 64x64x64 rrr; use 64"),
         ("FILE x EMBED cubin", "EMBED goes with AUTO: nvcc compiles what a list has"),
         ("FILE x SHAPES 9", "SHAPES goes with AUTO; FILE's list says it"),
     ],
@@ -166,6 +171,15 @@ def test_what_a_bundle_is_called_does_not_depend_on_what_is_chosen() -> None:
 def test_wrong_words_of_a_chosen_bundle_are_refused(words: str, message: str) -> None:
     with pytest.raises(GenError, match=re.escape(message)):
         bundle(words)
+
+
+def test_a_target_may_be_compiled_for_what_no_kernel_knows() -> None:
+    """As `all-major` is, of an older toolkit than gen's."""
+    with pytest.raises(UsageError, match="CUDA_ARCHITECTURES 50;80;90a, the target is not compi"):
+        bundle("AUTO SHAPES 64 GPUS a100 h100 DTYPE f16", "50,80,90a")
+    with pytest.raises(UsageError, match="compiled for sm_50, too, and this kernel is for sm_80"):
+        ask("VARIANT mma ARCH sm_80", "50,80")
+    assert bundle("AUTO SHAPES 64 GPUS a100 h100 DTYPE f16", "80,90a,130").stamp
 
 
 def test_each_architecture_gets_its_own_kernel(gen: Gen) -> None:
