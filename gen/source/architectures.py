@@ -88,12 +88,22 @@ def render_family(family: Family, header: str | None = None, *, alone: bool = Tr
     return render(spec, header) if alone else Source(spec.name, render_framed(spec, alone=False))
 
 
+def ranges_of(capabilities: Sequence[int]) -> list[tuple[int, int | None]]:
+    """Of the compute capabilities that a file has code for: the values of __CUDA_ARCH__ of each.
+
+    Its first value, and the first that is not; of the oldest 0, as the compiler refuses what is
+    older still.
+    """
+    firsts = [10 * cc for cc in capabilities]
+    return list(zip([0, *firsts[1:]], [*firsts[1:], None], strict=True))
+
+
 def only(text: str, first: int, end: int | None) -> str:
-    """A kernel's text with nothing to compile for other architectures.
+    """A kernel's text with nothing to compile for other architectures: see `ranges_of`.
 
     Its functions are there, since nvcc looks at one architecture alone for what the host calls.
     """
-    bounds = [f"__CUDA_ARCH__ >= {first}"] * (first > 0) + [f"__CUDA_ARCH__ < {end}0"] * bool(end)
+    bounds = [f"__CUDA_ARCH__ >= {first}"] * (first > 0) + [f"__CUDA_ARCH__ < {end}"] * bool(end)
     other = "#else\n  __trap();  // the launcher takes another kernel here\n#endif\n"
     return _GLOBAL.sub(
         lambda match: f"{match[1]}#if {' && '.join(bounds)}\n{match[2]}{other}{match[3]}", text
@@ -109,24 +119,23 @@ def _values(family: Family) -> Mapping[str, Any]:
         "scalar_t": spec.dtypes.scalar.cuda,
     }
     capabilities = [compute_capability(spec.arch) for spec in family.specs]
-    ends = [*capabilities[1:], None]
-    firsts = [0, *(10 * cc for cc in capabilities[1:])]  # what is older, the compiler refuses
+    ranges = ranges_of(capabilities)
     return {
         "version": __version__,
         "name": family.name,
         "command": family.command,
         "stamp": stamp(*family.specs),
         "archs": [arch.removeprefix("sm_") for arch in family.archs],
+        "compiled_for": [(one.arch, *r) for one, r in zip(family.specs, ranges, strict=True)],
         "kernels": [
             {
                 "name": one.name,
                 "arch": one.arch,
                 "cc": cc,
-                "first": first,
-                "end": end,
+                "end": end // 10 if end else None,
                 "text": only(render_framed(one, alone=False, guarded=one is spec), first, end),
             }
-            for one, cc, first, end in zip(family.specs, capabilities, firsts, ends, strict=True)
+            for one, cc, (first, end) in zip(family.specs, capabilities, ranges, strict=True)
         ],
         "launch": signature.with_types(signature.launch(spec), types),
         "workspace": signature.with_types(signature.workspace(spec.several), types),

@@ -10,7 +10,7 @@ from gen.dispatch import cost, nearness, words
 from gen.dispatch.nearness import Point
 from gen.dispatch.weights import Weights
 from gen.errors import SpecError
-from gen.source.architectures import only
+from gen.source.architectures import only, ranges_of
 from gen.source.cpp.best import Best, shared_of
 from gen.source.cpp.header import render_header
 from gen.source.render import render_framed, render_template
@@ -23,15 +23,20 @@ TEMPLATES = ("cpp/best.cu.j2", "cpp/_choice.j2")
 
 def render_best(best: Best, header: str | None = None) -> str:
     """The source of several kernels and their launcher."""
-    archs = best.archs
+    ccs = [compute_capability(arch) for arch in best.archs]
+    ranges = dict(zip(ccs, ranges_of(ccs), strict=True))
+    several = len(ccs) > 1
     return render_template(
         TEMPLATES[0],
         **choice_values(best),
         command=best.command,
         header=header,
         stamp=best.stamp,
-        archs=[arch.removeprefix("sm_") for arch in archs],
-        kernels=[_kernel(spec, archs) for spec in best.named],
+        archs=[arch.removeprefix("sm_") for arch in best.archs],
+        compiled_for=[(arch, *ranges[cc]) for arch, cc in zip(best.archs, ccs, strict=True)]
+        if several
+        else [],
+        kernels=[_kernel(spec, *ranges[compute_capability(spec.arch)]) for spec in best.named],
         launch=best.launch,
         workspace=best.workspace,
     )
@@ -101,15 +106,9 @@ def _described(best: Best, place: int) -> tuple[str, ...]:
     return f"{place + 1}", " ".join(gpus), spec.variant, tile, tunables.strip()
 
 
-def _kernel(spec: KernelSpec, archs: Sequence[str]) -> Mapping[str, Any]:
-    """What the template has of a kernel, whose code is there for its own architecture and on."""
-    known = [compute_capability(arch) for arch in archs]
-    cc = compute_capability(spec.arch)
-    later = [other for other in known if other > cc]
-    first = 10 * cc if cc > known[0] else 0
-    end = later[0] if later else None
-    guarded = not first and not end
-    text = render_framed(spec, alone=False, guarded=guarded)
+def _kernel(spec: KernelSpec, first: int, end: int | None) -> Mapping[str, Any]:
+    """What the template has of a kernel: see `ranges_of` for where its code is."""
+    text = render_framed(spec, alone=False, guarded=not first)
     return {
         "name": spec.name,
         "text": only(text, first, end) if first or end else text,

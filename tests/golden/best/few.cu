@@ -5,13 +5,13 @@
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
 //   kernel for  variant tile      tunables
-//   1      a100 skinny  8x16x1024
-//   2      h200 gemv    1x4x1024  --vectors 1
+//   1      t4   mma     32x64x32  --threadblock 32x64x32 --warp 32x32
+//   2      a100 skinny  8x16x1024
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -c few.cu
+//     -gencode arch=compute_75,code=sm_75
 //     -gencode arch=compute_80,code=sm_80
-//     -gencode arch=compute_90,code=sm_90
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -25,6 +25,573 @@
 // ---------------------------------------------------------------------------- kernel 1
 
 // few_1: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
+// along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 32 x 32 of
+// it: it loads fragments of A and B into registers, and multiplies them with mma.sync. Bytes outside of
+// the matrices are zeros in shared memory.
+// Copies overlap with multiplications: the next step's data are on their way from global memory to
+// registers while this step's are multiplied; of two tiles in shared memory one is written while the
+// other is read.
+//
+//   A  M x K, row-major, __half
+//   B  K x N, column-major, __half
+//   C  M x N, row-major, __half; not read when beta is 0
+//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 7.5 or newer and C++17.
+
+#include <cuda_fp16.h>
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
+#error "for -arch=sm_75 or newer: older GPUs lack the kernel's instructions"
+#endif
+
+namespace few_1_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = __half;
+using output_t = __half;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 32, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kThreads = 64;  // 2 warps
+constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+
+constexpr int kWarpM = 32, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 32 / 32 = 1
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 2
+constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 32 / 16
+
+constexpr int kBytesA = kTileM * 64;  // (kTileM, kTileK): 32 lines of 64 bytes along K
+constexpr int kBytesB = kTileN * 64;  // (kTileN, kTileK): 64 lines of 64 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 6144
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address));
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// A fragment is 16 rows of A, or 16 columns of B, by 32 bytes along K. Of it, lane 4g + t (g = 0..7,
+// t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
+//
+//   of                   A, first half  A, second half     B, first half  B, second half
+//   row or column g      fragment[0]    fragment[2]        fragment[0]    fragment[1]
+//   row or column g + 8  fragment[1]    fragment[3]        fragment[2]    fragment[3]
+//
+// One instruction multiplies 16 rows of A by 8 columns of B, over one half along K. Of its 16 x 8
+// accumulators the lane holds columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns, `k`: which half along K.
+__device__ inline void mma(
+    float (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half, int k) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(b[2 * half + k]));
+}
+
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks.
+__device__ constexpr unsigned swizzle_64b(unsigned line, unsigned chunk) {
+  return line * 64 + (chunk ^ line / 2 % 4) * 16;
+}
+
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
+struct WarpTile {
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (2, 4) instructions
+  uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  uint32_t a_at[kKBlocks], b_at[kKBlocks];  // where they come from: made before the step that loads
+
+  // Lets loads read the stage at this address in shared memory.
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane % 16;
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      a_at[kb] = stage + swizzle_64b(row, 2 * kb + lane / 16);
+    }
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      b_at[kb] = stage + kBytesA + swizzle_64b(col, 2 * kb + lane / 8 % 2);
+    }
+  }
+  // Lets loads read another stage, so many bytes further on.
+  __device__ void move(int bytes) {
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
+  }
+  __device__ void load(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) ldmatrix(a[kb % 2][i], a_at[kb] + i * 16 * 64);
+#pragma unroll
+    for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 64);
+  }
+  __device__ void multiply(int kb) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+#pragma unroll
+      for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+        for (int n = 0; n < 2 * kFragmentsN; ++n) {
+          const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+          mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2, k);
+        }
+      }
+    }
+  }
+  // Registers have no variable index: a loop takes the first rows, and moves the others up.
+  __device__ void move_up() {
+#pragma unroll
+    for (int i = 0; i + 1 < kFragmentsM; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) acc[i][j][r] = acc[i + 1][j][r];
+      }
+    }
+  }
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Rows of D on their way from registers, where lanes hold pairs far apart, to global memory: here lanes
+// come to hold neighbours, and write long pieces of rows.
+struct Staging {
+  static constexpr int kRows = 16;
+  // The 8 elements at the end of each row keep pairs of different rows in different banks.
+  alignas(16) output_t elements[kRows][kWarpN + 8];
+
+  __device__ output_t& at(int row, int col) {
+    return elements[row][col];
+  }
+  // A lane's pairs of 16 columns, where the lane has its accumulators: q = 0, 1 in rows g, g + 8 of
+  // the left half, 2, 3 in those of the right one.
+  __device__ __half2& pair(int col, int q, unsigned lane) {
+    const unsigned r = q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+    return reinterpret_cast<__half2&>(at(r, c));
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const output_t* c = out.C + row0 * out.ldc + col0;
+  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+#pragma unroll
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      uint4 elements{};
+      if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
+      reinterpret_cast<uint4&>(staging.at(row, col)) = elements;
+    }
+    return;
+  }
+#pragma unroll 2
+  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
+#pragma unroll
+    for (int col = lane; col < kWarpN; col += 32) {
+      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
+      staging.at(row, col) = exists ? c[col] : output_t(0);
+    }
+  }
+}
+
+// Makes D of the warp's first 16 rows of accumulators and, if C is read, of the rows of C in
+// `staging`, whose place it takes.
+__device__ inline void finish_rows(
+    Staging& staging, const WarpTile& tile, const Output& out, bool reads_c, int lane) {
+#pragma unroll
+  for (int j = 0; j < kFragmentsN; ++j) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      __half2& d = staging.pair(16 * j, q, lane);
+      const float2 acc = tile.pair(0, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d.x);
+        y += out.beta * scalar_t(d.y);
+      }
+      d = {output_t(x), output_t(y)};
+    }
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
+  output_t* const d = out.D + row0 * out.ldd + col0;
+  if (aligned) {  // 16 bytes at once
+#pragma unroll
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      if (row0 + row >= out.rows) continue;
+      reinterpret_cast<uint4&>(d[row * out.ldd + col]) =
+          reinterpret_cast<const uint4&>(staging.at(row, col));
+    }
+    return;
+  }
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
+#pragma unroll 1
+  for (int row = row0; row < row0 + kWarpM; row += 16) {
+    if (out.beta != 0) {
+      read_rows(staging, out, row, col0, lane);
+      __syncwarp();
+    }
+    finish_rows(staging, tile, out, out.beta != 0, lane);
+    __syncwarp();
+    write_rows(staging, out, row, col0, aligned, lane);
+    __syncwarp();  // all have been read
+    tile.move_up();
+  }
+}
+
+// ------------------------------------------------------------------------ packing
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  const input_t* const end = source + (lines - 1) * ld + length;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    few_1_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        input_t* b_packed, index_t b_packed_ld) {
+#if __CUDA_ARCH__ < 800
+  const bool is_a = blockIdx.z == 0;
+  pack_lines(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+#else
+  __trap();  // the launcher takes another kernel here
+#endif
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kSharedBytes = 2 * kStageBytes;  // 12288; rows of D take their place
+static_assert(kThreads / 32 * sizeof(Staging) <= kSharedBytes);
+
+// A chunk from global memory; what is missing of its 16 bytes is zero.
+__device__ inline uint4 read_chunk(const input_t* global, int bytes) {
+  if (bytes == 16) return *reinterpret_cast<const uint4*>(global);
+  alignas(16) input_t elements[kChunk];
+#pragma unroll
+  for (int e = 0; e < kChunk; ++e) {
+    elements[e] = e * int(sizeof(input_t)) < bytes ? global[e] : input_t(0);
+  }
+  return *reinterpret_cast<const uint4*>(elements);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    few_1(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd) {
+#if __CUDA_ARCH__ < 800
+  extern __shared__ __align__(128) unsigned char shared[];  // (2, kStageBytes)
+  const uint32_t stages = shared_address(shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  const int rows = int(M), cols = int(N), depth = int(K);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
+
+  // Of every tile, a thread copies one chunk of lines that are some way apart; its neighbours copy
+  // those beside it.
+  const int a_line = threadIdx.x / 4, a_chunk = threadIdx.x % 4;
+  const int a_left = rows - row0 - a_line;  // lines from there to the end of A
+  const auto a_from = A + index_t(row0 + a_line) * lda + a_chunk * kChunk;
+  uint4 a_chunks[2];
+  const auto read_a = [&](int k) {
+    const int left = depth - k - a_chunk * kChunk;
+    const int bytes = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const auto from = a_from + index_t(i * 16) * lda + k;
+      a_chunks[i] = read_chunk(from, i * 16 < a_left ? bytes : 0);
+    }
+  };
+  const auto write_a = [&](unsigned char* tile) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int to = swizzle_64b(a_line + i * 16, a_chunk);
+      *reinterpret_cast<uint4*>(tile + to) = a_chunks[i];
+    }
+  };
+  const int b_line = threadIdx.x / 4, b_chunk = threadIdx.x % 4;
+  const int b_left = cols - col0 - b_line;  // lines from there to the end of B
+  const auto b_from = B + index_t(col0 + b_line) * ldb + b_chunk * kChunk;
+  uint4 b_chunks[4];
+  const auto read_b = [&](int k) {
+    const int left = depth - k - b_chunk * kChunk;
+    const int bytes = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto from = b_from + index_t(i * 16) * ldb + k;
+      b_chunks[i] = read_chunk(from, i * 16 < b_left ? bytes : 0);
+    }
+  };
+  const auto write_b = [&](unsigned char* tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int to = swizzle_64b(b_line + i * 16, b_chunk);
+      *reinterpret_cast<uint4*>(tile + to) = b_chunks[i];
+    }
+  };
+
+  WarpTile tile;
+  const int steps = (depth + kTileK - 1) / kTileK;
+
+  if (steps > 0) {
+    read_a(0);
+    read_b(0);
+    write_a(shared);
+    write_b(shared + kBytesA);
+  }
+  __syncthreads();  // the first tiles are there
+
+  int reading = 0;  // stage
+  for (int n = 0; n < steps; ++n) {
+    if (n + 1 < steps) {  // prefetch: these loads are not waited for before they are written below
+      read_a((n + 1) * kTileK);
+      read_b((n + 1) * kTileK);
+    }
+    tile.read_from(stages + reading * kStageBytes, warp, lane);
+    tile.load(0);
+#pragma unroll
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      if (kb + 1 < kKBlocks) tile.load(kb + 1);
+      tile.multiply(kb);
+    }
+    reading = 1 - reading;
+    if (n + 1 < steps) {
+      write_a(shared + reading * kStageBytes);
+      write_b(shared + reading * kStageBytes + kBytesA);
+    }
+    __syncthreads();  // the next tiles are there; nobody reads these any more
+  }
+
+  const int row = row0 + warp % kWarpsM * kWarpM, col = col0 + warp / kWarpsM * kWarpN;
+  const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
+  __syncthreads();  // nobody reads the tiles any more: their memory is free
+  store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
+#else
+  __trap();  // the launcher takes another kernel here
+#endif
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+few_1_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+few_1_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = few_1_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+
+  int device;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
+  const input_t* const a = plan.packs_a ? a_packed : A;
+  const input_t* const b = plan.packs_b ? b_packed : B;
+
+  const auto kernel = few_1;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        few_1_pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B,
+        ldb, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
+  const dim3 grid(unsigned(plan.tiles));
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace few_1_ns
+
+// ---------------------------------------------------------------------------- kernel 2
+
+// few_2: D = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
 // operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
@@ -43,7 +610,7 @@
 
 #include <cuda_fp16.h>
 
-namespace few_1_ns {  // several emitted files may be in one program
+namespace few_2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
@@ -188,11 +755,11 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    few_1(  // D = alpha * A * B + beta * C
+    few_2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
-#if __CUDA_ARCH__ < 900
+#if __CUDA_ARCH__ >= 800
   __shared__ Sums sums;
   // Whether lines begin at a multiple of what is read at once, and are whole pieces of it.
   const bool aligned = reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 &&
@@ -208,227 +775,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
       multiply<true>(sums, row0, col0, M, N, K, A, lda, B, ldb);
     } else {
       multiply<false>(sums, row0, col0, M, N, K, A, lda, B, ldb);
-    }
-    __syncthreads();  // the sums of all warps are there
-    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
-      const int i = at / kCols, j = at % kCols;
-      accumulator_t sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
-      const index_t row = row0 + i, col = col0 + j;
-      if (row < M && col < N) {
-        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);
-      }
-    }
-    __syncthreads();  // they have been read: those of the next tile may replace them
-  }
-#else
-  __trap();  // the launcher takes another kernel here
-#endif
-}
-
-#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on a stream's device, whichever is current, where
-// it would run into matrices that it cannot reach: a stream of another device is refused.
-inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
-  cudaError_t error = cudaGetDevice(&device);
-#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
-  cudaStreamCaptureStatus capture;
-  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  int own;
-  error = cudaStreamGetDevice(stream, &own);
-  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
-#endif
-  return error;
-}
-
-// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
-template <class... Parameters, class... Arguments>
-inline cudaError_t launch(
-    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
-    Arguments... arguments) {
-  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-
-// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
-// while a CUDA graph is captured: it never prints, exits, waits or allocates.
-// Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
-//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
-//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
-//   400  cudaErrorInvalidResourceHandle: a stream of another device
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-few_1_launch(  // D = alpha * A * B + beta * C
-    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
-    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, cudaStream_t stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
-
-  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
-  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
-  int device;
-  cudaError_t error = check_stream(stream, device);
-  if (error != cudaSuccess) return error;
-  const auto kernel = few_1;
-  const dim3 grid{unsigned(grid_x)}, block{kThreads};
-  return launch(
-      kernel, grid, block, 0, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
-}
-
-#endif  // __CUDACC_RTC__
-}  // namespace few_1_ns
-
-// ---------------------------------------------------------------------------- kernel 2
-
-// few_2: D = alpha * A * B + beta * C
-//
-// For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
-// at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
-// A, which come from the caches.
-// The threads of a block share K: each has sums of its own for the whole tile of D. In the end those of
-// a warp are added up, then those of all warps, always in the same order.
-//
-//   A  M x K, row-major, __half
-//   B  K x N, column-major, __half
-//   C  M x N, row-major, __half; not read when beta is 0
-//   D  M x N, row-major, __half; may be C, must not overlap A or B
-//
-// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 7.5 or newer and C++17.
-
-#include <cuda_fp16.h>
-
-namespace few_2_ns {  // several emitted files may be in one program
-using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
-using input_t = __half;
-using output_t = __half;
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kRows = 1, kCols = 4;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
-
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
-
-// Where an element lies in its matrix.
-__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
-  return row * lda + k;
-}
-__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
-  return col * ldb + k;
-}
-__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
-  return row * ldc + col;
-}
-
-// Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
-__device__ inline void epilogue(
-    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
-    index_t ldc, output_t* D, index_t ldd) {
-  scalar_t x = alpha * sum;
-  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
-  D[c_at(row, col, ldd)] = output_t(x);
-}
-
-constexpr int kWarps = kThreads / 32;
-constexpr int kWidth = 8;  // elements in 16 bytes
-using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
-
-// Elements of a row of A or a column of B that a thread has at a time.
-struct alignas(16) Chunk {
-  input_t of[kWidth];
-
-  // Reads them, kCount at once: a thread has 16 bytes in one piece, or every kThreads-th element. Where
-  // the line has ended they are zeros, which add nothing to a sum.
-  template <int kCount>
-  __device__ void read(const input_t* line, index_t k0, index_t K) {
-#pragma unroll
-    for (int e = 0; e < kWidth; e += kCount) {
-      const index_t k = k0 + e * kThreads + threadIdx.x * kCount;
-      if constexpr (kCount == kWidth) {
-        *reinterpret_cast<int4*>(of) = k < K ? *reinterpret_cast<const int4*>(line + k) : int4{};
-      } else {
-        of[e] = k < K ? line[k] : input_t{};
-      }
-    }
-  }
-};
-
-// Computes the tile of D that begins at (row0, col0). Lines outside of it are others once more.
-template <int kCount>  // elements that are read at once
-__device__ inline void multiply(
-    Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
-    index_t lda, const input_t* B, index_t ldb) {
-  accumulator_t sum[kRows][kCols] = {};
-  for (index_t k0 = 0; k0 < K; k0 += kThreads * kWidth) {
-    Chunk a[kRows], b[kCols];
-#pragma unroll
-    for (int j = 0; j < kCols; ++j) {
-      const index_t col = col0 + j < N ? col0 + j : N - 1;
-      b[j].template read<kCount>(B + col * ldb, k0, K);
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const index_t row = row0 + i < M ? row0 + i : M - 1;
-      a[i].template read<kCount>(A + row * lda, k0, K);
-    }
-#pragma unroll
-    for (int e = 0; e < kWidth; ++e) {
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-        for (int j = 0; j < kCols; ++j) {
-          sum[i][j] +=
-              static_cast<accumulator_t>(a[i].of[e]) * static_cast<accumulator_t>(b[j].of[e]);
-        }
-      }
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-    for (int j = 0; j < kCols; ++j) {
-      for (int lanes = 16; lanes > 0; lanes /= 2) {
-        sum[i][j] += __shfl_down_sync(0xffffffff, sum[i][j], lanes);
-      }
-      if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32][i][j] = sum[i][j];
-    }
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    few_2(  // D = alpha * A * B + beta * C
-        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
-        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd) {
-#if __CUDA_ARCH__ >= 900
-  __shared__ Sums sums;
-  // Whether all lines begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
-  const bool aligned = reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 &&
-                       reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 &&
-                       K % kWidth == 0;
-  const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
-
-  // Neighbouring blocks have the same columns of D, and read the same of B.
-  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
-  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
-    const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
-    if (aligned) {
-      multiply<kWidth>(sums, row0, col0, M, N, K, A, lda, B, ldb);
-    } else {
-      multiply<1>(sums, row0, col0, M, N, K, A, lda, B, ldb);
     }
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
@@ -540,13 +886,13 @@ struct Candidate {
 };
 
 constexpr Gpu kGpus[] = {  // the newest first
-    {90, 132},  // H200 SXM 141 GB
     {80, 108},  // A100 SXM 80 GB
+    {75, 40},  // T4 16 GB
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {1, 4, 1, 259, 259, 0, 16, 63, 1757790, 32327, 32, 0, 439250, 8, 1, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 16, 16, 213, 52428800}},
-    {1, 0, {8, 16, 1, 1291, 1291, 0, 177, 354, 3005834, 45371, 32, 0, 505000, 2, 1, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 16, 16, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1291, 1291, 0, 177, 354, 3005834, 45371, 32, 0, 505000, 2, 1, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 16, 16, 502, 41943040}},
+    {1, 0, {32, 64, 32, 79078, 359164, 56257, 40454, 80909, 1213630, 91022, 16, 0, 922600, 4, 1, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 16, 16, 3200, 4194304}},
 };
 
 struct Limits {
@@ -556,8 +902,8 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
+    {false, 0, 12288},
     {false, 0, 4096},
-    {false, 0, 64},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -681,19 +1027,44 @@ inline int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
+// For a kernel that needs no workspace.
+template <auto kLaunch>
+cudaError_t launch_without_workspace(
+    long long M, long long N, long long K, float alpha, const __half* A, long long lda,
+    const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
+    long long ldd, void*, size_t, cudaStream_t stream) {
+  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+}
+
 struct Kernel {
+  cudaError_t (*workspace)(
+      long long M, long long N, long long K, const __half* A, long long lda, const __half* B,
+      long long ldb, size_t* bytes);  // null: needs none
   cudaError_t (*launch)(
       long long M, long long N, long long K, float alpha, const __half* A, long long lda,
       const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
-      long long ldd, cudaStream_t stream);
+      long long ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream);
 };
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {few_1_ns::few_1_launch},
-    {few_2_ns::few_2_launch},
+    {few_1_ns::few_1_workspace, few_1_ns::few_1_launch},
+    {nullptr, launch_without_workspace<few_2_ns::few_2_launch>},
 };
 // clang-format on
+
+#ifdef __CUDA_ARCH_LIST__  // what nvcc compiles the file for
+constexpr bool is_compiled(int first, int end) {
+  constexpr int kArchs[] = {__CUDA_ARCH_LIST__};
+  for (const int arch : kArchs) {
+    if (arch >= first && arch < end) return true;
+  }
+  return false;
+}
+
+static_assert(is_compiled(0, 800), "compile the kernels for sm_75, too");
+static_assert(is_compiled(800, 10000), "compile the kernels for sm_80, too");
+#endif
 
 // The kernel for the problem on the current device.
 inline cudaError_t choose(
@@ -725,7 +1096,9 @@ few_workspace(  // for a launch with these arguments
   if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
   const Kernel* kernel = nullptr;
-  return choose(M, N, K, A, lda, B, ldb, kernel);  // which need none
+  const cudaError_t error = choose(M, N, K, A, lda, B, ldb, kernel);
+  if (error != cudaSuccess || kernel->workspace == nullptr) return error;
+  return kernel->workspace(M, N, K, A, lda, B, ldb, bytes);
 }
 
 // As the launchers above, of which it calls the one for the problem on the current device.
@@ -733,11 +1106,12 @@ extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 few_launch(  // D = alpha * A * B + beta * C
     long long M, long long N, long long K, float alpha, const __half* A, long long lda,
     const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
-    long long ldd, void*, size_t, cudaStream_t stream) {
+    long long ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   const Kernel* kernel = nullptr;
   const cudaError_t error = choose(M, N, K, A, lda, B, ldb, kernel);
   if (error != cudaSuccess) return error;
-  return kernel->launch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+  return kernel->launch(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, workspace, workspace_bytes, stream);
 }
 
 }  // namespace few_ns

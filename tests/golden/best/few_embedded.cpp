@@ -6,8 +6,8 @@
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
 //
 //   kernel for  variant tile      tunables
-//   1      a100 skinny  8x16x1024
-//   2      h200 gemv    1x4x1024  --vectors 1
+//   1      t4   mma     32x64x32  --threadblock 32x64x32 --warp 32x32
+//   2      a100 skinny  8x16x1024
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -16,7 +16,7 @@
 
 #include "few.h"
 
-#if FEW_SPEC != 0xe5d9e88b
+#if FEW_SPEC != 0x3ce47232
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -114,6 +114,7 @@ struct Image {
 template <class Handle>
 struct Handles {
   Handle kernel;
+  Handle pack;  // copies operands that the kernel cannot read where they are
 };
 
 using Loaded = Handles<CUkernel>;  // for all contexts
@@ -123,7 +124,7 @@ using Kernels = Handles<CUfunction>;  // in one of them
 // when the program or its shared library ends.
 struct Code {
   const Image (&images)[1];  // later ones are better
-  const char* const (&symbols)[1];  // in the order of Handles; null: it has none
+  const char* const (&symbols)[2];  // in the order of Handles; null: it has none
   int shared_bytes;
   std::mutex mutex = {};
   CUlibrary library[1] = {};  // null where it has not been loaded
@@ -167,8 +168,9 @@ struct Code {
     if (error != CUDA_SUCCESS) return error;
     CUkernel* const kernels[] = {
         &loaded[i].kernel,
+        &loaded[i].pack,
     };
-    for (int k = 0; k < 1 && error == CUDA_SUCCESS; ++k) {
+    for (int k = 0; k < 2 && error == CUDA_SUCCESS; ++k) {
       if (symbols[k]) error = driver.cuLibraryGetKernel(kernels[k], made, symbols[k]);
     }
     if (error == CUDA_SUCCESS) {
@@ -197,6 +199,9 @@ struct Code {
     }
     if (error == CUDA_SUCCESS) {
       error = driver.cuKernelGetFunction(&kernels.kernel, found.kernel);
+    }
+    if (error == CUDA_SUCCESS && found.pack != nullptr) {
+      error = driver.cuKernelGetFunction(&kernels.pack, found.pack);
     }
     if (error != CUDA_SUCCESS || shared_bytes == 0) return error;
     // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
@@ -229,6 +234,114 @@ CUresult launch(
 
 namespace few_1_ns {
 
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+
+constexpr int kTileM = 32, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kThreads = 64;  // 2 warps
+constexpr int kSharedBytes = 12288;
+
+// clang-format off
+constexpr std::uint64_t kSm75[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+
+constexpr const char* kSymbols[] = {"few_1", "few_1_pack"};
+// clang-format on
+
+constexpr Image kImages[] = {
+    {75, 79, 0, kSm75},
+};
+
+CUresult get_kernels(Kernels& kernels) {
+  // Made when the driver is at work, so that it ends before the driver.
+  static Code code{kImages, kSymbols, kSharedBytes};
+  return code.get(kernels);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+CUresult few_1_workspace(
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = size_t(plan.bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult few_1_launch(
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = few_1_workspace;
+  int error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+
+  Kernels kernels;
+  error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
+  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
+  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
+
+  const auto kernel = kernels.kernel;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B,
+        ldb, b_packed, plan.b_ld);
+    if (error != CUDA_SUCCESS) return error;
+  }
+  const dim3 grid(unsigned(plan.tiles));
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd);
+}
+
+}  // namespace few_1_ns
+
+// ---------------------------------------------------------------------------- kernel 2
+
+namespace few_2_ns {
+
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -243,67 +356,11 @@ constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"few_1"};
+constexpr const char* kSymbols[] = {"few_2", nullptr};
 // clang-format on
 
 constexpr Image kImages[] = {
     {80, 89, 0, kSm80},
-};
-
-CUresult get_kernels(Kernels& kernels) {
-  // Made when the driver is at work, so that it ends before the driver.
-  static Code code{kImages, kSymbols, 0};
-  return code.get(kernels);
-}
-
-CUresult few_1_launch(
-    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-
-  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
-  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  if (grid_x > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
-  Kernels kernels;
-  CUresult error = get_kernels(kernels);
-  if (error != CUDA_SUCCESS) return error;
-  const auto kernel = kernels.kernel;
-  const dim3 grid{unsigned(grid_x)}, block{kThreads};
-  return launch(
-      kernel, grid, block, 0, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
-}
-
-}  // namespace few_1_ns
-
-// ---------------------------------------------------------------------------- kernel 2
-
-namespace few_2_ns {
-
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kRows = 1, kCols = 4;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
-
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
-
-// clang-format off
-constexpr std::uint64_t kSm90[] = {
-    0x0000000000000000, 0x0000000000000000,
-};
-
-constexpr const char* kSymbols[] = {"few_2"};
-// clang-format on
-
-constexpr Image kImages[] = {
-    {90, 99, 0, kSm90},
 };
 
 CUresult get_kernels(Kernels& kernels) {
@@ -358,13 +415,13 @@ struct Candidate {
 };
 
 constexpr Gpu kGpus[] = {  // the newest first
-    {90, 132},  // H200 SXM 141 GB
     {80, 108},  // A100 SXM 80 GB
+    {75, 40},  // T4 16 GB
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {1, 4, 1, 259, 259, 0, 16, 63, 1757790, 32327, 32, 0, 439250, 8, 1, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 16, 16, 213, 52428800}},
-    {1, 0, {8, 16, 1, 1291, 1291, 0, 177, 354, 3005834, 45371, 32, 0, 505000, 2, 1, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 16, 16, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1291, 1291, 0, 177, 354, 3005834, 45371, 32, 0, 505000, 2, 1, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 16, 16, 502, 41943040}},
+    {1, 0, {32, 64, 32, 79078, 359164, 56257, 40454, 80909, 1213630, 91022, 16, 0, 922600, 4, 1, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 16, 16, 3200, 4194304}},
 };
 
 struct Limits {
@@ -374,8 +431,8 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
+    {false, 0, 12288},
     {false, 0, 4096},
-    {false, 0, 64},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -499,17 +556,31 @@ int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
+// For a kernel that needs no workspace.
+template <auto kLaunch>
+CUresult launch_without_workspace(
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void*, size_t,
+    CUstream stream) {
+  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+}
+
 struct Kernel {
+  // Null where it needs none.
+  CUresult (*workspace)(
+      index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+      size_t* bytes);
   CUresult (*launch)(
       index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-      index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream);
+      index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+      size_t workspace_bytes, CUstream stream);
   CUresult (*get)(Kernels&);
 };
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {few_1_ns::few_1_launch, few_1_ns::get_kernels},
-    {few_2_ns::few_2_launch, few_2_ns::get_kernels},
+    {few_1_ns::few_1_workspace, few_1_ns::few_1_launch, few_1_ns::get_kernels},
+    {nullptr, launch_without_workspace<few_2_ns::few_2_launch>, few_2_ns::get_kernels},
 };
 // clang-format on
 
@@ -574,18 +645,21 @@ few_workspace(  // for a launch with these arguments
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = 0;
   const Kernel* kernel = nullptr;
-  return choose(M, N, K, A, lda, B, ldb, kernel);  // which need none
+  const CUresult error = choose(M, N, K, A, lda, B, ldb, kernel);
+  if (error != CUDA_SUCCESS || kernel->workspace == nullptr) return error;
+  return kernel->workspace(M, N, K, A, lda, B, ldb, bytes);
 }
 
 extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernel is on its way
 few_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void*, size_t,
-    CUstream stream) {
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
   const Kernel* kernel = nullptr;
   const CUresult error = choose(M, N, K, A, lda, B, ldb, kernel);
   if (error != CUDA_SUCCESS) return error;
-  return kernel->launch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+  return kernel->launch(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, workspace, workspace_bytes, stream);
 }
 
 }  // namespace few_ns

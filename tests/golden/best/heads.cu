@@ -1544,6 +1544,10 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 
 #include <cuda_fp16.h>
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
+#endif
+
 namespace heads_4_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;

@@ -19,6 +19,10 @@
 // gen-spec: {"variant": "multistage", "dtype": "f64", "layout": "crr", "arch": "sm_80", "threadblock": "64x128x16", "thread_tile": "8x8", "warp": "32x64", "stages": 2, "epilogue": "linear_bias"}
 // SPDX-License-Identifier: 0BSD
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
+#endif
+
 namespace gemm_multistage_f64_crr_s2_linear_bias_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = double;

@@ -18,6 +18,10 @@
 // gen-spec: {"variant": "multistage", "dtype": "i32", "layout": "rcr", "arch": "sm_80", "threadblock": "128x128x16", "thread_tile": "8x8", "warp": "32x64", "stages": 3, "epilogue": "linear"}
 // SPDX-License-Identifier: 0BSD
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
+#endif
+
 namespace gemm_multistage_i32_rcr_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = int;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -312,6 +313,36 @@ def test_files_are_formatted_and_their_header_is_c(
     assert "block: H100 SXM 80 GB, A10 24 GB, T4 16 GB\n" in (tmp_path / "gemm.h").read_text()
     assert main([*command[:-1], "-o", f"{tmp_path / 'again.cu'}"]) == 0
     assert "#include <cuda_runtime_api.h>" in (tmp_path / "again.cu").read_text()
+
+
+def test_a_file_says_what_it_is_not_compiled_for(tmp_path: Path) -> None:
+    """What nvcc is told is a macro, which g++ takes as well."""
+    need("g++")
+    text = render_best(best("t4,a100,h200"))
+    checks = re.findall(r"^#ifdef __CUDA_ARCH_LIST__.*?^#endif", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "checks.cpp").write_text("\n".join(checks))
+    for archs, lacking in (
+        ("750,800,900", []),
+        ("890,900,750", []),
+        ("800", ["sm_75", "sm_90a"]),
+        ("750,900", ["sm_80"]),
+    ):
+        done = subprocess.run(
+            ["g++", "-std=c++17", "-fsyntax-only", f"-D__CUDA_ARCH_LIST__={archs}", "checks.cpp"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        said = re.findall("error: .*compile the kernels for (sm_[0-9a]+), too", done.stderr)
+        assert said == lacking
+        assert (done.returncode == 0) == (not lacking)
+    assert "__CUDA_ARCH_LIST__" not in render_best(best("a100"))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_code_for_older_gpus_than_a_kernel_runs_on_is_an_error(dtype: str) -> None:
+    """In words, and not in hundreds of the assembler's: unless other kernels are for them."""
+    guard = "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800\n#error"
+    assert guard in render_best(best("a100,h200", dtype, "rrr"))
+    assert guard not in render_best(best("t4,a100", dtype, "rrr"))
 
 
 @pytest.mark.nvcc
