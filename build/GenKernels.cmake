@@ -20,7 +20,8 @@
 #
 # All is checked at the end of the folder's CMakeLists.txt, when the targets' properties are known,
 # and by one process of gen, whose answers are kept for the next time. The files are made when the
-# project is built, and again when a template, the generator, a list or a word changes.
+# project is built, and again when a template, the generator, a list or a word changes, and those with
+# machine code or PTX also when the compiler in them does, NVRTC.
 
 cmake_minimum_required(VERSION 3.24)
 
@@ -187,7 +188,7 @@ function(_gen_ask result asked digest)
   set(${result} ${answers} PARENT_SCOPE)
 endfunction()
 
-# Asks once which folders all emitted files depend on. `reason`: why GEMMGEN_EXECUTABLE cannot say.
+# Asks once which folders all emitted files depend on, and where NVRTC is. `reason`: why GEMMGEN_EXECUTABLE cannot say.
 function(_gen_find_sources reason)
   set(${reason} "" PARENT_SCOPE)
   if(NOT EXISTS "${GEMMGEN_EXECUTABLE}" OR IS_DIRECTORY "${GEMMGEN_EXECUTABLE}")
@@ -198,8 +199,8 @@ function(_gen_find_sources reason)
   set(command "${GEMMGEN_EXECUTABLE} ${command}")
   set(known ${GEMMGEN_SOURCES})
   if(known)
-    list(POP_FRONT known of package)
-    if(of STREQUAL command AND EXISTS "${package}")
+    list(POP_FRONT known of package templates nvrtc)
+    if(of STREQUAL command AND EXISTS "${package}" AND (EXISTS "${nvrtc}" OR nvrtc STREQUAL "NOTFOUND"))
       return()
     endif()
   endif()
@@ -248,6 +249,21 @@ function(_gen_digest result)
   set(${result} "${digest}" PARENT_SCOPE)
 endfunction()
 
+# What tells one NVRTC from another: no content, as the library is large.
+function(_gen_nvrtc_digest result)
+  list(GET GEMMGEN_SOURCES 3 library)
+  if(NOT EXISTS "${library}")
+    unset(GEMMGEN_SOURCES CACHE) # asks again next time
+    set(${result} "" PARENT_SCOPE)
+    return()
+  endif()
+  file(SIZE "${library}" size)
+  file(TIMESTAMP "${library}" time "%s" UTC)
+  get_filename_component(folder "${library}" DIRECTORY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${folder}" "${library}")
+  set(${result} "${library} ${size} ${time}" PARENT_SCOPE)
+endfunction()
+
 # What the target is compiled for, separated by commas.
 function(_gen_architectures result target)
   get_target_property(architectures ${target} CUDA_ARCHITECTURES)
@@ -284,9 +300,15 @@ function(_gen_emit target digest name stamp source header)
       endif()
     endif()
   endforeach()
-  # Makefiles do not notice that a command has changed; they notice files.
+  if(source MATCHES "\\.cpp$")
+    _gen_nvrtc_digest(nvrtc)
+    string(APPEND digest "${nvrtc}")
+  endif()
+  # Makefiles do not notice that a command has changed; they notice files. Who removes this one has
+  # it made again.
   set(words "${folder}/${name}.options")
   file(CONFIGURE OUTPUT "${words}" CONTENT "${GEMMGEN_EXECUTABLE}\n${ARGN}\n${digest}\n" @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${words}")
   add_custom_command(
     OUTPUT "${folder}/${source}" "${folder}/${header}"
     COMMAND "${GEMMGEN_EXECUTABLE}" emit ${ARGN} -o "${folder}/" --depfile "${folder}/${name}.d"

@@ -239,8 +239,10 @@ def cmake_(
     from gen.source.cpp import cmake
 
     if calls is None:
-        for folder in cmake.decisive_folders():
-            print(folder)
+        from gen.compile.nvrtc import nvrtc_library
+
+        for path in (*cmake.decisive_folders(), nvrtc_library() or "NOTFOUND"):
+            print(path)
         return
     for line in calls.read_text(encoding="utf-8").splitlines():
         print(cmake.answer(cmake.Call.read(line)))

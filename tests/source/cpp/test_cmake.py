@@ -416,6 +416,30 @@ def test_an_upgrade_emits_again_whatever_the_files_times_are(project: Project) -
     assert project.build() == "ninja: no work to do.\n"
 
 
+@slow
+def test_another_nvrtc_emits_machine_code_again(project: Project) -> None:
+    """A library that is replaced; and files that somebody has removed are made again, too."""
+    library = project.folder / "libnvrtc.so.13"
+    library.write_text("one")
+    program = project.program.read_text()
+    told = (
+        f'[ $# = 1 ] && {{ "{sys.executable}" -m gen cmake | head -2; echo "{library}"; exit; }}\n'
+    )
+    project.program.write_text(program.replace("exec ", told + "exec "))
+    call = "gen_add_embedded_kernel(user VARIANT naive NAME f EMBED ptx ARCH sm_80)"
+    project.write(f"add_library(user STATIC)\n{call}\n")
+    good(project.configure())
+    project.build()
+    assert project.build() == "ninja: no work to do.\n"
+    library.unlink()
+    library.write_text("another")
+    assert "Emitting f" in project.build()
+    assert project.build() == "ninja: no work to do.\n"
+    shutil.rmtree(project.folder / "build" / "gemmgen")
+    assert "Emitting f" in project.build()
+    assert project.build() == "ninja: no work to do.\n"
+
+
 TUNED = """
 add_library(user STATIC)
 gen_add_bundle(user AUTO SHAPES 64 GPUS a10 DTYPE f16 NAME f EMBED ptx TUNED {})
