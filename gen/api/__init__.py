@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gen.api import groups
 from gen.api.kernel import Kernel
 from gen.errors import UsageError
 
@@ -98,11 +99,15 @@ def grouped_matmul(
     out have a matrix for each; those of empty groups are epilogue(beta * c). a is column-major and
     b row-major, their elements have 16 bits or are f64.
 
-    bias: N elements, the same for all groups. All else is as in `matmul`; kernels are those of
-    tensor cores, on any GPU. Raises what `matmul` raises.
+    bias: N elements, the same for all groups, or groups x N. An epilogue of the user's own also has
+    `group`, the number of a group, and operands with [group] or [group, col], one behind another.
+    All else is as in `matmul`; kernels are those of tensor cores, on any GPU. Raises what `matmul`
+    raises.
     """
     if offsets is None:
         raise UsageError("offsets is None; pass the end of each group, or use gen.matmul")
+    if len(getattr(bias, "shape", ())) == 2:
+        epilogue, operands, bias = groups.with_bias(epilogue, operands, bias)
     kernel = _kernel(variant, epilogue, bias, dtype, None, device, tunables)
     return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands, offsets)
 

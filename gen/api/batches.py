@@ -10,10 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from typing import NamedTuple
 
-from gen.api.views import View, as_matrix
+from gen.api.views import View, as_matrix, row_major
 from gen.errors import SpecError
 from gen.kernels.batches import check_batch
 from gen.kernels.tensor_cores.plan import MOST_SIZE
@@ -81,7 +80,7 @@ def products(
             "rows; transpose one of them"
         )
     ends = (left.shape[-2],) * (len(a.shape) > 1) + (right.shape[-1],) * (len(b.shape) > 1)
-    new = View(0, (*shape, *ends), _row_major((*shape, *ends)), a.dtype, a.device)
+    new = View(0, (*shape, *ends), row_major((*shape, *ends)), a.dtype, a.device)
     if out is not None and tuple(out.shape) != new.shape:
         raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {new.shape}")
     result = _with_ends(out or new, "out", a, b)
@@ -126,7 +125,7 @@ def _does_not_broadcast(name: str, view: View, shape: tuple[int, ...]) -> SpecEr
 def first(view: View, axes: int) -> View:
     """The first of a batch. The strides of an empty one, which may be anything, are new."""
     shape = tuple(view.shape[-axes:])
-    strides = _row_major(shape) if 0 in view.shape else tuple(view.strides[-axes:])
+    strides = row_major(shape) if 0 in view.shape else tuple(view.strides[-axes:])
     return view._replace(shape=shape, strides=strides)
 
 
@@ -170,10 +169,6 @@ def _broadcast(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
             "sizes, or 1"
         )
     return tuple(n if m == 1 else m for m, n in sizes)
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def _strides(view: View | None, axes: int, shape: tuple[int, ...]) -> tuple[int, ...]:

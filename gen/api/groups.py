@@ -36,6 +36,27 @@ def with_offsets(operands: Mapping[str, Any], offsets: Any) -> Mapping[str, Any]
     return {**operands, OFFSETS: offsets}
 
 
+_BIAS = {
+    "linear": "x + bias[group, col]",
+    "linear_bias": "x + bias[group, col]",
+    "linear_bias_relu": "relu(x + bias[group, col])",
+    "linear_bias_gelu": "gelu(x + bias[group, col])",
+}
+
+
+def with_bias(epilogue: str, operands: Any, bias: Any) -> tuple[str, Mapping[str, Any], None]:
+    """The epilogue, and its operands, that add a row of the bias for each group.
+
+    Raises UsageError for an epilogue of the user's own, which says itself what it adds.
+    """
+    if epilogue not in _BIAS or operands:
+        raise UsageError(
+            f"bias has {len(bias.shape)} dimensions, and epilogue={epilogue} is no sum with it; "
+            "write it as an operand, such as x + bias[group, col]"
+        )
+    return _BIAS[epilogue], {"bias": bias}, None
+
+
 def fitted(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own) -> Call:
     """What the arrays of a call ask for, which are groups where `own` has offsets.
 
@@ -59,7 +80,7 @@ def fitted(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own) ->
         raise UsageError(f"the kernel takes no {_WORDS[kind]}; use one made with {option}")
     (groups,) = own.views[OFFSETS].shape
     others = {name: view for name, view in own.views.items() if name != OFFSETS}
-    call = fits(views, wanted, alpha, beta, own._replace(views=others), groups)
+    call = fits(views, wanted, alpha, beta, own._replace(views=others, groups=groups), groups)
     _check_types(call, kind)
     names = (*call.own, OFFSETS)
     ends = {BIAS + len(names): Extent(1, 4 * groups, 4 * groups)}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NamedTuple
 
-from gen.api.views import Extent, Form, Matrix, View, as_matrix, element_of, extent
+from gen.api.views import Extent, Form, Matrix, View, as_matrix, element_of, extent, row_major
 from gen.errors import SpecError, UsageError, unknown
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import (
     BY_VALUE,
     COLUMNS,
+    GROUP_COLUMNS,
+    GROUPS,
     MATRIX,
+    ROWS,
     Epilogue,
     Operand,
     with_types,
@@ -21,10 +25,11 @@ from gen.spec.problem import GemmShape
 
 
 class Own(NamedTuple):
-    """Arrays and numbers by name."""
+    """Arrays and numbers by name; how many groups the product has."""
 
     views: Mapping[str, View]
     numbers: Mapping[str, Any]
+    groups: int = 0
 
     def epilogue(self, text: str, what: str = "epilogue") -> Epilogue | None:
         """The expression of a text whose operands these are; None for the name of an epilogue.
@@ -47,6 +52,12 @@ class Own(NamedTuple):
                 raise UsageError(
                     f"{what} '{found.text}' needs {operand.name}; pass {kind} with "
                     f"operands={{'{operand.name}': ...}}"
+                )
+            if operand.index and operand.name in self.numbers:
+                kind = type(self.numbers[operand.name]).__name__
+                raise UsageError(
+                    f"operand '{operand.name}' is a {kind}, and {what} has {operand.name}"
+                    f"[{operand.index}]; pass an array, or leave out the index"
                 )
         return found
 
@@ -93,15 +104,27 @@ def placed_matrix(
     return matrix
 
 
-def placed_vector(operand: Operand, view: View, shape: GemmShape) -> int:
-    """The elements of a vector. Raises SpecError for another shape."""
-    n, what = (shape.n, "column") if operand.index == COLUMNS else (shape.m, "row")
-    if tuple(view.shape) != (n,) or (n > 1 and view.strides[0] != 1):
+_ONE_FOR_EACH = {
+    ROWS: "row of D",
+    COLUMNS: "column of D",
+    GROUPS: "group",
+    GROUP_COLUMNS: "column of each group",
+}
+
+
+def placed_vector(operand: Operand, view: View, shape: GemmShape, groups: int) -> int:
+    """The elements of a vector, or of one for each group. Raises SpecError for another shape."""
+    wanted = operand.shape(shape.m, shape.n, groups)
+    count = prod(wanted)
+    adjacent = row_major(wanted)
+    others = (x for x in zip(wanted, view.strides, adjacent, strict=False) if x[0] > 1)
+    if tuple(view.shape) != wanted or (count and any(given != one for _, given, one in others)):
+        size = " x ".join(map(str, wanted))
         raise SpecError(
             f"{operand.name} has shape {tuple(view.shape)} and strides {tuple(view.strides)}; "
-            f"use {n} adjacent elements, one for each {what} of D"
+            f"use {size} adjacent elements, one for each {_ONE_FOR_EACH[operand.index]}"
         )
-    return n
+    return count
 
 
 def place(
@@ -128,7 +151,7 @@ def place(
             values.append((operand.ld, matrix.ld(by_row)))
             extents[operand.name] = extent(matrix, by_row, size)
         else:
-            bytes_ = placed_vector(operand, view, shape) * size
+            bytes_ = placed_vector(operand, view, shape, own.groups) * size
             extents[operand.name] = Extent(1, bytes_, bytes_)
     return Placed(tuple(values), tuple(extents[name] for name in own.views))
 

@@ -128,6 +128,10 @@ def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own = NOTH
     """
     check_devices(views, own)
     epilogue = own.epilogue(wanted.epilogue)
+    if epilogue and epilogue.has_groups and not own.groups:
+        raise UsageError(
+            f"epilogue '{epilogue.text}' has group, and there are none; use gen.grouped_matmul"
+        )
     dtypes = dtypes_of(wanted.dtype, **views._asdict())
     alpha, beta = scalar(alpha, "alpha", dtypes), scalar(beta, "beta", dtypes)
     found = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 from gen.errors import SpecError, UsageError
@@ -129,6 +131,11 @@ def _what_is_wrong(down: int, right: int) -> str:
     if 1 not in (down, right):
         return "neither stride is 1"
     return "its lines repeat, overlap or run in reverse"
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of an array without gaps, in elements."""
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def extent(matrix: Matrix, row_major: bool, size: int) -> Extent:

@@ -41,8 +41,8 @@ class Operands(NamedTuple):
 
     `bias` has n elements of C's type, or is None where the kernel has none. Of a batched kernel,
     matrices have a dimension before these: of 1, where all products have the same. `own`: arrays
-    of the operands of an epilogue of the user's own, by name, each m x n, m or n elements of its
-    type's storage; all products of a batch have the same. Of groups of rows, B alone has a
+    of the operands of an epilogue of the user's own, by name, of its type's storage, of the shapes
+    of `Operand.shape`; all products of a batch have the same. Of groups of rows, B alone has a
     dimension more, and of groups along K, C: a matrix for each group.
     """
 
@@ -82,7 +82,7 @@ def products(
         else:
             begin, end = bounds[i]
             of_a, of_b = a[:, begin:end], b[begin:end]
-            one = replace(one, shape=replace(shape, k=end - begin))
+            one = replace(one, shape=replace(shape, k=end - begin), group=i)
         yield one, Operands(of_a, of_b, c, d, operands.bias, operands.own)
 
 

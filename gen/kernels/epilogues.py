@@ -49,11 +49,20 @@ EPILOGUE = Expression(
 )
 
 
-def epilogue_rule(epilogue: str, dtypes: DTypes) -> None:
-    """Raises Conflict for an epilogue that the element types do not have."""
+def epilogue_rule(epilogue: str, dtypes: DTypes, grouped: bool = False) -> None:
+    """Raises Conflict for an epilogue that the element types do not have, or that needs groups."""
     if epilogue.endswith("gelu") and epilogue in EPILOGUES and not dtypes.scalar.is_float:
         raise Conflict(
             f"epilogue={epilogue} needs sums in floating point, not {dtypes.name}", "epilogue"
         )
-    if epilogue not in EPILOGUES and (reason := parse_epilogue(epilogue).conflict(dtypes)):
+    if epilogue in EPILOGUES:
+        return
+    own = parse_epilogue(epilogue)
+    if reason := own.conflict(dtypes):
         raise Conflict(reason, "epilogue")
+    if own.has_groups and not grouped:
+        raise Conflict(
+            f"epilogue '{own.text}' has group, and the kernel has none: it goes with grouped=true "
+            "or grouped_k=true",
+            "epilogue",
+        )

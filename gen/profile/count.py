@@ -204,10 +204,12 @@ def _run(
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     result = np.zeros((m, n), output)
     bias = np.zeros(n, output) if spec.has_bias else None
-    arrays = {
-        o.name: (o.shape(m, n), o.element(spec.dtypes).name) for o in spec.operands if o.index
+    sizes = m, n, max(problem.batch.products, 1)
+    own = {
+        o.name: np.zeros(o.shape(*sizes), storage_dtype(o.element(spec.dtypes).name))
+        for o in spec.operands
+        if o.index
     }
-    own = {name: np.zeros(shape, storage_dtype(type_)) for name, (shape, type_) in arrays.items()}
     operands = Operands(
         np.zeros((m, k), input_), np.zeros((k, n), input_), result, result.reshape(-1), bias, own
     )

@@ -164,7 +164,8 @@ def _run(
         if not operand.index:
             continue
         values = own[operand.name] = numerics.from_integers(rng.integers(-3, 4, size), name)
-        at = _Part(values[None], True, column if operand.index == "col" else 0, size[0])
+        along = column if operand.index.endswith("col") else 0
+        at = _Part(values.reshape(1, -1), True, along, size[-1])
         if operand.index == MATRIX:
             at = _Part(values, layouts.c, column, int(problem.value(operand.ld, d.ld)))
         places[operand.name] = Place(at.map(emulator, operand.name))

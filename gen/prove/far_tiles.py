@@ -157,8 +157,8 @@ def _run(
             ld = int(problem.value(own.ld, problem.ldd))
             sizes[own.name] = (shape.m, shape.n, layouts.c, ld, 0, element)
         elif own.index:
-            count = shape.m if own.index == "row" else shape.n
-            sizes[own.name] = (1, count, True, count, 0, element)
+            *one, length = own.shape(shape.m, shape.n, problem.batch.products)
+            sizes[own.name] = (math.prod(one), length, True, length, 0, element)
     behind = {name: problem.batch.stride(name) for name in "ABCD"}
     matrices = {
         name: _matrix(runner, name, *size, behind=behind.get(name, 0))
@@ -172,10 +172,11 @@ def _run(
     matrices["D"].elements[rows, columns] = numerics.poison(output)
     if given.bias is not None:
         matrices[BIAS].elements[0, columns] = given.bias
-    parts = {MATRIX: (rows, columns), "row": (0, rows), "col": (0, columns)}
+    parts = {"row": rows, "col": columns, "group": slice(None)}
     for own in spec.operands:
         if own.index:
-            matrices[own.name].elements[parts[own.index]] = given.own[own.name]
+            at = tuple(parts[word] for word in own.index.split(", "))
+            matrices[own.name].elements[at if len(at) == 2 else (0, *at)] = given.own[own.name]
     places = {name: matrix.place for name, matrix in matrices.items()}
     if spec.grouped:
         places[OFFSETS] = Place(runner.upload(np.array(ends_of(spec, problem), np.int32), OFFSETS))

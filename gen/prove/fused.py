@@ -15,9 +15,9 @@ import numpy as np
 from gen.prove import intervals
 from gen.prove.intervals import Interval, Maybe, enclose
 from gen.spec import numerics
-from gen.spec.epilogue import Operand
+from gen.spec.epilogue import GROUP_COLUMNS, Operand
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import GemmProblem
+from gen.spec.problem import GemmProblem, group_rows
 from gen.spec.typed import CONDITION, DEFINITIONS, INDEX, Typed, defined
 
 Value = Any  # an Interval or an array of integers; a Maybe of conditions
@@ -131,7 +131,7 @@ def results(
     names: dict[str, Value] = {
         "x": x, "M": np.int64(sizes[0]), "N": np.int64(sizes[1]),
         "row": row + np.arange(m, dtype=np.int64)[:, None],
-        "col": column + np.arange(n, dtype=np.int64)[None],
+        "col": column + np.arange(n, dtype=np.int64)[None], "group": _groups(problem),
     }  # fmt: skip
     for operand in spec.operands:
         exact = _values(spec, problem, operand, own)
@@ -154,7 +154,18 @@ def _values(
     element = operand.element(spec.dtypes)
     array = own[operand.name]
     found = numerics.to_float64(array, element.name) if element.is_float else array.astype(scalar)
+    if "group" in operand.index:
+        of_rows: np.ndarray = found[_groups(problem)[:, 0]]
+        return of_rows if operand.index == GROUP_COLUMNS else of_rows[:, None]
     return found[:, None] if operand.index == "row" else found
+
+
+def _groups(problem: GemmProblem) -> np.ndarray:
+    """The group of each row (M x 1), 0 behind the last one."""
+    found = np.full((problem.shape.m, 1), problem.group, np.int64)
+    for i, (begin, end) in enumerate(group_rows(problem.ends or (), problem.shape.m)):
+        found[begin:end] = i
+    return found
 
 
 def fitting(

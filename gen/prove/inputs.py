@@ -281,8 +281,9 @@ def draw_operands(spec: KernelSpec, problem: GemmProblem, kind: str) -> Operands
     rng = np.random.default_rng(seed)
     batch = problem.batch
     m, n = problem.shape.m, problem.shape.n
+    groups = max(batch.products, 1)
     arrays = [operand for operand in spec.operands if operand.index]
-    own = {o.name: _own(rng, o.element(spec.dtypes), o.shape(m, n), kind) for o in arrays}
+    own = {o.name: _own(rng, o.element(spec.dtypes), o.shape(m, n, groups), kind) for o in arrays}
     if problem.ends is not None:
         return _draw_groups(spec, problem, kind, rng)._replace(own=own)
     if problem.ends_k is not None:

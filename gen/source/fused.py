@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gen.kernels.signature import fill
 from gen.spec import expressions as e
-from gen.spec.epilogue import COLUMNS, MATRIX, ROWS, Operand
+from gen.spec.epilogue import COLUMNS, GROUP_COLUMNS, GROUPS, MATRIX, ROWS, Operand
 from gen.spec.kernel import KernelSpec
 from gen.spec.typed import DEFINITIONS, INDEX, SCALAR, Typed, defined
 
@@ -40,7 +40,7 @@ class Fused:
         places = {self._kernels(name) for name in spec.fused.places}
         self.by_row, self.by_col = "row" in places, "col" in places
         self._places = [name for name in ("row", "col") if name in places]
-        self._sizes = [name for name in ("M", "N") if name in spec.fused.names]
+        self._sizes = [name for name in ("M", "N", "group") if name in spec.fused.names]
         self.members = bool(spec.operands or self._sizes)
 
     @property
@@ -76,9 +76,12 @@ class Fused:
         """What it takes besides x and the place."""
         lines = ["struct Aux {  // what the epilogue takes besides A, B and C"]
         for o in self._epilogue.operands:
-            if o.index:
-                each = {"row": "row", "col": "column"}.get(self._kernels(o.index))
+            if o.index == GROUPS:
+                lines.append(f"  scalar_t {o.name};  // of the group")
+            elif o.index:
+                each = {"row": "row", "col": "column"}.get(self._kernels(self._inside(o)))
                 what = f"one for each {each}" if each else "M x N, in D's order"
+                what += ", of the group" if o.index == GROUP_COLUMNS else ""
                 type_ = o.element(self._dtypes).cuda
                 lines.append(f"  const {type_}* {o.name};  // {what}")
             else:
@@ -95,14 +98,32 @@ class Fused:
             return ""
         members: dict[str, str] = {}  # and what they are set to
         for o in self._epilogue.operands:
-            members |= {o.name: o.symbol} | ({o.ld: o.ld} if o.index == MATRIX else {})
+            members |= {o.name: self._given(o)} | ({o.ld: o.ld} if o.index == MATRIX else {})
         members |= {size: size for size in map(self._kernels, self._sizes)}
+        members |= {"group": "place.group"} if "group" in members else {}
         line = f"const Aux aux{{{', '.join(members.values())}}};"
         lines = [line]
         if indent + len(line) > WIDTH:
             lines = ["Aux aux;"]
             lines += [f"aux.{member} = {value};" for member, value in members.items()]
         return "".join(f"{' ' * indent}{line}\n" for line in lines)
+
+    def _given(self, operand: Operand) -> str:
+        """What the struct gets of a kernel's parameter: of groups, what a work tile's has."""
+        if operand.index == GROUP_COLUMNS:
+            return f"{operand.symbol} + place.group * {self._kernels('N')}"
+        if operand.index != GROUPS:
+            return operand.symbol
+        return self._converted(operand, f"{operand.symbol}[place.group]")
+
+    def _converted(self, operand: Operand, value: str) -> str:
+        """An element in the type of scalars."""
+        own = operand.element(self._dtypes) == self._dtypes.scalar
+        return value if own else f"scalar_t({value})"
+
+    def _inside(self, operand: Operand) -> str:
+        """The index inside of a group."""
+        return COLUMNS if operand.index == GROUP_COLUMNS else operand.index
 
     def call(self, x: str, row: str, col: str, aux: str = "aux") -> str:
         """The element of D that x becomes at a place of the kernel's product."""
@@ -123,13 +144,12 @@ class Fused:
             known[name] = self._kernels(name)
         known |= {name: f"aux.{self._kernels(name)}" for name in self._sizes}
         for o in self._epilogue.operands:
-            if not o.index:
+            if not o.index or o.index == GROUPS:
                 known[o.name] = f"aux.{o.name}"
                 continue
-            place = at.format(f"aux.{o.ld}") if o.index == MATRIX else self._kernels(o.index)
-            value = f"aux.{o.name}[{place}]"
-            if o.element(self._dtypes) != self._dtypes.scalar:
-                value = f"scalar_t({value})"
+            index = self._kernels(self._inside(o))
+            place = at.format(f"aux.{o.ld}") if o.index == MATRIX else index
+            value = self._converted(o, f"aux.{o.name}[{place}]")
             lines.append(_broken(f"  const scalar_t {o.name} =", value))
             known[o.name] = o.name
         return [*lines, *self._result(known), "}"]
@@ -202,6 +222,8 @@ def _literal(text: str, column: int) -> str:
 
 def _shape(operand: Operand) -> str:
     what = {MATRIX: "M x N, in D's order", ROWS: "M elements: one for each row of D"}
+    what |= {GROUPS: "groups elements: one for each"}
+    what |= {GROUP_COLUMNS: "groups x N elements, one row behind another"}
     return {**what, COLUMNS: "N elements: one for each column of D"}[operand.index]
 
 

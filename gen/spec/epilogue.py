@@ -2,12 +2,14 @@
 
 The language is that of C++'s arithmetic: ``+ - * / %``, comparisons, ``&& || !``, ``?:``, numbers,
 the functions of `gen.spec.typed.FUNCTIONS`; `x`; `row` and `col`, the place in D, and `M` and `N`,
-its sizes; and operands of the user's::
+its sizes; `group`, the number of its group, where kernels have several; and operands of the
+user's::
 
     silu(x) * up[row, col] + slope * residual[row, col] where up=f32[row, col], slope=scalar
 
 An operand is a matrix like D, ``[row, col]``, in D's order and with a leading dimension of its own;
-a vector with an element for each row or column of D, ``[row]``, ``[col]``; or a number that is
+a vector with an element for each row or column of D, ``[row]``, ``[col]``, or for each group,
+``[group]``; a row for each group, one behind the other, ``[group, col]``; or a number that is
 passed by value. Behind `where` stand their types, but of those that have D's. The emitted code is
 `gen.source.fused`, the values that it may have are those of `gen.prove.fused`.
 """
@@ -28,6 +30,8 @@ from gen.spec.typed import FUNCTIONS, INDEX, PLACES, SCALAR, Typed, typed
 LONGEST = 500  # characters
 LONGEST_NAME = 16  # of an operand, so that lines of the emitted file keep to 100 columns
 MATRIX, ROWS, COLUMNS, VALUE = "row, col", "row", "col", ""
+GROUPS, GROUP_COLUMNS = "group", "group, col"
+_ARRAYS = (MATRIX, ROWS, COLUMNS, GROUP_COLUMNS, GROUPS)
 OUTPUT, BY_VALUE = "output", "scalar"  # D's type; that of alpha
 # The types of operands, and those that sums of a type hold all numbers of.
 _TYPES = ("f32", "f16", "bf16", "f64", "i32", "i8")
@@ -35,6 +39,7 @@ _HELD = {
     "f32": ("f32", "f16", "bf16"), "f64": ("f64", "f32", "f16", "bf16"), "i32": ("i32", "i8"),
 }  # fmt: skip
 
+_INDICES = "[row], [col] or [row, col], with groups [group] or [group, col]"
 _DECLARED = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\w+)\s*(?:\[([\w\s,]*)\])?\s*")
 
 
@@ -68,9 +73,10 @@ class Operand:
             return dtypes.output
         return dtypes.scalar if self.type == BY_VALUE else ELEMENT_TYPES[self.type]
 
-    def shape(self, m: int, n: int) -> tuple[int, ...]:
-        """Of the array, beside a D of M x N."""
-        return {MATRIX: (m, n), ROWS: (m,), COLUMNS: (n,), VALUE: ()}[self.index]
+    def shape(self, m: int, n: int, groups: int = 1) -> tuple[int, ...]:
+        """Of the array, beside a D of M x N, with so many groups."""
+        sizes = {"row": m, "col": n, "group": groups}
+        return tuple(sizes[word] for word in self.index.split(", ") if word)
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,11 @@ class Epilogue:
     def names(self) -> frozenset[str]:
         """The names in it: x, row, operands."""
         return frozenset(n.name for n in self.tree.walk() if isinstance(n, Name | Element))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether a value depends on its group."""
+        return "group" in self.names or any("group" in o.index for o in self.operands)
 
     @property
     def counts_rows(self) -> bool:
@@ -223,7 +234,8 @@ def matrices(text: str) -> frozenset[str]:
         nodes = parse(_divided(text)[0]).walk()
     except MalformedError:
         return frozenset()
-    return frozenset(n.name for n in nodes if isinstance(n, Element) and len(n.indices) == 2)
+    elements = (node for node in nodes if isinstance(node, Element))
+    return frozenset(n.name for n in elements if ", ".join(map(written, n.indices)) == MATRIX)
 
 
 def parse_operands(text: str) -> dict[str, Operand]:
@@ -236,7 +248,8 @@ def parse_operands(text: str) -> dict[str, Operand]:
         if not match or (end < len(text) and text[end] != ","):
             raise UsageError(
                 f"epilogue: '{text[at:].strip()}' declares no operand; use NAME=TYPE[row, col], "
-                "NAME=TYPE[row], NAME=TYPE[col] or NAME=scalar"
+                "NAME=TYPE[row], NAME=TYPE[col], with groups NAME=TYPE[group] or "
+                "NAME=TYPE[group, col], or NAME=scalar"
             )
         operand = _declared(match[1], match[2], match[3])
         if operand.name in found:
@@ -249,8 +262,8 @@ def parse_operands(text: str) -> dict[str, Operand]:
 
 def _declared(name: str, type_: str, given: str | None) -> Operand:
     index = ", ".join(word.strip() for word in (given or "").split(","))
-    if index not in (MATRIX, ROWS, COLUMNS, VALUE):
-        raise UsageError(f"epilogue: {name} has [{index}]; use [row], [col] or [row, col]")
+    if index not in (*_ARRAYS, VALUE):
+        raise UsageError(f"epilogue: {name} has [{index}]; use {_INDICES}")
     types = (*_TYPES, OUTPUT, BY_VALUE) if index else (BY_VALUE,)
     if type_ not in types:
         way = f"{' or '.join(types)}" if index else "scalar, the type of alpha, or an index"
@@ -264,8 +277,8 @@ def _operands(tree: Node, declared: dict[str, Operand]) -> tuple[Operand, ...]:
     for node in tree.walk():
         if isinstance(node, Element):
             index = ", ".join(written(part) for part in node.indices)
-            if index not in (MATRIX, ROWS, COLUMNS):
-                message = f"{node.name} has [{index}], not [row], [col] or [row, col]"
+            if index not in _ARRAYS:
+                message = f"{node.name} has [{index}], not {_INDICES}"
                 raise MalformedError(message, node.at)
             usual = Operand(node.name, OUTPUT, index)
         elif isinstance(node, Name) and node.name not in ("x", *PLACES):

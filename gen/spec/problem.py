@@ -121,8 +121,8 @@ class GemmProblem:
 
     A batch is as many products of the same shape and leading dimensions. ends: where groups of rows
     end, which the device reads, and a plan does not know: see `group_rows`. ends_k: the same of
-    groups along K. operands: by name, leading dimensions and numbers that an epilogue of the user's
-    own takes.
+    groups along K. group: which of several this product is. operands: by name, leading dimensions
+    and numbers that an epilogue of the user's own takes.
     """
 
     shape: GemmShape
@@ -136,6 +136,7 @@ class GemmProblem:
     operands: tuple[tuple[str, float], ...] = field(default=(), repr=False)
     ends: tuple[int, ...] | None = field(default=None, repr=False)
     ends_k: tuple[int, ...] | None = field(default=None, repr=False)
+    group: int = field(default=0, repr=False)
 
     def value(self, name: str, usual: float) -> float:
         """A leading dimension or a number of an epilogue's own; `usual` where none is said."""

@@ -29,7 +29,7 @@ SCALAR, INDEX, CONDITION = "scalar", "index", "condition"
 _INTEGER = "integer"  # written out, of no type yet
 
 LARGEST = 2.0**127  # that a number may be which is written out
-PLACES = ("row", "col", "M", "N")  # the names of type index
+PLACES = ("row", "col", "group", "M", "N")  # the names of type index
 
 
 class Definition(NamedTuple):

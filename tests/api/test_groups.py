@@ -121,3 +121,44 @@ def test_products_without_groups() -> None:
     single = gen.Kernel(make_spec("mma", dtype="f16"))
     with pytest.raises(UsageError, match="use one made with --grouped"):
         single(halves(ROWS, K), halves(5, K, N), offsets=ENDS)
+
+
+# --- operands of groups ------------------------------------------------------------------------
+
+
+def test_each_group_has_a_bias_and_a_scale() -> None:
+    a, b = halves(ROWS, K), halves(5, K, N, seed=1)
+    bias, scale = halves(5, N, seed=2), ints(5, dtype=np.float32, seed=3)
+    of_row = np.repeat(np.arange(5), np.diff(ENDS, prepend=0))
+    x = exact(a, b, ENDS) + bias[of_row]
+    got = gen.grouped_matmul(a, b, ENDS, bias=bias)
+    np.testing.assert_array_equal(got[:70], x)
+    got = gen.grouped_matmul(a, b, ENDS, bias=bias, epilogue="linear_bias_relu")
+    np.testing.assert_array_equal(got[:70], np.maximum(x, 0))
+    text = "(x + bias[group, col]) * scale[group] + group"
+    got = gen.grouped_matmul(a, b, ENDS, epilogue=text, operands={"bias": bias, "scale": scale})
+    np.testing.assert_array_equal(got[:70], x * scale[of_row, None] + of_row[:, None])
+
+
+def test_each_group_along_k_has_a_bias() -> None:
+    a, b, bias = halves(K, 20).T, halves(K, N, seed=1), halves(3, N, seed=2)
+    ends = np.array([7, 7, K], np.int32)
+    got = gen.grouped_matmul(a, b, ends, bias=bias)
+    for i, k in enumerate((slice(0, 7), slice(7, 7), slice(7, K))):
+        np.testing.assert_array_equal(got[i], a[:, k] @ b[k] + bias[i])
+
+
+def test_operands_of_groups_that_do_not_fit() -> None:
+    a, b, bias = halves(ROWS, K), halves(5, K, N, seed=1), halves(5, N, seed=2)
+    own: Any = {"epilogue": "x + bias[group, col]"}
+    for wrong in (bias[:4], bias.T.copy().T):
+        with pytest.raises(SpecError, match="use 5 x 16 adjacent elements, one for each column of"):
+            gen.grouped_matmul(a, b, ENDS, operands={"bias": wrong}, **own)
+    with pytest.raises(UsageError, match=r"is a float, and epilogue has bias\[group, col\]"):
+        gen.grouped_matmul(a, b, ENDS, operands={"bias": 3.0}, **own)
+    with pytest.raises(UsageError, match=r"has group, and there are none; use gen.grouped_matmul"):
+        gen.matmul(a, b[0], operands={"bias": bias}, **own)
+    with pytest.raises(UsageError, match="bias has 2 dimensions, and epilogue="):
+        gen.grouped_matmul(a, b, ENDS, bias=bias, epilogue="x * 2")
+    with pytest.raises(SpecError, match="has group, and the kernel has none"):
+        make_spec("mma", dtype="f16", epilogue="x * scale[group]")

@@ -89,6 +89,7 @@ def test_groups_are_right(variant: str, name: str) -> None:
         ("mma", {"dtype": "i8", "layout": "rrr"}),
         ("mma", {"dtype": "f64", "layout": "rcr"}),
         ("mma", {"epilogue": "silu(x) * up[row, col] + by_row[row] * M"}),
+        ("mma", {"epilogue": "silu(x + bias[group, col]) * scale[group] + group"}),
         ("wgmma", {"layout": "rcr", "epilogue": "linear_bias"}),
     ],
 )
@@ -159,6 +160,19 @@ def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
     wrong = Source(source.name, source.text.replace(old, new), spec)
     some = (ENDS[name] for name in ("ragged", "that fall late", "that fall", "one row each"))
     assert any(complaint(wrong, grouped(ends, spec)) for ends in some)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("bias + place.group * N", "bias"), ("scale[place.group]", "scale[0]"), ("group};", "row0};")],
+)
+def test_mistakes_with_operands_of_groups_are_found(old: str, new: str) -> None:
+    spec = kernel("mma", epilogue="(x + bias[group, col]) * scale[group] + group")
+    source = render(spec)
+    assert old in source.text
+    for text, right in ((source.text, True), (source.text.replace(old, new), False)):
+        problem = grouped(ENDS["ragged"], spec)
+        assert (complaint(Source(source.name, text, spec), problem) == "") == right
 
 
 @slow

@@ -45,6 +45,7 @@ GOLDEN = ROOT / "tests" / "golden"
 # Epilogues of a user's own: with operands of all kinds, with none, and with what fills no line.
 GATED = "silu(x) * up[row, col] + slope * rest[row, col] where up=f16[row, col], slope=scalar"
 DEQUANTIZED = "clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]"
+EXPERTS = "silu(x + bias[group, col]) * scale[group] where scale=f32[group]"
 MASKED = "row >= col ? gelu(x) : 0"
 LONG = (
     "weights_of_all[row, col] * of_each_column[col] * x + attention_mask[row, col] * exp(-abs(x)) "
@@ -119,6 +120,8 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma", {"dtype": "bf16_f32", "layout": "crr", "grouped_k": True}),
     ("mma", {"dtype": "f64", "layout": "crc", "arch": "sm_90", "epilogue": "linear_bias",
              "grouped_k": True}),
+    ("mma", {"dtype": "bf16", "layout": "crc", "epilogue": "group < 8 ? x + bias[group, col] : 0",
+             "grouped_k": True, "name": "gemm_first"}),
     ("mma", {"dtype": "f64"}),
     ("mma", {"dtype": "f64", "layout": "rcr", "arch": "sm_90", "split_k": 0}),
     ("mma", {"dtype": "f64", "layout": "crc", "arch": "sm_90", "instruction": "m16n8k8",
@@ -187,6 +190,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
                "epilogue": "linear_bias_relu"}),
     ("wgmma", {"layout": "rcr", "batched": True}),
     ("wgmma", {"layout": "rcr", "grouped": True}),
+    ("wgmma", {"epilogue": EXPERTS, "grouped": True, "name": "gemm_experts"}),
     ("wgmma", {"dtype": "bf16_f32", "layout": "crr", "grouped_k": True}),
     ("wgmma", {"dtype": "f16_f16", "threadblock": "256x128x64", "grouped": True}),
     ("wgmma", {"dtype": "bf16", "schedule": "pingpong", "epilogue": "linear_bias",

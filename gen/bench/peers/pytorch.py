@@ -122,8 +122,11 @@ class TorchGrouped(Peer):
             left, right, _ = operands[d]
             result[:] = [torch._grouped_mm(left, right, offs=ends)]
 
-        made = _on_stream(work, queue)
-        return replace(made, keep=(operands, ends), collect=lambda d: operands[d][2].copy_(*result))
+        def collect(d: int) -> None:
+            with torch.cuda.stream(_stream(work)):
+                operands[d][2].copy_(*result)
+
+        return replace(_on_stream(work, queue), keep=(operands, ends), collect=collect)
 
 
 def _of_groups(work: Work, a: Any, b: Any, d: Any) -> list[tuple[Any, Any, Any]]:
@@ -132,11 +135,17 @@ def _of_groups(work: Work, a: Any, b: Any, d: Any) -> list[tuple[Any, Any, Any]]
     return list(zip(a.split(rows), b, d.split(rows), strict=True))
 
 
+def _stream(work: Work) -> Any:
+    import torch
+
+    return torch.cuda.ExternalStream(int(work.gpu.stream.handle))
+
+
 def _on_stream(work: Work, launch: Callable[[int, int, int], object]) -> Prepared:
     """What PyTorch's current stream gets, in the work's stream. Raises Unsupported."""
     import torch
 
-    stream = torch.cuda.ExternalStream(int(work.gpu.stream.handle))
+    stream = _stream(work)
 
     def queue(_: Stream, a: int, b: int, d: int) -> None:
         with torch.cuda.stream(stream):

@@ -12,6 +12,7 @@ from gen.kernels.tensor_cores.tiles import (
     block_bytes,
     copied,
     fragments,
+    is_grouped,
     is_strided,
     mma_shared,
     registers,
@@ -164,7 +165,7 @@ def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
     _blocks_rule(chosen)
     _warps_rule(block, warp, allowed)
     _sums_rule(warp, chosen.dtypes)
-    epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
+    epilogue_rule(chosen.values["epilogue"], chosen.dtypes, is_grouped(chosen.values))
 
 
 def panel_rule(chosen: Choice, axis: str, size: int, along: bool) -> None:

@@ -54,6 +54,11 @@ def sums(warp: Tile, d: DTypes) -> int:
     return warp.m * warp.n // WARP * d.accumulator.size // 4
 
 
+def is_grouped(t: Mapping[str, Any]) -> bool:
+    """Whether products are groups, of rows or along K."""
+    return bool(t.get("grouped") or t.get("grouped_k"))
+
+
 def teams(t: Mapping[str, Any]) -> int:
     """Of warps, each of which computes a whole work tile.
 
@@ -178,7 +183,7 @@ def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     if consumers in _SHARES:
         enough, most, least = _SHARES[consumers]
         held = held_sums(t, warp, d)
-        if (t.get("grouped") or t.get("grouped_k")) and consumers == 8 and held <= _GROUPED_SUMS:
+        if is_grouped(t) and consumers == 8 and held <= _GROUPED_SUMS:
             most, least = _GROUPED_SHARES
         if held > enough or d.input.is_fp8:  # widened
             return Roles(consumers, 4, most, least)

@@ -8,6 +8,7 @@ from gen.kernels.tensor_cores.tiles import (
     WGMMA_BYTES,
     WGMMA_ROWS,
     held_sums,
+    is_grouped,
     registers,
     sums,
     teams,
@@ -44,7 +45,7 @@ def wgmma_rules(chosen: Choice) -> None:
     _cluster_rule(chosen, block)
     _stream_rule(chosen)
     line_rule(block, chosen.dtypes)
-    epilogue_rule(chosen.values["epilogue"], chosen.dtypes)
+    epilogue_rule(chosen.values["epilogue"], chosen.dtypes, is_grouped(chosen.values))
     as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
     _, warp, _ = tiles(as_tma.values)
     roles = tma_roles(as_tma.values, chosen.dtypes)

@@ -13,7 +13,7 @@ from gen.source.cpp.bundle import Bundle, Entry
 from gen.source.render import render_template, unsupported
 from gen.spec.arch import only_capability
 from gen.spec.dtypes import DTYPES, DTypes
-from gen.spec.epilogue import COLUMNS, MATRIX, ROWS
+from gen.spec.epilogue import COLUMNS, GROUP_COLUMNS, GROUPS, MATRIX, ROWS
 from gen.spec.kernel import EPILOGUES
 from gen.spec.problem import ALL_LAYOUTS
 from gen.tables import columns
@@ -70,6 +70,8 @@ _SHAPES = {
     MATRIX: "M x N, in the order of D",
     ROWS: "M elements, one for each row of D",
     COLUMNS: "N elements, one for each column of D",
+    GROUPS: "groups elements: one for each",
+    GROUP_COLUMNS: "groups x N elements, one row behind another",
 }
 
 

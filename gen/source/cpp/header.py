@@ -8,7 +8,7 @@ from gen._version import __version__
 from gen.source.render import render_template, stamp, unsupported
 from gen.spec.arch import only_capability
 from gen.spec.dtypes import DTypes, ElementType
-from gen.spec.epilogue import COLUMNS, MATRIX, ROWS
+from gen.spec.epilogue import COLUMNS, GROUP_COLUMNS, GROUPS, MATRIX, ROWS
 from gen.spec.kernel import KernelSpec
 
 TEMPLATE = "cpp/header.h.j2"
@@ -27,6 +27,8 @@ def own_parameters(spec: KernelSpec, spelled: Callable[[ElementType], str]) -> l
         MATRIX: f"{order}; leading dimension >= {length}",
         ROWS: "M elements: one for each row of D",
         COLUMNS: "N elements: one for each column of D",
+        GROUPS: "groups elements: one for each",
+        GROUP_COLUMNS: "groups x N elements, one row behind another",
     }
     lines: list[str] = []
     for operand in spec.operands:

@@ -567,11 +567,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
-  const Aux aux{by_row, by_col, M};
   const int tiles_n = int((N + kTileN - 1) / kTileN), lane = threadIdx.x % 32;
   Groups all{offsets, int(groups), int(M), tiles_n, lane};
   Place place;
   for (int t = blockIdx.x; all.find(t, place); t += gridDim.x) {
+    const Aux aux{by_row, by_col, M};
     const Output out{place.row_end, int(N), alpha, beta, C, D, ldc, ldd, aux};
     const input_t* const b = B + place.group * stride_b;
     compute_tile(A, lda, b, ldb, int(K), out, shared, place.row0, place.col0);
