@@ -8,17 +8,31 @@ from collections.abc import Callable
 import numpy as np
 
 from gen.device.execute import Operands, groups
-from gen.spec.problem import GemmProblem, group_rows
+from gen.kernels.formulas import ceil_div
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmProblem, GemmShape, group_rows
 
 MANY = 1100  # groups, most of them empty: more than a warp looks at thirty-two times
 _FAR = 2**31 - 1
-_ELEMENTS = 2 * 10**6  # of all matrices that groups have: a tenth of a second to draw
+_B = 2 * 10**6  # elements of all groups' B: a tenth of a second to draw
+_D = 3 * 10**5  # of all groups' D, each of which is computed
 
 
-def draw_ends(rows: int, tile: int, each: int, draw: random.Random) -> tuple[int, ...]:
+def most_groups(spec: KernelSpec, shape: GemmShape) -> int:
+    """How many groups take no long time.
+
+    A group along K has tiles of its own also where it has no steps.
+    """
+    if not spec.grouped_k:
+        return _B // max(shape.n * shape.k, 1)
+    tiles = ceil_div(shape.m, spec.threadblock.m) * ceil_div(shape.n, spec.threadblock.n)
+    return min(_D // max(shape.m * shape.n, 1), MANY // max(tiles, 1))
+
+
+def draw_ends(rows: int, tile: int, most: int, draw: random.Random) -> tuple[int, ...]:
     """Where groups of a matrix with these rows end, in one of the ways that kernels may mistake.
 
-    tile: rows of a work tile. each: elements of the matrix that each group has. Some groups are
+    tile: rows of a work tile. most: so many groups, if there are several. Some groups are
     empty, of one row, of whole tiles and a row more or less; all rows are in one, or in none; rows
     are left behind the last one; groups are more than a warp looks at; ends fall, or are beyond the
     matrix on either side. Along K it is the same: rows are those of B, a tile is a step.
@@ -43,7 +57,7 @@ def draw_ends(rows: int, tile: int, each: int, draw: random.Random) -> tuple[int
         (-_FAR - 1, min(m, 2), 0, m),
         (*range(1, 33), 7, m // 2, m),  # that fall where a warp looks at others
     )
-    small = [ends for ends in kinds if len(ends) * each <= _ELEMENTS]
+    small = [ends for ends in kinds if len(ends) <= most]
     return draw.choice(small or kinds[:1])
 
 

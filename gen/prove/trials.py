@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gen.kernels.launches import BIAS
-from gen.prove.groups import draw_ends
+from gen.prove.groups import draw_ends, most_groups
 from gen.spec.arch import UNIT
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import MATRIX
@@ -292,12 +292,12 @@ def trial(
     problem = where.problem(shape, spec.layouts, *scalars)
     draw = random.Random(f"{shape} {kind} {scalars} {where}")
     if spec.grouped_k:
-        ends = draw_ends(shape.k, spec.threadblock.k, shape.m * shape.n, draw)
+        ends = draw_ends(shape.k, spec.threadblock.k, most_groups(spec, shape), draw)
         one = draw.random() < _BESIDE and kind in _DRAWN_APART
         problem = where.batched(problem, spec.layouts, len(ends), "ABC" if one else "AB")
         problem = replace(problem, ends_k=ends)
     elif spec.grouped:
-        ends = draw_ends(shape.m, spec.threadblock.m, shape.n * shape.k, draw)
+        ends = draw_ends(shape.m, spec.threadblock.m, most_groups(spec, shape), draw)
         one = draw.random() < _BESIDE and kind in _DRAWN_APART
         batch = where.batched(problem, spec.layouts, len(ends), "B" if one else "").batch
         problem = replace(problem, batch=Batch(len(ends), stride_b=batch.stride_b), ends=ends)

@@ -11,8 +11,11 @@ from gen.compile.nvrtc import compile_cuda
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import products, results, run_kernel
 from gen.errors import SpecError
+from gen.kernels.formulas import ceil_div
 from gen.kernels.registry import VARIANTS, make_spec
+from gen.prove.check_trials import check_trials
 from gen.prove.far_tiles import far_tiles
+from gen.prove.groups import MANY
 from gen.prove.inputs import draw_operands
 from gen.prove.launchers.check import check_launcher
 from gen.prove.trials import PACKED, RAGGED
@@ -181,3 +184,14 @@ def test_matrices_beyond_32_bits(old: str, new: str, right: bool) -> None:
 def test_refusals(variant: str, more: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         make_spec(variant, **{"layout": "crr", "grouped_k": True, **more})
+
+
+def test_many_groups_are_tried_where_they_take_no_minutes() -> None:
+    """Each has tiles of its own, also where it is empty."""
+    spec = make_spec("wgmma", layout="crr", threadblock="64x64x64", grouped_k=True)
+    groups = [
+        (len(t.problem.ends_k or ()), ceil_div(t.shape.m, 64) * ceil_div(t.shape.n, 64))
+        for t in check_trials(spec)
+    ]
+    assert all(count * tiles <= MANY or count <= 6 for count, tiles in groups)
+    assert any(count == MANY for count, _ in groups)
