@@ -248,6 +248,7 @@ EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ..
     ("mma", {"split_k": 0, "epilogue": "linear_bias"}, ("sm_80", "sm_90"), ("cubin",)),
     ("simt", {"layout": "rrc", "epilogue": "linear_bias"}, ("sm_90",), ("cubin",)),
     ("mma_tma", {}, ("sm_90a",), ("cubin",)),
+    ("wgmma", {"dtype": "f32_6xbf16"}, ("sm_90a",), ("cubin",)),
     ("wgmma", {"stream_k": 1}, ("sm_90a",), ("cubin",)),
 )
 

@@ -64,18 +64,18 @@ enum {
 // The functions of libcuda, looked up once.
 struct Driver {
   CUresult error = CUDA_SUCCESS;
-  CUresult (*cuDriverGetVersion)(int*);
-  CUresult (*cuCtxGetDevice)(CUdevice*);
-  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuDriverGetVersion)(int*) = nullptr;
+  CUresult (*cuCtxGetDevice)(CUdevice*) = nullptr;
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice) = nullptr;
   CUresult (*cuLibraryLoadData)(
-      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
-  CUresult (*cuLibraryUnload)(CUlibrary);
-  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
-  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
-  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
+  CUresult (*cuLibraryUnload)(CUlibrary) = nullptr;
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*) = nullptr;
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel) = nullptr;
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int) = nullptr;
   CUresult (*cuLaunchKernel)(
       CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-      void**, void**);
+      void**, void**) = nullptr;
 
   Driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
@@ -237,7 +237,7 @@ namespace few_1_ns {
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 
-constexpr int kTileM = 32, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kTileM = 32, kTileN = 64;  // the work tile of a block
 constexpr int kThreads = 64;  // 2 warps
 constexpr int kSharedBytes = 12288;
 

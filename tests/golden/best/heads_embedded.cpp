@@ -70,18 +70,18 @@ enum {
 // The functions of libcuda, looked up once.
 struct Driver {
   CUresult error = CUDA_SUCCESS;
-  CUresult (*cuDriverGetVersion)(int*);
-  CUresult (*cuCtxGetDevice)(CUdevice*);
-  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuDriverGetVersion)(int*) = nullptr;
+  CUresult (*cuCtxGetDevice)(CUdevice*) = nullptr;
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice) = nullptr;
   CUresult (*cuLibraryLoadData)(
-      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
-  CUresult (*cuLibraryUnload)(CUlibrary);
-  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
-  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
-  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
+  CUresult (*cuLibraryUnload)(CUlibrary) = nullptr;
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*) = nullptr;
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel) = nullptr;
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int) = nullptr;
   CUresult (*cuLaunchKernel)(
       CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-      void**, void**);
+      void**, void**) = nullptr;
 
   Driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
@@ -312,7 +312,7 @@ namespace heads_2_ns {
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 
-constexpr int kTileM = 32, kTileN = 32, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kTileM = 32, kTileN = 32;  // the work tile of a block
 constexpr int kThreads = 256;  // 8 warps
 constexpr int kSharedBytes = 36864;
 
@@ -408,7 +408,7 @@ namespace heads_3_ns {
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 
-constexpr int kTileM = 64, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kTileM = 64, kTileN = 64;  // the work tile of a block
 constexpr int kThreads = 256;  // 8 warps
 constexpr int kSharedBytes = 69632;
 

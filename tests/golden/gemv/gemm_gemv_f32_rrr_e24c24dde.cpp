@@ -95,18 +95,18 @@ enum {
 // The functions of libcuda, looked up once.
 struct Driver {
   CUresult error = CUDA_SUCCESS;
-  CUresult (*cuDriverGetVersion)(int*);
-  CUresult (*cuCtxGetDevice)(CUdevice*);
-  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuDriverGetVersion)(int*) = nullptr;
+  CUresult (*cuCtxGetDevice)(CUdevice*) = nullptr;
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice) = nullptr;
   CUresult (*cuLibraryLoadData)(
-      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
-  CUresult (*cuLibraryUnload)(CUlibrary);
-  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
-  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
-  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
+  CUresult (*cuLibraryUnload)(CUlibrary) = nullptr;
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*) = nullptr;
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel) = nullptr;
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int) = nullptr;
   CUresult (*cuLaunchKernel)(
       CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-      void**, void**);
+      void**, void**) = nullptr;
 
   Driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
@@ -182,7 +182,7 @@ CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded
 
 // The images that have been loaded, each once, until the program or its shared library ends.
 struct Libraries {
-  std::mutex mutex;
+  std::mutex mutex = {};
   CUlibrary library[kCount] = {};  // null where it has not been loaded
   Loaded kernels[kCount] = {};
 

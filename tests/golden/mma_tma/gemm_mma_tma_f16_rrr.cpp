@@ -118,22 +118,22 @@ enum {
 // The functions of libcuda, looked up once.
 struct Driver {
   CUresult error = CUDA_SUCCESS;
-  CUresult (*cuDriverGetVersion)(int*);
-  CUresult (*cuCtxGetDevice)(CUdevice*);
-  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuDriverGetVersion)(int*) = nullptr;
+  CUresult (*cuCtxGetDevice)(CUdevice*) = nullptr;
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice) = nullptr;
   CUresult (*cuLibraryLoadData)(
-      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
-  CUresult (*cuLibraryUnload)(CUlibrary);
-  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
-  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
-  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
+  CUresult (*cuLibraryUnload)(CUlibrary) = nullptr;
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*) = nullptr;
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel) = nullptr;
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int) = nullptr;
   CUresult (*cuLaunchKernel)(
       CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-      void**, void**);
+      void**, void**) = nullptr;
   CUresult (*cuTensorMapEncodeTiled)(
       CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
       const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-      CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+      CUtensorMapL2promotion, CUtensorMapFloatOOBfill) = nullptr;
 
   Driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
@@ -214,7 +214,7 @@ CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded
 
 // The images that have been loaded, each once, until the program or its shared library ends.
 struct Libraries {
-  std::mutex mutex;
+  std::mutex mutex = {};
   CUlibrary library[kCount] = {};  // null where it has not been loaded
   Loaded kernels[kCount] = {};
 
@@ -331,9 +331,9 @@ inline CUresult make_map(
   const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
   const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
-      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      &map, type, 2, const_cast<void*>(matrix), sizes, &pitch, box, every,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

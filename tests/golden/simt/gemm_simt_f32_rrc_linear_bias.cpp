@@ -38,7 +38,7 @@ using output_t = float;
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 
-constexpr int kTileM = 128, kTileN = 256, kTileK = 8;  // of a block: work tile, step along K
+constexpr int kTileM = 128, kTileN = 256;  // the work tile of a block
 constexpr int kThreads = 256;  // 8 warps
 constexpr int kSharedBytes = 66560;
 
@@ -91,18 +91,18 @@ enum {
 // The functions of libcuda, looked up once.
 struct Driver {
   CUresult error = CUDA_SUCCESS;
-  CUresult (*cuDriverGetVersion)(int*);
-  CUresult (*cuCtxGetDevice)(CUdevice*);
-  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuDriverGetVersion)(int*) = nullptr;
+  CUresult (*cuCtxGetDevice)(CUdevice*) = nullptr;
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice) = nullptr;
   CUresult (*cuLibraryLoadData)(
-      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
-  CUresult (*cuLibraryUnload)(CUlibrary);
-  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
-  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
-  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
+  CUresult (*cuLibraryUnload)(CUlibrary) = nullptr;
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*) = nullptr;
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel) = nullptr;
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int) = nullptr;
   CUresult (*cuLaunchKernel)(
       CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-      void**, void**);
+      void**, void**) = nullptr;
 
   Driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
@@ -178,7 +178,7 @@ CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded
 
 // The images that have been loaded, each once, until the program or its shared library ends.
 struct Libraries {
-  std::mutex mutex;
+  std::mutex mutex = {};
   CUlibrary library[kCount] = {};  // null where it has not been loaded
   Loaded kernels[kCount] = {};
 
