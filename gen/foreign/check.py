@@ -178,6 +178,11 @@ def difference(got: np.ndarray, want: np.ndarray, kind: str, tolerance: float) -
     at = tuple(int(i) for i in np.argwhere(~good)[0])
     place = ", ".join(map(str, at))
     return (
-        f"[{place}] is {got[at]:.9g}, expected is {want[at]:.9g}; "
+        f"[{place}] is {_shown(got[at])}, expected is {_shown(want[at])}; "
         f"{np.count_nonzero(~good)} of {got.size} elements differ"
     )
+
+
+def _shown(number: Any) -> str:
+    """An element, of integers with all digits."""
+    return f"{number:.9g}" if np.asarray(number).dtype.kind == "f" else str(number)

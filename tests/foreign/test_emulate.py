@@ -99,7 +99,7 @@ def test_messages_have_pythons_words() -> None:
         ("name one with kernel: ", {}),
         ("^grid 1,2,3,4 has 4 sizes", {"kernel": "spin", "grid": (1, 2, 3, 4)}),
     ):
-        source = "__global__ void spin(int* x) { while (true) *x += 1; }\n__global__ void k() {}"
+        source = "__global__ void spin(volatile int* x) { while (true) *x += 1; }\n__global__ void k() {}"
         try:
             said = gen.emulate(source, args={"x": "i32[1]"}, **wrong).stopped
         except UsageError as error:
@@ -380,3 +380,30 @@ def test_clusters(cluster: int | tuple[int, ...] | str) -> None:
                                       for i in range(8)]  # fmt: skip
     with pytest.raises(UsageError, match="no multiple of the cluster"):
         gen.emulate(source, "swap", 8, 32, args, cluster=3, arch="sm_90")
+
+
+def test_fragments_of_neighbours_are_no_race() -> None:
+    """The elements of a column lie in different lanes, and 4 bytes apart."""
+    source = """
+#include <mma.h>
+using namespace nvcuda::wmma;
+__global__ void multiply(const half* a, const half* b, float* c, int steps) {
+  fragment<matrix_a, 16, 16, 16, half, col_major> left;
+  fragment<matrix_b, 16, 16, 16, half, col_major> right;
+  fragment<accumulator, 16, 16, 16, float> sums;
+  fill_fragment(sums, 0.0f);
+  for (int k = 0; k < steps; ++k) {
+    load_matrix_sync(left, a, 16);
+    load_matrix_sync(right, b, 16);
+    mma_sync(sums, left, right, sums);
+  }
+  store_matrix_sync(c, sums, 16, mem_col_major);
+}
+"""
+    args = {"a": "f16[256]:integers", "b": "f16[256]:integers", "c": "f32[256]:poison", "steps": 3}
+    outcome = gen.emulate(source, block=32, args=args)
+    assert (outcome.findings, outcome.notes) == ([], [])
+    a, b = (outcome.arrays[name].astype(int).reshape(16, 16) for name in "ab")
+    assert (outcome.arrays["c"].reshape(16, 16) == 3 * (b @ a)).all()
+    empty = gen.emulate(source.replace("fill_fragment", "// "), block=32, args=args)
+    assert "has no value, by 32 threads; it reaches the wmma" in empty.findings[0].message

@@ -158,6 +158,18 @@ def dp2a(a: Value, b: Value, c: Value, name: str, a_type: Any, b_type: Any) -> V
     return c
 
 
+def abs_differences(a: Value, b: Value, c: Value, pieces: int, added: bool) -> Value:
+    """vabsdiff2 and vabsdiff4 of u32: how far pieces of `a` and `b` differ, or c and their sum."""
+    width = np.uint32(32 // pieces)
+    ones = np.uint32((1 << int(width)) - 1)
+    found, total = np.uint32(0), c
+    for at in range(pieces):
+        x, y = (word >> width * np.uint32(at) & ones for word in (a, b))
+        apart = np.maximum(x, y) - np.minimum(x, y)
+        found, total = found | apart << width * np.uint32(at), total + apart
+    return total if added else found
+
+
 def fns(mask: Value, base: Value, offset: Value) -> Value:
     """fns: the position of the set bit so many from `base`, all ones if there is none."""
     shape = np.broadcast_shapes(np.shape(mask), np.shape(base), np.shape(offset))

@@ -95,6 +95,27 @@ def directed_fma_f64(a: Value, b: Value, c: Value, mode: str) -> Value:
     return np.where(cancels & (rest == 0), F64(-0.0), down)
 
 
+def directed_quotient_f64(a: Value, b: Value, mode: str) -> Value:
+    """a / b rounded once, by a `mode` as in `directed_fma_f64`."""
+    near = a / b
+    rest = fma_f64(-near, b, a) * np.sign(b)  # its sign is that of what rounding took away
+    return _toward(near, rest, mode)
+
+
+def directed_root_f64(a: Value, mode: str) -> Value:
+    """The square root of a, rounded once, by a `mode` as in `directed_fma_f64`."""
+    near = np.sqrt(a)
+    return _toward(near, fma_f64(-near, near, a), mode)
+
+
+def _toward(near: Value, rest: Value, mode: str) -> Value:
+    """A result that was rounded to nearest, by another mode; `rest` has the sign of its error."""
+    rest = np.where(np.isfinite(near), rest, F64(0))
+    down = np.where(rest < 0, np.nextafter(near, F64(-np.inf)), near)
+    up = np.where(rest > 0, np.nextafter(near, F64(np.inf)), near)
+    return {"rm": down, "rp": up, "rz": np.where(near > 0, down, up)}[mode]
+
+
 def _product_error(a: Value, b: Value, product: Value) -> Value | None:
     """a * b - product, exactly (Dekker); None where all products are exact."""
     (a1, a0), (b1, b0) = _split(a), _split(b)

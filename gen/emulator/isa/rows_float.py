@@ -30,6 +30,10 @@ op(f"fma.rn{MORE}", "(widened(a) * widened(b) + c).astype(D)")
 op(f"fma.{{rz,rm,rp}}{MORE}",
    "directed(odd_sum(a.astype(F64) * b.astype(F64), c.astype(F64)), T, MODE)")  # fmt: skip
 op("fma.rn.f64", "fma_f64(a, b, c)")
+op("fma.{rz,rm,rp}.f64", "directed_fma_f64(a, b, c, MODE)")
+op("add.{rz,rm,rp}.f64", "directed_fma_f64(a, T(1), b, MODE)")
+op("sub.{rz,rm,rp}.f64", "directed_fma_f64(a, T(1), -b, MODE)")
+op("mul.{rz,rm,rp}.f64", "directed_fma_f64(a, b, np.copysign(T(0), a * b), MODE)")
 # float64 has bits enough that rounding its quotient or root again is rounding once
 op("div.{rn,full,approx}[.ftz].f32", "a / b")
 op("div.{rz,rm,rp}[.ftz].f32", "directed(a.astype(F64) / b.astype(F64), T, MODE)")
@@ -38,9 +42,12 @@ op("rcp.{rz,rm,rp}[.ftz].f32", "directed(1 / a.astype(F64), T, MODE)")
 op("sqrt.{rn,approx}[.ftz].f32", "np.sqrt(a)")
 op("sqrt.{rz,rm,rp}[.ftz].f32", "directed(np.sqrt(a.astype(F64)), T, MODE)")
 op("div.rn.f64", "a / b")
+op("div.{rz,rm,rp}.f64", "directed_quotient_f64(a, b, MODE)")
 op("rcp.rn.f64", "T(1) / a")
+op("rcp.{rz,rm,rp}.f64", "directed_quotient_f64(T(1), a, MODE)")
 op("rcp.approx.ftz.f64", "T(1) / a")
 op("sqrt.rn.f64", "np.sqrt(a)")
+op("sqrt.{rz,rm,rp}.f64", "directed_root_f64(a, MODE)")
 op("rsqrt.approx[.ftz].{f32,f64}", "(1 / np.sqrt(a.astype(F64))).astype(D)")
 # The approximations: correctly rounded here, within their documented error on a GPU
 for word, function in (

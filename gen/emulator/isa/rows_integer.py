@@ -34,6 +34,9 @@ op("shf.{l,r}.{wrap,clamp}.b32", "funnel(a, b, c, '.r.' in NAME, 'wrap' in NAME)
 op("bfe.{s32,u32,s64,u64}", "bfe(a, b, c)", "T T u32 u32")
 op("bfi.{b32,b64}", "bfi(a, b, c, d)", "T T T u32 u32")
 op("prmt.b32", "prmt(a, b, c)")
+for pieces in "24":  # of which the bytes or halves of two words differ, or c and their sum
+    op(f"vabsdiff{pieces}.u32.u32.u32[.add]", f"abs_differences(a, b, c, {pieces}, 'add' in NAME)",
+       "u32 u32 u32 u32")  # fmt: skip
 op("lop3.b32", "lop3(a, b, c, d)")
 op("popc.{b32,b64}", "popc(a)", "s32 T")
 op("clz.{b32,b64}", "clz(a)", "s32 T")

@@ -12,7 +12,17 @@ from gen.emulator.run.spinning import Spinning
 from gen.emulator.run.system_calls import SystemCalls
 from gen.emulator.run.waiting import Parking, everyone
 from gen.emulator.translate.blocks import Block
-from gen.emulator.warp.masks import NOBODY, WARP, Bits, Coordinates, Mask, Waiting, narrow, split
+from gen.emulator.warp.masks import (
+    NOBODY,
+    WARP,
+    Bits,
+    Coordinates,
+    Mask,
+    Waiting,
+    lanes_of,
+    narrow,
+    split,
+)
 from gen.emulator.warp.shuffles import all_lanes, to_warps
 from gen.errors import BudgetError
 
@@ -24,6 +34,7 @@ class Chunk(Parking):
         super().__init__(launch, origin, blocks)
         self.held = Waiting()  # lanes at a warp instruction, whose warps are not complete
         self.stalled = Waiting()  # lanes that an mbarrier's wait has turned away
+        self.endless = Waiting()  # lanes in loops that do nothing
         self.spinning = Spinning(self)
         self.calls = SystemCalls(self)
         self.registers = list(launch.program.initial)
@@ -91,7 +102,7 @@ class Chunk(Parking):
 
     def _running(self, at: int, mask: Mask | None) -> tuple[int, Mask | None, bool, int]:
         """A block and its lanes, whether no others are left, and how many they are."""
-        queues = (self.waiting, self.held, self.stalled, self.spinning.waiting)
+        queues = (self.waiting, self.held, self.stalled, self.endless, self.spinning.waiting)
         parked = [one.at for one in self.barriers.waiting]
         parked += [one.at for one in self.cluster_barrier.parked]
         alone = not (any(queues) or parked)
@@ -162,6 +173,8 @@ class Chunk(Parking):
                 return self.held.pop()
             if self.stalled:
                 self._end_deadlock()
+            elif self.endless:
+                self._end_loops()
             elif not (self.barriers.waiting or self.cluster_barrier.parked):
                 return None
             elif not self.complete_barriers():
@@ -220,6 +233,9 @@ class Chunk(Parking):
 
     def _queue(self, block: int, target: Block, mask: Mask) -> None:
         """Let lanes wait for a block, or stall where they have looked at memory in vain."""
+        if target.endless:
+            self.endless.add(block, mask)
+            return
         if target.looks and self.spinning.turns_away(block):
             self.spinning.waiting.add(block, mask)
             return
@@ -257,7 +273,27 @@ class Chunk(Parking):
             item = self.launch.program.blocks[at].body[0]
             self.mbarriers.report_deadlock(self.mbarriers.polls[id(item)], mask)
             hung = hung | (mask.per_block(self.shape) > 0)
-        hung = self.clusters.any(hung)
+        self._end_hung(hung)
+
+    def _end_loops(self) -> None:
+        """Report lanes in loops that do nothing, and end their blocks."""
+        hung = np.zeros((1,) * 6, np.bool_)
+        while self.endless:
+            at, mask = self.endless.pop()
+            item = self.launch.program.blocks[at].end
+            assert item is not None
+            block, threads, count = lanes_of(mask.bits, None, self.shape, self.origin)
+            who = "1 thread runs" if count == 1 else f"{count} threads run"
+            message = (
+                f"endless loop: {who} a loop that nothing ends; what it waits for is read before "
+                "it, unless that is volatile or atomic"
+            )
+            self.launch.findings.add("synccheck", item, message, block, threads)
+            hung = hung | (mask.per_block(self.shape) > 0)
+        self._end_hung(hung)
+
+    def _end_hung(self, blocks: Bits) -> None:
+        hung = self.clusters.any(blocks)
         self.cluster_barrier.report(hung)
         self.bulk.abandon(hung)
         self.end(hung)

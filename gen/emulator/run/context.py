@@ -26,6 +26,7 @@ from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT, clusters_of
 from gen.emulator.warp.masks import (
     BLOCK_AXES,
     NOBODY,
+    Bits,
     Coordinates,
     Mask,
     Shape,
@@ -58,6 +59,7 @@ class Context(SpecialRegisters, Reports):
         self.bulk = BulkCopies(self, self.mbarriers)
         self.fragments: dict[Any, Any] = {}  # what `warp.mma` keeps, and so are these
         self.spans: dict[int, tuple[Any, Any]] = {}
+        self.shuffled: tuple[Value, Bits | None] | None = None
         self.looks: dict[Site, tuple[Value, Mask | None]] = {}  # where lanes that spin last looked
         self.spins = launch.spins
         if self.spins:

@@ -32,14 +32,18 @@ class Reports:
     def use(self, item: Instruction, origin: Instruction, m: Mask | None, bits: Bits) -> None:
         """An initcheck finding for lanes that lack what `item` uses.
 
-        origin: the first instruction that has read the register which nothing has written.
+        origin: the first instruction that has read the register which nothing has written, or the
+        shuffle that has read it in a lane that does not take part.
         """
         if m is not None:
             bits = bits & m.bits
         if not bits.any():
             return
         block, threads, count = lanes_of(bits, None, self.shape, self.origin)
-        message = f"a variable is used that has no value, by {count} thread{'s' * (count > 1)}"
+        message = "a variable is used that has no value"
+        if origin.opcode == "shfl":
+            message = "a value is used that a shuffle took from a lane which does not take part"
+        message += f", by {count} thread{'s' * (count > 1)}"
         if item is not origin:
             what = PLAIN_WORDS.get(item.opcode, item.opcode)
             message += f"; it reaches the {what}" + f" at line {item.line}" * (item.line > 0)

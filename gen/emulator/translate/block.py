@@ -27,6 +27,7 @@ def translate(
         elif not instructions.NO_EFFECT.match(item.name):
             one = mbarrier.translator(item) or memory.translator(item) or compute.translator(item)
             one(code, item)
+        undefined.results(code, item)
         gone = doomed.get(at, set())
         dead = sorted(code.variable(name) for name in gone & code.known)
         dead += sorted(code.wide_variable(name) for name in gone & code.wide)

@@ -32,7 +32,8 @@ class Block:
     (then `next`) or "exit"; `next` and `taken` index the list that `build_blocks` returns.
     `gate`: the first instruction needs all live lanes of so many warps together. `poll`: it looks
     at an mbarrier. `looks`: it heads a loop in which lanes may wait for memory to change, and these
-    instructions look there. `detour`: a block that may run next has a `poll` or `looks`.
+    instructions look there. `endless`: it is a loop that does nothing. `detour`: a block that may
+    run next has a `poll` or `looks`, or is endless.
     """
 
     body: list[Instruction] = field(default_factory=list)
@@ -43,6 +44,7 @@ class Block:
     gate: int = 0
     poll: bool = False
     looks: tuple[Instruction, ...] = ()
+    endless: bool = False
     detour: bool = False
     reads: set[str] = field(default_factory=set)  # registers read before written here
     writes: set[str] = field(default_factory=set)
@@ -81,9 +83,11 @@ def build_blocks(kernel: PtxKernel) -> list[Block]:
     for block in ordered:
         block.next, block.taken = place.get(block.next, -1), place.get(block.taken, -1)
     _find_spins(ordered)
+    for at, block in enumerate(ordered):
+        block.endless = block.kind == "goto" and block.next == at and not block.body
     for block in ordered:
         after = [ordered[at] for at in block.successors]
-        block.detour = any(block.poll or block.looks for block in after)
+        block.detour = any(block.poll or block.looks or block.endless for block in after)
     _liveness(ordered)
     return ordered
 

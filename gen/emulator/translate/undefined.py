@@ -5,7 +5,8 @@ registers these may be follows from liveness: they are live where the kernel sta
 have any, and most of those are right: where one branch writes and a later one of the same condition
 reads. So which lanes have no value is computed beside the values. A use counts where it can be
 seen: in a store, an address, a branch, a tensor core. Until then, as in C++ and in LLVM, computing
-with no value gives no value, and choosing or overwriting it may be right.
+with no value gives no value, and choosing or overwriting it may be right. The same goes for what a
+shuffle takes from a lane that does not take part: most reductions do so, and ignore it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from dataclasses import replace
 
 from gen.emulator.isa import instructions
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.ptx.operands import Imm, Operand, Reg, Vector
+from gen.emulator.ptx.operands import Imm, Operand, Pair, Reg, Vector
 from gen.emulator.translate.blocks import Block
 from gen.emulator.translate.lines import Lines
 
 # Their results have a value whatever their operands have: a use, or an exchange between lanes.
-_USES = frozenset({"ld", "ldu", "ldmatrix", "atom", "mma", "wgmma", "movmatrix", "mbarrier"})
+_USES = frozenset(
+    {"ld", "ldu", "ldmatrix", "atom", "mma", "wmma", "wgmma", "movmatrix", "mbarrier"}
+)
 
 
 class Undefined:
@@ -32,6 +35,9 @@ class Undefined:
         start = blocks[0]
         self.registers = start.reads | (start.live_out - start.writes)
         self.used_by: dict[str, Instruction] = {}
+        for item in (item for block in blocks for item in block.body):
+            self.registers |= _shuffled(item)
+            self.used_by.update(dict.fromkeys(_shuffled(item), item))
         before = -1
         while self.registers and before != len(self.registers) + len(self.used_by):
             before = len(self.registers) + len(self.used_by)
@@ -77,7 +83,7 @@ class Undefined:
                     self._use(code, item, sorted(results & self.registers), only)
                 sources = [name for name in sources if name not in results]
             self._use(code, item, sources)
-        for name in sorted(results & self.registers):
+        for name in sorted((results & self.registers) - _shuffled(item)):
             lacking = "None" if uses or _has_value(item) else self._result(code, item)
             if item.predicate:
                 guard, old = code.guard(), self._local(code, name)
@@ -86,6 +92,13 @@ class Undefined:
                     lacking = f"lacking({lacking}, {self._local(code, item.predicate.name)})"
             code.known.add(f"?{name}")
             code.lines.append(f"{_variable(name)} = {lacking}")
+
+    def results(self, code: Lines, item: Instruction) -> None:
+        """What comes behind a shuffle: which lanes have got no value."""
+        for name in _shuffled(item):
+            code.known.add(f"?{name}")
+            lacks = self._operand(code, item.operands[1])
+            code.lines.append(f"{_variable(name)} = lacking_shuffled(E, {lacks})")
 
     def _use(
         self, code: Lines, item: Instruction, sources: list[str], only: str | None = None
@@ -132,6 +145,15 @@ class Undefined:
 
 def _variable(name: str) -> str:
     return f"u_{Lines.variable(name)}"
+
+
+def _shuffled(item: Instruction) -> set[str]:
+    """The register that gets a shuffle's value; the predicate beside it always has one."""
+    if item.opcode != "shfl":
+        return set()
+    pair = item.operands[0]
+    target = pair.first if isinstance(pair, Pair) else pair
+    return {target.name} if isinstance(target, Reg) else set()
 
 
 def _has_value(item: Instruction) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.warp.masks import Coordinates, Mask, Shape
+from gen.emulator.warp.masks import Bits, Coordinates, Mask, Shape
 
 
 class Recorder(Protocol):
@@ -78,6 +78,9 @@ class WarpChunk(Protocol):
     def spans(self) -> dict[int, tuple[Any, Any]]:
         """What `mma` knows of accumulators: their array, by its id, and its `Span`."""
         ...
+
+    # Of the latest shuffle: the lanes that it read, and who read one that does not take part.
+    shuffled: tuple[Value, Bits | None] | None
 
     def special(self, name: str) -> Value:
         """A special register."""

@@ -11,6 +11,7 @@ from gen.emulator.isa.bits import popc
 from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
+from gen.emulator.warp.lacking import Lacking, lacking
 from gen.emulator.warp.masks import WARP, Mask, compact, lanes_of
 
 _TO_BLOCKS = (0, 2, 4, 1, 3, 5)  # block axes first
@@ -59,9 +60,10 @@ def check_members(chunk: WarpChunk, m: Mask | None, item: Instruction, members: 
     bad = stranger | absent
     if np.any(bad):
         block, threads, count = lanes_of(np.asarray(bad), None, chunk.shape, chunk.origin)
-        message = f"{item.opcode}.sync where {count} lanes are in its member mask but not there"
+        name = "bar.warp.sync" if item.opcode == "bar" else f"{item.opcode}.sync"
+        message = f"{name} where {count} lanes are in its member mask but not there"
         if stranger.any():
-            message = f"{item.opcode}.sync by {count} lanes that its member mask does not name"
+            message = f"{name} by {count} lanes that its member mask does not name"
         chunk.launch.findings.add("synccheck", item, message, block, threads)
 
 
@@ -87,10 +89,32 @@ def shuffle(
     }[mode]  # fmt: skip
     inside = source >= last if mode == "up" else source <= last
     source = np.where(inside, source, lane)
+    chunk.shuffled = source, _strayed(chunk, m, source)
     if a.ndim == 0:
         return a, inside
     picked = np.take_along_axis(to_warps(chunk, a), to_warps(chunk, source), axis=-1)
     return from_warps(chunk, picked), inside
+
+
+def _strayed(chunk: WarpChunk, m: Mask | None, source: Value) -> Lacking:
+    """The lanes whose source lane does not run: what they get is undefined."""
+    if m is None and chunk.threads % WARP == 0:
+        return None
+    running = to_warps(chunk, np.True_ if m is None else m.bits)
+    there = np.take_along_axis(running, to_warps(chunk, source), axis=-1)
+    if (there | ~running).all():
+        return None
+    return compact(from_warps(chunk, ~there & running))
+
+
+def lacking_shuffled(chunk: WarpChunk, lacks: Lacking) -> Lacking:
+    """The lanes that have no value from the latest shuffle; `lacks`: those that had none before."""
+    assert chunk.shuffled is not None
+    source, strayed = chunk.shuffled
+    if lacks is None:
+        return strayed
+    picked = np.take_along_axis(to_warps(chunk, lacks), to_warps(chunk, source), axis=-1)
+    return lacking(strayed, compact(from_warps(chunk, picked)) if picked.any() else None)
 
 
 def elect(

@@ -59,6 +59,8 @@ def _size(item: Instruction, elsewhere: set[str]) -> int:
     if item.opcode in ("cp", "ldmatrix", "stmatrix", "mbarrier"):
         return 4
     words = [word.partition("::")[0] for word in item.modifiers]
+    if item.opcode == "wmma" and item.modifiers[0] != "mma":  # elements apart, or several together
+        return 0 if elsewhere & set(words) else TYPE_BYTES.get(words[-1], 4)
     if item.opcode not in ("ld", "ldu", "st", "atom", "red") or elsewhere & set(words):
         return 0
     lanes = max((_WIDTHS.get(word, 1) for word in words), default=1)

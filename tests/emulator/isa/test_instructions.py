@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -330,6 +332,60 @@ def test_bf16_arithmetic_rounds_once() -> None:
     check("add.rn.bf16 %d, %a, %b;", "u2", [one, 0x3F82], ("u2", [one, 0x3F81]), ("u2", [tiny] * 2))
     check("mul.bf16 %d, %a, %b;", "u2", [big], ("u2", [big]), ("u2", [one]))
     check("fma.rn.bf16 %d, %a, %b, %a;", "u2", [0x3F80], ("u2", [one]), ("u2", [0x3300]))
+
+
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+def test_f64_rounds_in_every_mode(mode: str) -> None:
+    """Against exact fractions: the nearest float64, or the next one on the side that is asked."""
+    rng = np.random.default_rng(5)
+    a, b, c = (np.ldexp(rng.uniform(-1, 1, 200), rng.integers(-9, 9, 200)) for _ in "abc")
+    b[:9], c[:9] = [1, -1, 3, 1.5, -2, 7, 1e-3, 1e3, 5], [0, 1, 0.1, -0.1, 2, 4, -9, 8, 0]
+    exact = {
+        "add": lambda x, y, z: Fraction(x) + Fraction(y),
+        "sub": lambda x, y, z: Fraction(x) - Fraction(y),
+        "mul": lambda x, y, z: Fraction(x) * Fraction(y),
+        "fma": lambda x, y, z: Fraction(x) * Fraction(y) + Fraction(z),
+        "div": lambda x, y, z: Fraction(x) / Fraction(y),
+        "rcp": lambda x, y, z: 1 / Fraction(x),
+    }
+    for word, rule in exact.items():
+        operands = ", ".join(["%a", "%b", "%c"][: {"fma": 3, "rcp": 1}.get(word, 2)])
+        got = execute(f"{word}.{mode}.f64 %d, {operands};", "f8", a, b, c)
+        wanted = [rounded(rule(*xyz), mode) for xyz in zip(a, b, c, strict=True)]
+        assert np.array_equal(got, wanted), word
+    roots = execute(f"sqrt.{mode}.f64 %d, %a;", "f8", np.abs(a))
+    for x, root in zip(np.abs(a), roots, strict=True):
+        other = np.nextafter(root, np.inf if mode != "rp" else -np.inf)
+        below, above = sorted((Fraction(root), Fraction(other)))
+        square = Fraction(x)
+        assert below**2 <= square <= above**2
+        assert mode == "rp" or Fraction(root) ** 2 <= square
+    # Numbers beyond the largest, and zeros that are what remains.
+    ends = execute(f"add.{mode}.f64 %d, %a, %b;", "f8", np.array([1e308, 1, -0.0]),
+                   np.array([1e308, -1, 0]))  # fmt: skip
+    most, zero = np.finfo(np.float64).max, np.float64(-0.0 if mode == "rm" else 0.0)
+    assert ends.tobytes() == np.array([np.inf if mode == "rp" else most, zero, zero]).tobytes()
+
+
+def rounded(number: Fraction, mode: str) -> float:
+    """A fraction as float64, to zero, down or up."""
+    near = float(number)
+    goal = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
+    wrong = {
+        "rz": abs(Fraction(near)) > abs(number),
+        "rm": Fraction(near) > number,
+        "rp": Fraction(near) < number,
+    }[mode]
+    return float(np.nextafter(near, goal)) if wrong else near
+
+
+def test_differences_of_bytes_and_halves() -> None:
+    a, b = ("u4", [0x01FF8000, 0, ALL]), ("u4", [0x02018000, ALL, 1])
+    differ = "vabsdiff{}.u32.u32.u32{} %d, %a, %b, 7;"
+    check(differ.format(4, ""), "u4", [0x01FE0000, ALL, 0xFFFFFFFE], a, b)
+    check(differ.format(2, ""), "u4", [(0x0201 - 0x01FF) << 16, ALL, 0xFFFFFFFE], a, b)
+    check(differ.format(4, ".add"), "u4", [7 + 1 + 0xFE, 7 + 4 * 255, 7 + 4 * 255 - 1], a, b)
+    check(differ.format(2, ".add"), "u4", [7 + 2, 7 + 2 * 65535, 7 + 2 * 65535 - 1], a, b)
 
 
 def test_moves_pack_and_unpack() -> None:

@@ -346,3 +346,25 @@ def test_resident_blocks() -> None:
     assert resident_blocks(32, 0) == 132 * 32
     assert resident_blocks(128, 100 * 1024) == 132 * 2
     assert resident_blocks(33, 227 * 1024) == 132
+
+
+def test_a_loop_that_nothing_ends() -> None:
+    """The compiler reads a flag once, since it is not volatile: one thread hangs, and its block."""
+    source = """extern "C" __global__ void k(int* flag, int* out) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    while (flag[0] == 0) {
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) out[blockIdx.x] = 1;
+}
+"""
+    (_, out), report = run(source, 2, 64, zeros(), zeros(2))
+    (finding,) = report.findings
+    assert finding.check == "synccheck"
+    assert finding.file_line == 3
+    assert finding.threads == ((0, 0, 0),)
+    assert "endless loop: 1 thread runs a loop that nothing ends" in finding.message
+    assert out.tolist() == [0, 1]
+    (_, out), report = run(source, 2, 64, zeros() + 1, zeros(2))
+    assert (report.findings, out.tolist()) == ([], [1, 1])

@@ -141,3 +141,35 @@ out[x] = c[0]; out[x + 64] = c[1];"""
     assert all(finding.check == "initcheck" for finding in found)
     assert "a variable is used that has no value, by 128 threads" in found[0].message
     assert findings(body.replace("c[2]", "c[2] = {}"), "double") == []
+
+
+@pytest.mark.parametrize(
+    ("guard", "mask", "width", "lacking"),
+    [
+        ("x < 16", "0xffff", 16, 0),
+        ("x < 16", "0xffff", 32, 8),  # lanes 8 to 15 read lanes 16 to 23
+        ("x < 16", "0xffffffff", 32, 8),  # those have exited
+        ("true", "0xffffffff", 32, 0),
+    ],
+)
+def test_a_shuffle_from_lanes_that_do_not_take_part(
+    guard: str, mask: str, width: int, lacking: int
+) -> None:
+    body = f"if ({guard}) {{\n  int v = in[x];\n  v += __shfl_down_sync({mask}, v, 8, {width});\n"
+    found = findings(body + "  if (x < n) out[x] = v;\n}", threads=32, n=32)
+    assert len(found) == (lacking > 0)
+    if found:
+        assert f"lane which does not take part, by {2 * lacking} threads" in found[0].message
+        assert "it reaches the store at line 5" in found[0].message
+        assert found[0].file_line == 4
+    # The first half of the lanes has values, and they alone are stored.
+    assert findings(body + "  if (x < n) out[x] = v;\n}", threads=32, n=8) == []
+
+
+def test_a_shuffle_passes_on_what_has_no_value() -> None:
+    """20 threads: lane 4 has read lane 20, and lane 0 reads lane 4."""
+    body = "int v = in[x];\nfor (int o = 16; o; o /= 2)\n  v += __shfl_xor_sync(0xfffff, v, o);\n"
+    (finding,) = findings(body + "if (x == 0) out[0] = v;", threads=20)
+    assert (finding.file_line, finding.other_line) == (4, 5)
+    assert findings(body + "if (x == 0) out[0] = v;", threads=32) != []  # a mask of 20
+    assert findings(body.replace("fffff", "ffffffff") + "if (x == 0) out[0] = v;", threads=32) == []
