@@ -21,7 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "vectorized": {"threadblock": "16x32x8", "thread_tile": "4x4"},
     "warp_tiled": {"threadblock": "32x32x8", "warp": "16x32", "thread_tile": "4x4"},
     "multistage": {"threadblock": "32x32x8", "warp": "16x32", "thread_tile": "4x4"},
-    "simt": {"threadblock": "32x32x8", "warp": "32x32", "stages": 3, "split_k": 0},
+    "simt": {"threadblock": "32x32x8", "warp": "32x32", "split_k": 0},
     "mma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
     "mma_m16n8k8": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 3, "split_k": 0},
     "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 0},

@@ -16,6 +16,7 @@ Values = Mapping[str, Any]
 
 LANES_M, LANES_N = 8, 4  # of a warp, below and beside each other
 STAGED_GAP = 4  # elements between staged rows, against bank conflicts
+LINES_AT = UNIT  # bytes: behind an mbarrier, at a multiple of what is copied and read at once
 LANES_K = 8  # of a warp that copy neighbours along K: 32 bytes of elements of 4, a sector
 
 
@@ -43,13 +44,20 @@ def line(t: Values, d: DTypes) -> int:
     return block.m + block.n + BANKS // LANES_K // d.input.size
 
 
-def shared_bytes(t: Values, d: DTypes, stages: int) -> int:
-    """Stages; when they have been read, sums of all teams, a chunk of rows of each lane."""
+def staged_bytes(t: Values, d: DTypes) -> int:
+    """Sums of all teams, a chunk of rows of each lane."""
     block, warp = block_and_warp(t)
-    rows = t["sliced_k"] * (block.m // warp.m) * LANES_M * chunk_of(d)
-    staged = rows * (block.n + STAGED_GAP)
-    elements: int = max(stages * block.k * line(t, d), staged)
-    return elements * d.input.size
+    rows: int = t["sliced_k"] * (block.m // warp.m) * LANES_M * chunk_of(d)
+    return rows * (block.n + STAGED_GAP) * d.input.size
+
+
+def stages_bytes(t: Values, d: DTypes, stages: int) -> int:
+    return stages * block_and_warp(t)[0].k * line(t, d) * d.input.size
+
+
+def shared_bytes(t: Values, d: DTypes, stages: int) -> int:
+    """An mbarrier, and stages, or sums when they have been read."""
+    return LINES_AT + max(stages_bytes(t, d, stages), staged_bytes(t, d))
 
 
 def geometry(t: Values, d: DTypes) -> Geometry:
@@ -65,8 +73,10 @@ def geometry(t: Values, d: DTypes) -> Geometry:
             "threads": threads,
             "chunk": chunk_of(d),
             "line": line(t, d),
+            "lines_at": LINES_AT,
             "staged_gap": STAGED_GAP,
-            "stages_bytes": t["stages"] * block.k * line(t, d) * d.input.size,
+            "stages_bytes": stages_bytes(t, d, t["stages"]),
+            "staged_bytes": staged_bytes(t, d),
         },
         warp=warp,
     )

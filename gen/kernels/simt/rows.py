@@ -41,18 +41,18 @@ def _copies(spec: KernelSpec, x: Operand) -> Mapping[str, Any]:
 _SINGLE = (
     ("128x256x8", "64x64", 1, 4),
     ("128x128x16", "64x64", 2, 4),
-    ("64x128x32", "64x64", 4, 3),
+    ("64x128x32", "64x64", 4, 4),
     ("128x64x16", "64x64", 2, 4),
-    ("64x64x32", "64x64", 8, 3),
-    ("64x32x32", "64x32", 8, 3),
-    ("32x32x32", "32x32", 8, 3),
+    ("64x64x32", "64x64", 8, 5),
+    ("64x32x32", "64x32", 8, 6),
+    ("32x32x32", "32x32", 8, 6),
 )
 _DOUBLE = (
-    ("128x128x16", "64x32", 1, 3),
-    ("64x128x16", "64x32", 2, 3),
-    ("64x64x16", "64x32", 4, 3),
-    ("64x32x32", "64x32", 8, 3),
-    ("32x32x32", "32x32", 8, 3),
+    ("128x128x8", "64x32", 1, 4),
+    ("64x128x16", "64x32", 2, 4),
+    ("64x64x16", "64x32", 4, 4),
+    ("64x32x32", "64x32", 8, 4),
+    ("32x32x32", "32x32", 8, 5),
 )
 
 
@@ -76,15 +76,11 @@ def _pace(dtypes: DTypes) -> Pace:
 
 
 def _threadblock(chosen: Choice) -> str:
-    return "128x256x8" if chosen.dtypes.input.size == 4 else "128x128x16"
+    return "128x256x8" if chosen.dtypes.input.size == 4 else "128x128x8"
 
 
 def _warp(chosen: Choice) -> str:
     return "64x64" if chosen.dtypes.input.size == 4 else "64x32"
-
-
-def _stages(chosen: Choice) -> int:
-    return 4 if chosen.dtypes.input.size == 4 else 3
 
 
 SIMT_VARIANTS = (
@@ -103,7 +99,7 @@ SIMT_VARIANTS = (
             Size("warp", "rows and columns of that tile that each warp computes", _warp, "MxN",
                  tag="w"),
             Integer(
-                "stages", "steps along K that are in shared memory or on their way", _stages, 2, 16,
+                "stages", "steps along K that are in shared memory or on their way", 4, 3, 16,
                 tag="s",
             ),
             Integer("sliced_k", "teams of warps that share out K", 1, 1, TEAMS, tag="tk"),

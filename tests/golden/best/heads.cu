@@ -1,7 +1,7 @@
 // heads: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C,
 // by the kernel that suits the problem and the device
 //
-// 4 kernels, each in a namespace of its own, as gemmgen emits it alone; then what predicts how
+// 5 kernels, each in a namespace of its own, as gemmgen emits it alone; then what predicts how
 // long each takes for the problem at hand, and a launcher that takes the fastest. For the shapes of the
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
@@ -10,9 +10,10 @@
 //
 //   kernel for variant    tile       tunables
 //   1      a10 gemv       1x32x2048  --vectors 1
-//   2      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 3 --sliced-k 8
-//   3      a10 simt       64x64x32   --threadblock 64x64x32 --stages 3 --sliced-k 8
-//   4      a10 multistage 128x128x16
+//   2      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
+//   3      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
+//   4      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
+//   5      a10 multistage 128x128x16
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_86 -c heads.cu
@@ -303,8 +304,9 @@ heads_1_launch(  // D = alpha * A * B + beta * C
 //
 // A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
 // a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
-// Copies (cp.async) are up to 2 steps ahead of that, pass no registers, and transpose on their way: an operand
-// whose lines run along K is copied element by element, which needs no alignment, either.
+// Copies (cp.async) are up to 5 steps ahead of that, pass no registers, and transpose on their way: an operand
+// whose lines run along K is copied element by element, which needs no alignment, either. Warps hand steps on at an
+// mbarrier: each says that its copies are there a whole step before anybody waits for them.
 // 8 teams of warps compute the same work tile, each with its share of every step along K ("sliced-K"): small
 // tiles have as many elements a lane as large ones. In the end, their sums meet in shared memory.
 //
@@ -339,7 +341,7 @@ constexpr int kThreads = 256;  // 8 warps
 
 constexpr int kWarpM = 32, kWarpN = 32;  // what each warp computes of the work tile
 constexpr int kLaneM = kWarpM / 8, kLaneN = kWarpN / 4;  // and each lane: 4 x 8 elements
-constexpr int kStages = 3;  // steps along K that are in shared memory or on their way
+constexpr int kStages = 6;  // steps along K that are in shared memory or on their way
 constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 32 / 32 = 1
 constexpr int kTeams = 8;  // of warps, which share out K
@@ -348,11 +350,26 @@ constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 68
-constexpr int kLines = kStages * kTileK;  // 96, one after another, then again the first one
+constexpr int kLines = kStages * kTileK;  // 192, one after another, then again the first one
+constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ...
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.test_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 // Starts to copy kCount elements, which lie at a multiple of their size; zeros take the place of some that do
 // not exist.
@@ -577,23 +594,36 @@ __device__ inline void multiply(
     place += kTileK * kLine * sizeof(input_t);
     if (place == kLines * kLine * sizeof(input_t)) place = 0;
   };
+  uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
+  asm volatile("" : "+r"(ready));  // not to be computed anew at each step
+  // Says that the warp's copies are there, except those of the newest 3 steps, and that it has read the
+  // step before the one that it multiplies.
+  const auto arrive = [&] {
+    asm volatile("cp.async.wait_group 3;" ::: "memory");
+    __syncwarp();  // all lanes' copies
+    if (lane == 0) barrier_arrive(ready);
+  };
+  if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
 
 #pragma unroll 1
-  for (int s = 0; s < kStages; ++s) {
+  for (int s = 0; s < kStages - 1; ++s) {
     if (s > 0) next();
     copy();
   }
   tile.clear();
   tile.read_from(lines, warp, lane);
-  asm volatile("cp.async.wait_group 2;" ::: "memory");
-  __syncthreads();  // the first step's lines are there, for all threads
+  asm volatile("cp.async.wait_group 4;" ::: "memory");
+  __syncthreads();  // the first step's lines are there, for all threads, and so is the mbarrier
+  arrive();
   tile.load(0);
 
-  // Main loop, a step in a turn. Copies go on behind the end of K, where they write zeros that
-  // nobody multiplies. They stand together where the loop waits anyhow: among the multiplications,
-  // each would cost more instructions, and ptxas would find worse registers for these.
-  // The branch in `copy`, which all threads take alike, keeps them there.
+  // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy would cost more
+  // instructions, and ptxas would find worse registers for the multiplications. The branch in `copy`, which all threads
+  // take alike, keeps it there.
+  // Copies go on behind the end of K, where they write zeros that nobody multiplies.
+  // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that much behind them.
   int stage = 0;  // what is read
+  int phase = 0;  // of the mbarrier
 #pragma unroll 1
   for (; depth > 0; depth -= kTileK) {
 #pragma unroll
@@ -603,11 +633,15 @@ __device__ inline void multiply(
         const bool last = ++stage == kStages;
         tile.move(last ? kTileK - kLines : kTileK);
         if (last) stage = 0;
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-        __syncthreads();  // the next step's lines are there; nobody reads these any more
+        // The next step's lines are there, and nobody reads those of the one before any more.
+        barrier_wait(ready, phase);
+        phase ^= 1;
       }
       tile.load((k + 1) % kTeamK);
-      if (k == kTeamK - 1) copy();  // in place of what has been read
+      if (k == kTeamK - 1) {
+        copy();  // in place of the step before
+        arrive();
+      }
       tile.multiply(k % 2);
     }
   }
@@ -760,8 +794,8 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kStagedBytes;  // 36864: more than the lines
-static_assert(kLines * kLine * sizeof(input_t) <= kSharedBytes);
+constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 52240
+static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     heads_2(  // D = alpha * A * B + beta * C
@@ -770,7 +804,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
         index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
-  extern __shared__ __align__(128) unsigned char shared[];  // (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
@@ -782,13 +816,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   if (beta != 0) C += product * stride_c;
   D += product * stride_d;
 
-  const auto lines = reinterpret_cast<input_t*>(shared);
+  const auto lines = reinterpret_cast<input_t*>(shared + kLinesAt);
   WarpTile tile;
   const input_t* a = A + index_t(row0) * lda;
   const input_t* b = B + col0;
   const bool in_chunks = comes_in_chunks<kTileN>(b, ldb, cols - col0);
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
-  const auto sums = reinterpret_cast<scalar_t*>(shared);
+  const auto sums = reinterpret_cast<scalar_t*>(lines);
 
   const Aux aux{up, ld_up, slope, rest, ld_rest};
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
@@ -916,8 +950,9 @@ heads_2_launch(  // D = alpha * A * B + beta * C
 //
 // A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
 // a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
-// Copies (cp.async) are up to 2 steps ahead of that, pass no registers, and transpose on their way: an operand
-// whose lines run along K is copied element by element, which needs no alignment, either.
+// Copies (cp.async) are up to 4 steps ahead of that, pass no registers, and transpose on their way: an operand
+// whose lines run along K is copied element by element, which needs no alignment, either. Warps hand steps on at an
+// mbarrier: each says that its copies are there a whole step before anybody waits for them.
 // 8 teams of warps compute the same work tile, each with its share of every step along K ("sliced-K"): small
 // tiles have as many elements a lane as large ones. In the end, their sums meet in shared memory.
 //
@@ -952,7 +987,7 @@ constexpr int kThreads = 256;  // 8 warps
 
 constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kLaneM = kWarpM / 8, kLaneN = kWarpN / 4;  // and each lane: 8 x 16 elements
-constexpr int kStages = 3;  // steps along K that are in shared memory or on their way
+constexpr int kStages = 5;  // steps along K that are in shared memory or on their way
 constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 64 = 1
 constexpr int kTeams = 8;  // of warps, which share out K
@@ -961,11 +996,26 @@ constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 132
-constexpr int kLines = kStages * kTileK;  // 96, one after another, then again the first one
+constexpr int kLines = kStages * kTileK;  // 160, one after another, then again the first one
+constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ...
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.test_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 // Starts to copy kCount elements, which lie at a multiple of their size; zeros take the place of some that do
 // not exist.
@@ -1190,23 +1240,36 @@ __device__ inline void multiply(
     place += kTileK * kLine * sizeof(input_t);
     if (place == kLines * kLine * sizeof(input_t)) place = 0;
   };
+  uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
+  asm volatile("" : "+r"(ready));  // not to be computed anew at each step
+  // Says that the warp's copies are there, except those of the newest 2 steps, and that it has read the
+  // step before the one that it multiplies.
+  const auto arrive = [&] {
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+    __syncwarp();  // all lanes' copies
+    if (lane == 0) barrier_arrive(ready);
+  };
+  if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
 
 #pragma unroll 1
-  for (int s = 0; s < kStages; ++s) {
+  for (int s = 0; s < kStages - 1; ++s) {
     if (s > 0) next();
     copy();
   }
   tile.clear();
   tile.read_from(lines, warp, lane);
-  asm volatile("cp.async.wait_group 2;" ::: "memory");
-  __syncthreads();  // the first step's lines are there, for all threads
+  asm volatile("cp.async.wait_group 3;" ::: "memory");
+  __syncthreads();  // the first step's lines are there, for all threads, and so is the mbarrier
+  arrive();
   tile.load(0);
 
-  // Main loop, a step in a turn. Copies go on behind the end of K, where they write zeros that
-  // nobody multiplies. They stand together where the loop waits anyhow: among the multiplications,
-  // each would cost more instructions, and ptxas would find worse registers for these.
-  // The branch in `copy`, which all threads take alike, keeps them there.
+  // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy would cost more
+  // instructions, and ptxas would find worse registers for the multiplications. The branch in `copy`, which all threads
+  // take alike, keeps it there.
+  // Copies go on behind the end of K, where they write zeros that nobody multiplies.
+  // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that much behind them.
   int stage = 0;  // what is read
+  int phase = 0;  // of the mbarrier
 #pragma unroll 1
   for (; depth > 0; depth -= kTileK) {
 #pragma unroll
@@ -1216,11 +1279,15 @@ __device__ inline void multiply(
         const bool last = ++stage == kStages;
         tile.move(last ? kTileK - kLines : kTileK);
         if (last) stage = 0;
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-        __syncthreads();  // the next step's lines are there; nobody reads these any more
+        // The next step's lines are there, and nobody reads those of the one before any more.
+        barrier_wait(ready, phase);
+        phase ^= 1;
       }
       tile.load((k + 1) % kTeamK);
-      if (k == kTeamK - 1) copy();  // in place of what has been read
+      if (k == kTeamK - 1) {
+        copy();  // in place of the step before
+        arrive();
+      }
       tile.multiply(k % 2);
     }
   }
@@ -1373,8 +1440,8 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kStagedBytes;  // 69632: more than the lines
-static_assert(kLines * kLine * sizeof(input_t) <= kSharedBytes);
+constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 84496
+static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     heads_3(  // D = alpha * A * B + beta * C
@@ -1383,7 +1450,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
         index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
-  extern __shared__ __align__(128) unsigned char shared[];  // (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
@@ -1395,13 +1462,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   if (beta != 0) C += product * stride_c;
   D += product * stride_d;
 
-  const auto lines = reinterpret_cast<input_t*>(shared);
+  const auto lines = reinterpret_cast<input_t*>(shared + kLinesAt);
   WarpTile tile;
   const input_t* a = A + index_t(row0) * lda;
   const input_t* b = B + col0;
   const bool in_chunks = comes_in_chunks<kTileN>(b, ldb, cols - col0);
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
-  const auto sums = reinterpret_cast<scalar_t*>(shared);
+  const auto sums = reinterpret_cast<scalar_t*>(lines);
 
   const Aux aux{up, ld_up, slope, rest, ld_rest};
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
@@ -1523,6 +1590,652 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 
 // heads_4: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
+// CUDA cores, with as much of D in registers as they hold: a lane computes 8 x 8 elements of it, so that most
+// instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
+// of what multiplies.
+//
+// A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
+// a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
+// Copies (cp.async) are up to 5 steps ahead of that, pass no registers, and transpose on their way: an operand
+// whose lines run along K is copied element by element, which needs no alignment, either. Warps hand steps on at an
+// mbarrier: each says that its copies are there a whole step before anybody waits for them.
+// 8 teams of warps compute the same work tile, each with its share of every step along K ("sliced-K"): small
+// tiles have as many elements a lane as large ones. In the end, their sums meet in shared memory.
+//
+//   A  M x K, row-major, float
+//   B  K x N, row-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   up  M x N, in D's order, __half
+//   slope  a number of alpha's type
+//   rest  M x N, in D's order, float
+//
+// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 8.6 or newer and C++17.
+
+#include <cuda_fp16.h>
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 860
+#error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
+#endif
+
+namespace heads_4_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 64, kTileN = 32, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kThreads = 256;  // 8 warps
+
+constexpr int kWarpM = 64, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kLaneM = kWarpM / 8, kLaneN = kWarpN / 4;  // and each lane: 8 x 8 elements
+constexpr int kStages = 6;  // steps along K that are in shared memory or on their way
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 64 = 1
+constexpr int kTeams = 8;  // of warps, which share out K
+constexpr int kWarps = kThreads / 32 / kTeams;  // of a team: 1
+constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 / 8 = 4
+constexpr int kChunk = 4;  // elements in 16 bytes
+// Elements of a line in shared memory, with a gap against bank conflicts.
+constexpr int kLine = kTileM + kTileN + 4;  // 100
+constexpr int kLines = kStages * kTileK;  // 192, one after another, then again the first one
+constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ...
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.test_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Starts to copy kCount elements, which lie at a multiple of their size; zeros take the place of some that do
+// not exist.
+template <int kCount>
+__device__ inline void start_copy(uint32_t shared, const input_t* global, bool exist) {
+  if constexpr (kCount == kChunk) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+                 "r"(exist ? 16 : 0)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
+                 "r"(exist ? 4 : 0)
+                 : "memory");
+  }
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+using chunk_t = float4;  // kChunk elements, read and written at once
+
+// A warp's part of the work tile, with fragments of two k: one is loaded while the other is multiplied.
+// Lane 4g + t (g = 0..7, t = 0..3) has rows 4g to 4g + 3 of each 32, and columns 4t to 4t + 3 of each 16: lanes
+// that do not read the same chunks of a line read neighbouring ones, from different banks.
+struct WarpTile {
+  scalar_t acc[kLaneM][kLaneN];
+  alignas(16) input_t a[2][kLaneM], b[2][kLaneN];
+  const input_t *a_at, *b_at;  // what the lane reads of a line first
+
+  __device__ void clear() {
+#pragma unroll
+    for (auto& row : acc) {
+#pragma unroll
+      for (auto& x : row) x = 0;
+    }
+  }
+  // Lets loads begin with the first of these lines.
+  __device__ void read_from(const input_t* lines, int warp, int lane) {
+    lines += warp / kWarps * kTeamK * kLine;  // the team's
+    warp %= kWarps;
+    a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
+    b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
+  }
+  // Lets loads begin so many lines further on.
+  __device__ void move(int lines) {
+    a_at += lines * kLine;
+    b_at += lines * kLine;
+  }
+  __device__ void load(int k) {
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      const auto& from = a_at[k * kLine + 8 * i];
+      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
+    }
+#pragma unroll
+    for (int j = 0; j < kLaneN; j += kChunk) {
+      const auto& from = b_at[k * kLine + 4 * j];
+      reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
+    }
+  }
+  // The register file has two banks, even and odd, and gives one register of each in a clock:
+  // besides a[i], which stays for a row, a multiplication reads b[j] and acc[i][j]. Where b[j] is
+  // even, acc[i][j] is odd, because `write` takes sums in pairs that are swapped: ptxas keeps them
+  // in such registers from the beginning.
+  __device__ void multiply(int k) {
+#pragma unroll
+    for (int i = 0; i < kLaneM; ++i) {
+#pragma unroll
+      for (int n = 0; n < kLaneN; ++n) {
+        const int j = i % 2 ? kLaneN - 1 - n : n;  // there and back: one operand stays
+        acc[i][j] += a[k % 2][i] * b[k % 2][j];
+      }
+    }
+  }
+  // Writes the sums of kChunk rows, those of a pass, with each pair of neighbours swapped.
+  __device__ void write(int pass, scalar_t* to, int line) const {
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      if (i / kChunk != pass) continue;  // registers have no variable index
+#pragma unroll
+      for (int r = 0; r < kChunk; ++r) {
+#pragma unroll
+        for (int j = 0; j < kLaneN; j += kChunk) {
+          const auto& x = acc[i + r];
+          reinterpret_cast<chunk_t&>(to[r * line + 4 * j]) = {x[j + 1], x[j], x[j + 3], x[j + 2]};
+        }
+      }
+    }
+  }
+};
+
+// ------------------------------------------------------------------------ operands
+// A pointer so many bytes further on.
+__device__ inline const input_t* later(const input_t* from, index_t bytes) {
+  return reinterpret_cast<const input_t*>(reinterpret_cast<const char*>(from) + bytes);
+}
+
+// A thread's copies of an operand whose lines run along K: it transposes them. Eight threads copy
+// neighbours along K: whole sectors of memory. Pointers stay as they are, and one sum for a warp grows: a register that
+// a copy has still to read cannot be written.
+template <int kWidth>
+struct AlongK {
+  static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
+  static constexpr int kLinesOwn = kWidth / kAtOnce;
+
+  const input_t* from[kLinesOwn];  // of the first step
+  index_t gone = 0;  // bytes from there to the present step
+  uint32_t to;
+  int left;  // elements from there to the end along K
+
+  // Of the `count` lines that `matrix` begins with. The last one takes the place of those that do
+  // not exist: nothing of D comes of them.
+  __device__ AlongK(const input_t* matrix, index_t ld, int count, int depth, input_t* lines) {
+    const int line = threadIdx.x / kLanes, k = threadIdx.x % kLanes;
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+      const int at = line + i * kAtOnce;
+      from[i] = matrix + (at < count ? at : count - 1) * ld + k;
+      asm volatile("" : "+l"(from[i]));  // a register that stays as it is
+    }
+    to = shared_address(lines + k * kLine + line);
+    asm volatile("" : "+r"(to));  // not to be computed anew at each step
+    left = depth - k;
+  }
+  // Starts a step's, to so many bytes further on.
+  __device__ void copy(uint32_t place) {
+#pragma unroll
+    for (int k = 0; k < kTileK; k += kLanes) {
+#pragma unroll
+      for (int i = 0; i < kLinesOwn; ++i) {
+        const uint32_t at = to + place + (k * kLine + i * kAtOnce) * sizeof(input_t);
+        start_copy<1>(at, later(from[i], gone) + k, k < left);
+      }
+    }
+  }
+  __device__ void next_step() {
+    gone += kTileK * sizeof(input_t);
+    asm volatile("" : "+l"(gone));
+    left -= kTileK;
+  }
+};
+
+// Whether all chunks lie at a multiple of 16 bytes, and no line ends in one.
+template <int kWidth>
+__device__ inline bool comes_in_chunks(const input_t* matrix, index_t ld, int count) {
+  const bool aligned = reinterpret_cast<size_t>(matrix) % 16 == 0 && ld % kChunk == 0;
+  return aligned && (count >= kWidth || count % kChunk == 0);
+}
+
+// A thread's copies of an operand whose lines are those of shared memory, in chunks or element by
+// element: the same lines, and as many elements of each.
+template <int kWidth>
+struct Across {
+  static constexpr int kOfLine = kWidth / kChunk;  // chunks
+  static constexpr int kThreadsOfLine = kOfLine < kThreads ? kOfLine : kThreads;
+  static constexpr int kAtOnce = kThreads / kThreadsOfLine;  // lines
+  static constexpr int kLinesOwn = (kTileK + kAtOnce - 1) / kAtOnce;
+
+  const input_t* from[kLinesOwn];  // of the present step
+  index_t step;  // bytes from there to the next one
+  uint32_t to;
+  int left, room;  // lines from there to the last one, elements to the end of the line
+
+  __device__ Across(
+      const input_t* matrix, index_t ld, int count, int depth, input_t* lines, bool in_chunks) {
+    const int line = threadIdx.x / kThreadsOfLine;
+    const int at = threadIdx.x % kThreadsOfLine * (in_chunks ? kChunk : 1);
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) from[i] = matrix + (line + i * kAtOnce) * ld + at;
+    step = kTileK * ld * index_t(sizeof(input_t));
+    to = shared_address(lines + line * kLine + at);
+    room = count - at;
+    left = room > 0 && line < kTileK ? depth - line : 0;
+    asm volatile("" : "+l"(step), "+r"(to), "+r"(room));  // not to be computed anew at each step
+  }
+  // Starts a step's, kCount elements at a time.
+  template <int kCount>
+  __device__ void copy(uint32_t place) {
+    constexpr int kNext = kThreadsOfLine * kCount;  // elements from one of a line to the next one
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+#pragma unroll
+      for (int e = 0; e < kWidth; e += kNext) {
+        const uint32_t at = to + place + (i * kAtOnce * kLine + e) * sizeof(input_t);
+        if (kAtOnce <= kTileK || threadIdx.x < kThreadsOfLine * kTileK) {
+          start_copy<kCount>(at, from[i] + e, i * kAtOnce < left && (e == 0 || e < room));
+        }
+      }
+    }
+  }
+  __device__ void next_step() {
+#pragma unroll
+    for (auto& line : from) line = later(line, step);
+    left -= kTileK;
+  }
+};
+
+// Starts a step's copies, with zeros in place of what does not exist.
+template <int kCount>
+__device__ inline void start_copies(AlongK<kTileM>& a, Across<kTileN>& b, uint32_t place) {
+  a.copy(place);
+  b.copy<kCount>(place);
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Multiplies the rows of A that begin at `A`, and the columns of B that begin at `B`: those of a work tile.
+// in_chunks: whether B can be copied 16 bytes at a time.
+__device__ inline void multiply(
+    WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
+    int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane) {
+  AlongK<kTileM> a(A, lda, rows, depth, lines);
+  Across<kTileN> b(B, ldb, cols, depth, lines + kTileM, in_chunks);
+  uint32_t place = 0;  // where copies go: bytes behind the first line
+  const auto copy = [&] {
+    if (in_chunks) {
+      start_copies<kChunk>(a, b, place);
+    } else {
+      start_copies<1>(a, b, place);
+    }
+  };
+  const auto next = [&] {
+    a.next_step();
+    b.next_step();
+    place += kTileK * kLine * sizeof(input_t);
+    if (place == kLines * kLine * sizeof(input_t)) place = 0;
+  };
+  uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
+  asm volatile("" : "+r"(ready));  // not to be computed anew at each step
+  // Says that the warp's copies are there, except those of the newest 3 steps, and that it has read the
+  // step before the one that it multiplies.
+  const auto arrive = [&] {
+    asm volatile("cp.async.wait_group 3;" ::: "memory");
+    __syncwarp();  // all lanes' copies
+    if (lane == 0) barrier_arrive(ready);
+  };
+  if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
+
+#pragma unroll 1
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (s > 0) next();
+    copy();
+  }
+  tile.clear();
+  tile.read_from(lines, warp, lane);
+  asm volatile("cp.async.wait_group 4;" ::: "memory");
+  __syncthreads();  // the first step's lines are there, for all threads, and so is the mbarrier
+  arrive();
+  tile.load(0);
+
+  // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy would cost more
+  // instructions, and ptxas would find worse registers for the multiplications. The branch in `copy`, which all threads
+  // take alike, keeps it there.
+  // Copies go on behind the end of K, where they write zeros that nobody multiplies.
+  // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that much behind them.
+  int stage = 0;  // what is read
+  int phase = 0;  // of the mbarrier
+#pragma unroll 1
+  for (; depth > 0; depth -= kTileK) {
+#pragma unroll
+    for (int k = 0; k < kTeamK; ++k) {
+      if (k == 0) next();  // long before copies need it, and long after they read these registers
+      if (k == kTeamK - 1) {
+        const bool last = ++stage == kStages;
+        tile.move(last ? kTileK - kLines : kTileK);
+        if (last) stage = 0;
+        // The next step's lines are there, and nobody reads those of the one before any more.
+        barrier_wait(ready, phase);
+        phase ^= 1;
+      }
+      tile.load((k + 1) % kTeamK);
+      if (k == kTeamK - 1) {
+        copy();  // in place of the step before
+        arrive();
+      }
+      tile.multiply(k % 2);
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");  // what nobody needs, and sums take the place of
+}
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+// The tiles of a product come behind all of the one before.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& product, int& row0, int& col0) {
+  product = t / (tiles_m * tiles_n);
+  t %= tiles_m * tiles_n;
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Aux {  // what the epilogue takes besides A, B and C
+  const __half* up;  // M x N, in D's order
+  index_t ld_up;
+  scalar_t slope;
+  const float* rest;  // M x N, in D's order
+  index_t ld_rest;
+};
+
+// t times its logistic function: swish (Ramachandran, 2017).
+__device__ inline scalar_t silu(scalar_t t) {
+  return t / (1.0f + expf(-t));
+}
+
+// An element of D from x = alpha * A * B + beta * C.
+__device__ inline output_t finish_element(scalar_t x, index_t row, index_t col, const Aux& aux) {
+  const scalar_t up = scalar_t(aux.up[row * aux.ld_up + col]);
+  const scalar_t rest = aux.rest[row * aux.ld_rest + col];
+  return output_t(silu(x) * up + aux.slope * rest);
+}
+
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+  Aux aux;
+};
+
+// Places beyond D are taken for the last one inside: what is made there is not stored.
+__device__ inline int inside(int at, int count) {
+  return at < count ? at : count - 1;
+}
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Sums on their way from registers, where a lane has neighbours of several rows, to memory, where
+// neighbouring threads write neighbours of one: kChunk rows of each lane in a pass.
+constexpr int kPasses = kLaneM / kChunk;
+constexpr int kSpan = 8 * kChunk;  // rows of a warp in a pass
+constexpr int kStagedRows = kWarpsM * kSpan;
+constexpr int kStagedLine = kTileN + 4;  // with a gap against bank conflicts
+constexpr int kStagedBytes = kTeams * kStagedRows * kStagedLine * sizeof(scalar_t);
+
+template <int kCount>
+struct alignas(kCount * sizeof(scalar_t)) Elements {
+  scalar_t of[kCount];
+};
+
+// Writes all threads' sums of a pass to `staged`.
+__device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, int warp, int lane) {
+  staged += warp / kWarps * kStagedRows * kStagedLine;  // the team's
+  warp %= kWarps;
+  const int row = warp % kWarpsM * kSpan + lane / 4 * kChunk;
+  const int col = warp / kWarpsM * kWarpN + lane % 4 * kChunk;
+  __syncthreads();  // nobody reads what was there
+  tile.write(pass, staged + row * kStagedLine + col, kStagedLine);
+  __syncthreads();  // all sums are there
+}
+
+// Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
+// the work tile.
+template <int kCount, class Use>
+__device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
+  constexpr int kPerLine = kTileN / kCount;
+#pragma unroll 1
+  for (int at = threadIdx.x; at < kStagedRows * kPerLine; at += kThreads) {
+    const int line = at / kPerLine, col = at % kPerLine * kCount;
+    const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+    auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+#pragma unroll
+    for (int team = 1; team < kTeams; ++team) {
+      from += kStagedRows * kStagedLine;
+      const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
+#pragma unroll
+      for (int e = 0; e < kCount; ++e) sums.of[e] += others.of[e];
+    }
+    if constexpr (kCount > 1) {
+#pragma unroll
+      for (int e = 0; e < kCount; e += 2) {  // back to their places
+        const scalar_t x = sums.of[e];
+        sums.of[e] = sums.of[e + 1];
+        sums.of[e + 1] = x;
+      }
+    }
+    use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, col, sums);
+  }
+}
+
+// Makes D of staged sums, kCount elements at a time.
+template <int kCount>
+__device__ inline void finish(
+    const scalar_t* staged, int pass, const Output& out, int row0, int col0) {
+  for_staged<kCount>(staged, pass, [&](int row, int col, const Elements<kCount>& sums) {
+    row += row0;
+    col += col0;
+    if (row >= out.rows || col >= out.cols) return;
+    Elements<kCount> d{};
+    if (out.beta != 0) {
+      d = reinterpret_cast<const Elements<kCount>&>(out.C[row * out.ldc + col]);
+    }
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      scalar_t x = out.alpha * sums.of[e];
+      if (out.beta != 0) x += out.beta * d.of[e];
+      d.of[e] = finish_element(x, row, col + e, out.aux);
+    }
+    reinterpret_cast<Elements<kCount>&>(out.D[row * out.ldd + col]) = d;
+  });
+}
+
+// Writes a block's part of D, whose first element is at (row0, col0).
+__device__ inline void store(
+    const WarpTile& tile, const Output& out, int row0, int col0, scalar_t* staged, int warp,
+    int lane) {
+  const bool aligned = is_aligned(out.D, out.ldd) && (out.beta == 0 || is_aligned(out.C, out.ldc));
+#pragma unroll 1
+  for (int pass = 0; pass < kPasses; ++pass) {
+    stage(tile, staged, pass, warp, lane);
+    if (aligned && col0 + kTileN <= out.cols) {
+      finish<kChunk>(staged, pass, out, row0, col0);
+    } else {
+      finish<1>(staged, pass, out, row0, col0);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 76816
+static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    heads_4(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
+        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
+        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
+        index_t ld_rest) {
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  const int rows = int(M), cols = int(N), depth = int(K);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  int product, row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, product, row0, col0);
+  A += product * stride_a;
+  B += product * stride_b;
+  if (beta != 0) C += product * stride_c;
+  D += product * stride_d;
+
+  const auto lines = reinterpret_cast<input_t*>(shared + kLinesAt);
+  WarpTile tile;
+  const input_t* a = A + index_t(row0) * lda;
+  const input_t* b = B + col0;
+  const bool in_chunks = comes_in_chunks<kTileN>(b, ldb, cols - col0);
+  multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
+  const auto sums = reinterpret_cast<scalar_t*>(lines);
+
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
+  const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};
+  store(tile, out, row0, col0, sums, warp, lane);
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, batch;
+
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It needs none: operands are read where they are, and K is not split.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+heads_4_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
+    const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (size_t(batch) > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N || batch > kLargest / (M * N)) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
+  const Plan plan{M, N, K, batch};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
+//        a negative stride, products of D that overlap
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+heads_4_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
+    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
+    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
+    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
+    void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = heads_4_workspace;
+  cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
+  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
+  // Products of D do not overlap.
+  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
+  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
+  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
+  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
+
+  int device;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, batch};
+  (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
+
+  const auto kernel = heads_4;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+
+  const dim3 grid(unsigned(plan.tiles));
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
+      stride_d, up, ld_up, slope, rest, ld_rest);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace heads_4_ns
+
+// ---------------------------------------------------------------------------- kernel 5
+
+// heads_5: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+//
 // As with warp tiles, but shared memory has kStages tiles of A and B. While threads multiply one, cp.async
 // copies those of the next steps, past the registers: nobody waits for global memory as long as copies take
 // less time than kStages - 1 steps. It cannot transpose a vector, and copies an operand that lies along
@@ -1548,7 +2261,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_4_ns {  // several emitted files may be in one program
+namespace heads_5_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -1675,7 +2388,7 @@ static_assert(sizeof(input_t) == sizeof(accumulator_t), "cp.async copies bytes a
 static_assert(kStages * kTileK * (kPitchA + kPitchB) * 16 <= kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
-    heads_4(  // D = alpha * A * B + beta * C
+    heads_5(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -1821,7 +2534,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_4_launch(  // D = alpha * A * B + beta * C
+heads_5_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -1852,7 +2565,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_4;
+  const auto kernel = heads_5;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
@@ -1868,7 +2581,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_4_ns
+}  // namespace heads_5_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -1901,9 +2614,10 @@ constexpr Gpu kGpus[] = {  // the newest first
 
 constexpr Candidate kCandidates[] = {
     {0, 0, {1, 32, 1, 2380, 2380, 0, 74, 2363, 2055877, 37809, 32, 0, 439250, 2, 1, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
-    {0, 1, {32, 32, 32, 335038, 375210, 1477, 75618, 75618, 1163815, 80345, 42, 0, 1038000, 2, 1, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
+    {0, 1, {32, 32, 32, 335038, 375210, 2954, 75618, 75618, 1163815, 80345, 42, 0, 1038000, 1, 1, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
     {0, 2, {64, 64, 32, 919184, 959357, 2954, 151237, 151237, 1163815, 80345, 42, 0, 1662000, 1, 1, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
-    {0, 3, {128, 128, 16, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 29, 0, 1412800, 1, 1, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
+    {0, 3, {64, 32, 32, 554758, 594930, 2954, 151237, 75618, 1163815, 80345, 42, 0, 1246000, 1, 1, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
+    {0, 4, {128, 128, 16, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 29, 0, 1412800, 1, 1, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 31, 1707, 6291456}},
 };
 
 struct Limits {
@@ -1914,8 +2628,9 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 2048},
-    {false, 0, 36864},
-    {false, 0, 69632},
+    {false, 0, 52240},
+    {false, 0, 84496},
+    {false, 0, 76816},
     {false, 0, 50688},
 };
 
@@ -2073,7 +2788,8 @@ constexpr Kernel kKernels[] = {
     {nullptr, launch_without_workspace<heads_1_ns::heads_1_launch>},
     {heads_2_ns::heads_2_workspace, heads_2_ns::heads_2_launch},
     {heads_3_ns::heads_3_workspace, heads_3_ns::heads_3_launch},
-    {nullptr, launch_without_workspace<heads_4_ns::heads_4_launch>},
+    {heads_4_ns::heads_4_workspace, heads_4_ns::heads_4_launch},
+    {nullptr, launch_without_workspace<heads_5_ns::heads_5_launch>},
 };
 // clang-format on
 

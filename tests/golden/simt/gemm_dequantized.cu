@@ -7,7 +7,8 @@
 // A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
 // a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
 // Copies (cp.async) are up to 3 steps ahead of that, pass no registers, and transpose on their way: an operand
-// whose lines run along K is copied element by element, which needs no alignment, either.
+// whose lines run along K is copied element by element, which needs no alignment, either. Warps hand steps on at an
+// mbarrier: each says that its copies are there a whole step before anybody waits for them.
 //
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
@@ -47,10 +48,25 @@ constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 388
 constexpr int kLines = kStages * kTileK;  // 32, one after another, then again the first one
+constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ...
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.test_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 // Starts to copy kCount elements, which lie at a multiple of their size; zeros take the place of some that do
 // not exist.
@@ -273,23 +289,36 @@ __device__ inline void multiply(
     place += kTileK * kLine * sizeof(input_t);
     if (place == kLines * kLine * sizeof(input_t)) place = 0;
   };
+  uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
+  asm volatile("" : "+r"(ready));  // not to be computed anew at each step
+  // Says that the warp's copies are there, except those of the newest step, and that it has read the
+  // step before the one that it multiplies.
+  const auto arrive = [&] {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    __syncwarp();  // all lanes' copies
+    if (lane == 0) barrier_arrive(ready);
+  };
+  if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
 
 #pragma unroll 1
-  for (int s = 0; s < kStages; ++s) {
+  for (int s = 0; s < kStages - 1; ++s) {
     if (s > 0) next();
     copy();
   }
   tile.clear();
   tile.read_from(lines, warp, lane);
-  asm volatile("cp.async.wait_group 3;" ::: "memory");
-  __syncthreads();  // the first step's lines are there, for all threads
+  asm volatile("cp.async.wait_group 2;" ::: "memory");
+  __syncthreads();  // the first step's lines are there, for all threads, and so is the mbarrier
+  arrive();
   tile.load(0);
 
-  // Main loop, a step in a turn. Copies go on behind the end of K, where they write zeros that
-  // nobody multiplies. They stand together where the loop waits anyhow: among the multiplications,
-  // each would cost more instructions, and ptxas would find worse registers for these.
-  // The branch in `copy`, which all threads take alike, keeps them there.
+  // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy would cost more
+  // instructions, and ptxas would find worse registers for the multiplications. The branch in `copy`, which all threads
+  // take alike, keeps it there.
+  // Copies go on behind the end of K, where they write zeros that nobody multiplies.
+  // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that much behind them.
   int stage = 0;  // what is read
+  int phase = 0;  // of the mbarrier
 #pragma unroll 1
   for (; depth > 0; depth -= kTileK) {
 #pragma unroll
@@ -299,11 +328,15 @@ __device__ inline void multiply(
         const bool last = ++stage == kStages;
         tile.move(last ? kTileK - kLines : kTileK);
         if (last) stage = 0;
-        asm volatile("cp.async.wait_group 2;" ::: "memory");
-        __syncthreads();  // the next step's lines are there; nobody reads these any more
+        // The next step's lines are there, and nobody reads those of the one before any more.
+        barrier_wait(ready, phase);
+        phase ^= 1;
       }
       tile.load((k + 1) % kTeamK);
-      if (k == kTeamK - 1) copy();  // in place of what has been read
+      if (k == kTeamK - 1) {
+        copy();  // in place of the step before
+        arrive();
+      }
       tile.multiply(k % 2);
     }
   }
@@ -442,15 +475,15 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kStagedBytes;  // 66560: more than the lines
-static_assert(kLines * kLine * sizeof(input_t) <= kSharedBytes);
+constexpr int kSharedBytes = kLinesAt + kStagedBytes;  // 66576
+static_assert(kLines * kLine * sizeof(input_t) <= kStagedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     gemm_dequantized(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd, const float* by_row, const float* by_col) {
-  extern __shared__ __align__(128) unsigned char shared[];  // (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
@@ -458,13 +491,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   int row0, col0;
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
 
-  const auto lines = reinterpret_cast<input_t*>(shared);
+  const auto lines = reinterpret_cast<input_t*>(shared + kLinesAt);
   WarpTile tile;
   const input_t* a = A + index_t(row0) * lda;
   const input_t* b = B + col0;
   const bool in_chunks = comes_in_chunks<kTileN>(b, ldb, cols - col0);
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
-  const auto sums = reinterpret_cast<scalar_t*>(shared);
+  const auto sums = reinterpret_cast<scalar_t*>(lines);
 
   const Aux aux{by_row, by_col, M};
   const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, aux};

@@ -40,7 +40,7 @@ using uint32_t = unsigned int;
 
 constexpr int kTileM = 128, kTileN = 256;  // the work tile of a block
 constexpr int kThreads = 256;  // 8 warps
-constexpr int kSharedBytes = 66560;
+constexpr int kSharedBytes = 66576;
 
 // ---------------------------------------------------------------------------- machine code
 //
