@@ -92,6 +92,11 @@ def parse_pairs(arguments: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def is_null(text: str) -> bool:
+    """Whether an argument is a null pointer."""
+    return text.lower() in ("null", "nullptr")
+
+
 def in_order(
     given: Mapping[str, Any], signature: Signature | None, kernel: PtxKernel, title: str
 ) -> list[tuple[str, Parameter | None, Any]]:
@@ -127,8 +132,9 @@ def argument(
 ) -> Any:  # fmt: skip
     """The argument that a text stands for, as `Emulator.launch` takes it. Raises UsageError."""
     if found := _BUFFER.fullmatch(text):
+        _check_buffer(name, text, found["type"], parameter)
         return _new_buffer(name, found, parameter, memory, numbers).device
-    if text.lower() in ("null", "nullptr"):
+    if is_null(text):
         return _sized(name, np.uint64(0), param)
     if text.startswith("bytes:"):
         return _raw(name, text[6:], param)
@@ -140,6 +146,24 @@ def argument(
         count = evaluated(pointer["offset"] or "0", numbers, f"the offset of --arg {name}")
         return _sized(name, np.uint64(_start(buffer) + count * buffer.array.itemsize), param)
     return _number(name, text, parameter, param, memory)
+
+
+def _check_buffer(name: str, text: str, kind: str, parameter: Parameter | None) -> None:
+    """Refuses a buffer where the source wants a number, or floats of another type."""
+    wanted = elements.of_cxx(parameter.type) if parameter else None
+    if parameter is None or wanted is None:
+        return
+    if not parameter.pointer:
+        raise UsageError(
+            f"--arg {name}={text} is a buffer, but {parameter.text} is a number; give one, such as "
+            f"--arg {name}=64"
+        )
+    same = {wanted, "tf32" if wanted == "f32" else wanted}
+    if kind and kind not in same and wanted in elements.FLOATS:
+        raise UsageError(
+            f"--arg {name}={text} has elements of {kind}, but {parameter.text} points to {wanted}; "
+            f"write {text.replace(kind, wanted, 1)}"
+        )
 
 
 def _start(buffer: Buffer) -> int:
@@ -250,7 +274,7 @@ def _sized(name: str, value: Any, param: Any) -> Any:
     if param.nbytes != 8:
         raise UsageError(
             f"--arg {name} is a pointer, but its parameter (.{param.type}) has {param.nbytes} "
-            "bytes; pass a number"
+            f"bytes; pass {'a number' if param.nbytes < 8 else 'its bytes, as bytes:0102ff00'}"
         )
     return value
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from gen.errors import CheckError, UsageError
 from gen.foreign import elements
-from gen.foreign.arguments import load, numbers_of, parse_pairs
+from gen.foreign.arguments import is_null, load, numbers_of, parse_pairs
 from gen.foreign.launch import LaunchText
 from gen.foreign.running import Checks, Outcome, run_steps
 from gen.foreign.steps import Step, prepare
@@ -89,7 +89,8 @@ def _from_reference(step: Step, outcome: Outcome) -> Mapping[str, np.ndarray]:
     assert reference is not None
     function = find_function(reference)
     texts = parse_pairs(step.text.arg)
-    given: dict[str, Any] = {**outcome.before, **all_numbers(texts)}
+    nothing = {name: None for name, text in texts.items() if is_null(text)}
+    given: dict[str, Any] = {**outcome.before, **all_numbers(texts), **nothing}
     named = inspect.signature(function).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in named.values()):
         lacking = [p for p, v in named.items() if p not in given and v.default is v.empty]

@@ -11,7 +11,7 @@ from gen.errors import UsageError, python_words, said_in_python
 from gen.foreign.build import Built
 from gen.foreign.launch import LaunchText
 from gen.foreign.prepare import read_text
-from gen.foreign.running import MAX_FINDINGS, TOOLS, Checks, Outcome, run_steps
+from gen.foreign.running import MAX_FINDINGS, SECONDS, TOOLS, Checks, Outcome, run_steps
 from gen.foreign.steps import Step, prepare
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def emulate(
     tools: Sequence[str] = TOOLS,
     counters: bool = False,
     budget: int | None = None,
+    time: float = SECONDS,
     max_findings: int = MAX_FINDINGS,
     include: Sequence[str | Path] = (),
     define: Sequence[str] = (),
@@ -47,12 +48,13 @@ def emulate(
     numbers, None (a null pointer) and texts as `--arg` has them, by the parameters' names or in
     order.
     Arrays are copied: what they become is in `arrays` of the outcome. counters: count what the
-    launch does to memory.
+    launch does to memory. budget: thread-instructions, and time: seconds of CPU time, after which
+    the kernel is stopped.
     Raises UsageError, CompileError, and CheckError for what the emulator does not support.
     """
     text, name = _source(source)
     counting = Counters() if counters else None
-    checks = Checks(tuple(tools), max_findings, budget, seed)
+    checks = Checks(tuple(tools), max_findings, budget, seed, time)
     launch = LaunchText(
         kernel, _size(grid), _size(block), (), str(dynamic_shared), arch=arch,
         include=tuple(map(str, include)), define=tuple(define), std=std,

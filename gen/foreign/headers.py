@@ -70,7 +70,9 @@ _CUB = "#pragma once\n" + "".join(
     f"#include <cub/{name}.cuh>\n"
     for name in (
         "warp/warp_reduce", "warp/warp_scan", "block/block_reduce", "block/block_scan",
-        "block/block_load", "block/block_store",
+        "block/block_load", "block/block_store", "block/block_exchange", "block/block_radix_sort",
+        "block/block_histogram", "block/block_merge_sort", "block/block_discontinuity",
+        "block/block_adjacent_difference", "block/block_shuffle", "warp/warp_merge_sort",
     )
 )  # fmt: skip
 
@@ -85,6 +87,12 @@ using ::uintptr_t; using ::intptr_t; using nullptr_t = decltype(nullptr); }
 _LIBRARIES = (
     "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuComplex.h>\n"
 )
+
+# Of the driver's header, the type that kernels take.
+_DRIVER = """\
+#pragma once
+typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;
+"""
 
 # CUDA's standard library stands for these where the text names something in `std::`.
 _FROM_CUDA = (
@@ -119,5 +127,6 @@ def stubs(uses_std: bool) -> dict[str, str]:
     if uses_std:
         found["memory"] = found["iterator"] = found["utility"]
     found |= dict.fromkeys(("cublas_v2.h", "cublasLt.h", "cudnn.h"), _LIBRARIES)
+    found |= {"cuda.h": _DRIVER, "cudaTypedefs.h": "#pragma once\n#include <cuda.h>\n"}
     found[PRELUDE] = PRELUDE_TEXT
     return found

@@ -32,6 +32,7 @@ from gen.foreign.steps import Step
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 20
+SECONDS = 60.0  # of CPU time for a launch
 INSTRUCTIONS_A_THREAD = 1_000_000  # after which a kernel is taken for endless
 
 
@@ -60,6 +61,7 @@ class Outcome:
     types: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
+    leaks: list[str] = field(default_factory=list)  # what malloc has returned and nobody has freed
     printed: list[Printed] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
     counters: Totals | None = None
@@ -93,6 +95,7 @@ class Checks:
     max_findings: int = MAX_FINDINGS
     budget: int | None = None
     seed: int = 0
+    seconds: float = SECONDS
 
     def __post_init__(self) -> None:
         for tool in self.tools:
@@ -144,7 +147,7 @@ def _run(
     observers: Sequence[Observer],
     counters: Counters | None = None,
 ) -> Outcome:
-    emulator = Emulator(checks.max_findings)
+    emulator = Emulator(checks.max_findings, time_budget=checks.seconds)
     memory = Memory(emulator, checks.seed)
     outcome = Outcome()
     for step in steps:
@@ -153,8 +156,10 @@ def _run(
         try:
             launched = _launch(step, memory, checks, watching)
         except BudgetError as error:
-            advice = "raise instruction_budget"
-            outcome.stopped = str(error).replace(advice, "use a larger --budget")
+            said = str(error).replace("raise instruction_budget", "use a larger --budget")
+            said = said.replace("raise time_budget", "use a longer --time")
+            outcome.stopped = said.replace(f"'{step.built.symbol}'", step.built.title)
+            outcome.findings += [finding for finding in error.findings if checks.wants(finding)]
             break
         report = launched.report
         outcome.launched.append(launched)
@@ -163,6 +168,7 @@ def _run(
         outcome.suppressed += report.suppressed
         outcome.instructions += report.instructions
         outcome.seconds += report.seconds
+    outcome.leaks = emulator.leaks()
     for name, buffer in memory.buffers.items():
         outcome.types[name] = buffer.type
         outcome.before[name] = elements.values(buffer.array, buffer.type)
@@ -185,6 +191,11 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
             value = _from_python(name, value, parameter, param, memory, numbers)
         arguments.append(value)
     grid, block = sizes(text.grid, "grid", numbers), sizes(text.block, "block", numbers)
+    if 0 in grid:
+        raise UsageError(
+            f"--grid {text.grid} is {','.join(map(str, grid))}: a GPU refuses a launch without "
+            "blocks (cudaErrorInvalidConfiguration); leave it out where there is no work"
+        )
     cluster = sizes(text.cluster, "cluster", numbers) if text.cluster else None
     dynamic = sizes(text.dynamic_shared, "dynamic-shared", numbers)[0]
     threads = int(np.prod([*grid, *block], dtype=object))

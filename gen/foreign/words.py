@@ -56,6 +56,8 @@ def _access(match: re.Match[str]) -> str:
     verb = _VERBS.get(match["what"], match["what"])
     text = f"Invalid __{match['space']}__ {verb} of size {size} bytes at {match['name']}{at:+d}"
     by = "" if match["count"] == "1" else f", by {match['count']} threads"
+    if "freed" in match["more"]:
+        return f"{text}, which has been freed{by}"
     if match["how"] == "misaligned":
         return f"{text} is misaligned{by}"
     if match["space"] == "shared":

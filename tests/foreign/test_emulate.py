@@ -99,7 +99,8 @@ def test_messages_have_pythons_words() -> None:
         ("name one with kernel: ", {}),
         ("^grid 1,2,3,4 has 4 sizes", {"kernel": "spin", "grid": (1, 2, 3, 4)}),
     ):
-        source = "__global__ void spin(volatile int* x) { while (true) *x += 1; }\n__global__ void k() {}"
+        source = "__global__ void spin(volatile int* x) { while (true) *x += 1; }\n"
+        source += "__global__ void k() {}"
         try:
             said = gen.emulate(source, args={"x": "i32[1]"}, **wrong).stopped
         except UsageError as error:

@@ -122,6 +122,9 @@ def _print(report: Report, file: str, tools: int) -> None:
     if outcome.notes:
         _print_findings([(note, "; both write the same value") for note in outcome.notes], titles,
                         "note")  # fmt: skip
+    if outcome.leaks:
+        count = _count(outcome.leaks, "allocation")
+        print(f"note: {count} of the device's heap not freed, such as {outcome.leaks[0]}")
     for message in report.mismatches:
         print(f"mismatch: {message}")
     if outcome.stopped:
@@ -156,6 +159,7 @@ def _print_json(report: Report) -> None:
             "kernels": list(dict.fromkeys(_titles(outcome).values())),
             "findings": [_finding_fields(finding) for finding in outcome.findings],
             "notes": [_finding_fields(finding) for finding in outcome.notes],
+            "leaks": outcome.leaks,
             "suppressed": outcome.suppressed,
             "mismatches": report.mismatches,
             "compared": report.compared,

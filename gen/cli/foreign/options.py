@@ -55,6 +55,9 @@ ARCH = typer.Option("--arch", metavar="SM", help="Architecture; default: sm_80."
 BUDGET = typer.Option(
     "--budget", metavar="N", min=1, help="Instructions, over all threads, that a launch may run."
 )
+TIME = typer.Option(
+    "--time", metavar="SECONDS", min=0, help="CPU seconds of a launch; default: 60."
+)
 
 _TEXT, _TEXTS = str | None, list[str] | None
 # Name, type and option: of every launch, and of those whose results are checked.
@@ -82,11 +85,12 @@ def launch_text(own: Mapping[str, Any], options: Mapping[str, Any]) -> LaunchTex
 
 
 def checks_of(own: Mapping[str, Any], options: Mapping[str, Any]) -> Checks:
-    from gen.foreign.running import MAX_FINDINGS, TOOLS, Checks
+    from gen.foreign.running import MAX_FINDINGS, SECONDS, TOOLS, Checks
 
     tools = tuple(own["tool"].split(",")) if own.get("tool") else TOOLS
     most = options.get("max_findings") or MAX_FINDINGS
-    return Checks(tools, most, options.get("budget"), _seed(own.get("seed")))
+    seconds = SECONDS if options.get("seconds") is None else options["seconds"]
+    return Checks(tools, most, options.get("budget"), _seed(own.get("seed")), seconds)
 
 
 def _seed(text: str | None) -> int:

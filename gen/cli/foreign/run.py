@@ -38,6 +38,7 @@ def run(
     ] = None,
     seed: Annotated[str | None, options.SEED] = None,
     budget: Annotated[int | None, options.BUDGET] = None,
+    time: Annotated[float | None, options.TIME] = None,
     arch: Annotated[str | None, options.ARCH] = None,
     include: Annotated[list[str] | None, options.INCLUDE] = None,
     define: Annotated[list[str] | None, options.DEFINE] = None,
@@ -59,7 +60,7 @@ def run(
     text, launches = options.read(file, options.launch_text(own, {"arch": arch}))
     if any(one.gemm for one in launches):
         raise UsageError("--gemm is for gen check; give an --arg for each parameter")
-    checks = options.checks_of({"seed": seed}, {"budget": budget})
+    checks = options.checks_of({"seed": seed}, {"budget": budget, "seconds": time})
     # What a GPU would stop at, or hang.
     checks = replace(checks, tools=("memcheck", "synccheck"))
     outcome = run_steps(compile_steps(text, str(file), launches), checks)

@@ -162,6 +162,7 @@ class GlobalMemory(Counted):
         self.bases: list[int] = []
         self.buffers: list[Buffer] = []
         self.heap: dict[int, Buffer] = {}  # what kernels have got from malloc, by address
+        self.freed: dict[int, Buffer] = {}  # what they have given back
         self._next = FIRST_ADDRESS
 
     def reserve(self, nbytes: int) -> int:
@@ -193,14 +194,15 @@ class GlobalMemory(Counted):
 
     def describe(self, address: int) -> str:
         """ "A+3132 of 3072": the nearest buffer and the byte offset in it."""
-        if not self.buffers:
+        known = [*self.buffers, *self.freed.values()]
+        if not known:
             return f"{address:#x}"
-        near = min(
-            self.buffers, key=lambda b: max(b.base - address, address - b.base - b.nbytes, 0)
-        )
+        near = min(known, key=lambda b: max(b.base - address, address - b.base - b.nbytes, 0))
         offset = address - near.base - near.first
         if abs(offset) > 2 * GAP:
             return f"{address:#x}"
+        if near.base in self.freed:
+            return f"{near.name}{offset:+d} of {near.nbytes}, which has been freed"
         return f"{near.name}{offset:+d} of {near.nbytes - near.first}"
 
     def load(self, site: Site, address: Value, mask: Mask | None, report: Report) -> list[Value]:

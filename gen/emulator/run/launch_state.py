@@ -34,6 +34,7 @@ class LaunchState:
     unused_bytes: int = 0  # in front of the dynamic ones, so that they are least aligned
     budget: int | None = None  # thread-instructions left
     limit: TimeLimit = field(default_factory=TimeLimit)
+    wild: bool = False  # whether an access was wrong
     instructions: int = 0  # thread-instructions executed
     observers: Sequence[Observer] = ()
     maps: Mapping[int, TensorMap] = field(default_factory=dict)  # by the numbers in their bytes

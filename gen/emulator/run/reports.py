@@ -12,6 +12,8 @@ from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT, Clusters
 from gen.emulator.warp.masks import Bits, Coordinates, Mask, Shape, lanes_of
 from gen.emulator.watch.findings import PLAIN_WORDS, access_message, plain_name
 
+SECONDS_AFTER_WILD = 10.0  # of CPU time that a launch goes on, to what else it does wrong
+
 
 class Reports:
     """Traps, variables without a value, and accesses that are wrong."""
@@ -58,6 +60,9 @@ class Reports:
         text = self.describe(site, first)
         message = access_message(site, what, text, count)
         self.launch.findings.add("memcheck", site.item, message, block, threads, text)
+        if not self.launch.wild:  # a GPU stops there; what a loop reads so may never end it
+            self.launch.wild = True
+            self.launch.limit.shorten(SECONDS_AFTER_WILD)
 
     def describe(self, site: Site, address: int) -> str:
         """A byte that `site` accesses, as a buffer or a space and the offset in it."""

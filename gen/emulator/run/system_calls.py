@@ -58,9 +58,9 @@ class SystemCalls:
             if nbytes and sum(b.nbytes for b in memory.heap.values()) + nbytes <= HEAP_BYTES:
                 data = aligned_bytes(nbytes)
                 data.fill(0xFF)
-                buffer = memory.add(
-                    f"malloc(line {item.line}, block {block}, thread {thread})", data
-                )
+                name = f"malloc(line {item.line}, block {block}, thread {thread})"
+                buffer = memory.add(name, data)
+                buffer.valid = np.zeros(nbytes, np.bool_)
                 memory.heap[buffer.base], found[lane] = buffer, buffer.base
         return found
 
@@ -72,9 +72,12 @@ class SystemCalls:
             buffer: Buffer | None = memory.heap.pop(at, None)
             if buffer:
                 memory.remove(buffer)
+                memory.freed[at] = buffer
             elif at:
                 where = memory.describe(at)
-                message = f"free of {where}, which malloc has not returned or which is free already"
+                again = at in memory.freed
+                message = f"free of {where}" + ", which malloc has not returned" * (not again)
+                message += " before: it is freed twice" * again
                 self.chunk.launch.findings.add("memcheck", item, message, block, [thread], where)
 
     def assertion(self, item: Instruction, message: Value, m: Mask | None) -> None:

@@ -19,6 +19,12 @@ class TimeLimit:
         self._deadline = math.inf if deadline is None else deadline
         self._look = -math.inf  # until then nothing can be late: no thread outruns the clock
 
+    def shorten(self, seconds: float) -> None:
+        """At most so many seconds of CPU time are left from now on."""
+        if time.thread_time() + seconds < self._ends:
+            self._seconds, self._ends = seconds, time.thread_time() + seconds
+            self._look = -math.inf
+
     def late(self) -> str:
         """What a message says, with the `{line}` it has come to, where a launch takes too long."""
         now = time.perf_counter()

@@ -1,9 +1,10 @@
 """initcheck in its strict form: the first load of memory that nothing has written.
 
-Shared memory has no value when a block starts, and neither has a global buffer that was allocated
-with `defined=False`. Without this check both hold bytes of ones, which are NaN in every float type,
-so that a use spoils the result; with it, the load itself is a finding. That may be too strict:
-code may load what it never uses, such as the rows of a tile that lie outside of the matrix.
+Shared memory has no value when a block starts, nor has what malloc returns, nor a global buffer
+that was allocated with `defined=False`. Without this check they hold bytes of ones, which are NaN
+in every float type, so that a use spoils the result; with it, the load itself is a finding. That
+may be too strict: code may load what it never uses, such as the rows of a tile that lie outside of
+the matrix.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class UninitializedReads(SharedWatch):
         if space == "shared":
             self._define_shared(site, exact, mask)
         elif space == "global":
-            for buffer, _, here in self._inside(site, exact, mask):
+            for buffer, _, here in self._inside(chunk, site, exact, mask):
                 assert buffer.valid is not None
                 at = np.broadcast_to(exact, here.shape)[here] - buffer.base
                 buffer.valid[at[:, None] + np.arange(site.size)] = True
@@ -125,15 +126,16 @@ class UninitializedReads(SharedWatch):
         )  # fmt: skip
 
     def _inside(
-        self, site: Site, address: Value, mask: Mask | None
+        self, chunk: ObservedChunk, site: Site, address: Value, mask: Mask | None
     ) -> list[tuple[Buffer, npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
         """The watched buffers that an access touches, its addresses, and which lie in each."""
-        if not self.watched:
+        watched = [*self.watched, *chunk.memory.heap.values()]
+        if not watched:
             return []
         exact = np.asarray(address).reshape(address.shape or (1,) * 6)
         least, most = exact.min(), exact.max()
         found = []
-        for buffer in self.watched:
+        for buffer in watched:
             if least + site.size > buffer.base + buffer.nbytes or most < buffer.base:
                 continue
             here = (exact >= buffer.base) & (exact + site.size <= buffer.base + buffer.nbytes)
@@ -147,7 +149,7 @@ class UninitializedReads(SharedWatch):
         self, chunk: ObservedChunk, site: Site, address: Value, mask: Mask | None,
         source_bytes: Value | None = None,
     ) -> None:  # fmt: skip
-        for buffer, exact, here in self._inside(site, address, mask):
+        for buffer, exact, here in self._inside(chunk, site, address, mask):
             assert buffer.valid is not None
             at = np.broadcast_to(exact, here.shape)[here] - buffer.base
             missing = ~buffer.valid[at[:, None] + np.arange(site.size)].all(axis=1)

@@ -92,9 +92,9 @@ def test_leaks_are_told() -> None:
 
 def test_errors_on_the_heap() -> None:
     cases = {
-        "free(mine); out[i] = *(volatile int*)mine;": "out of bounds",
+        "free(mine); out[i] = *(volatile int*)mine;": "which has been freed is out of bounds",
         "((volatile int*)mine)[i + 1] = 0;": "out of bounds",
-        "free(mine); free(mine);": "which malloc has not returned or which is free already",
+        "free(mine); free(mine);": "which has been freed before: it is freed twice",
         "free(out);": "free of a+0 of 16, which malloc has not returned",
     }
     for code, message in cases.items():
