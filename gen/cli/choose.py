@@ -73,6 +73,8 @@ def choose(
     **tunables: Value | None,
 ) -> None:
     """Rank all kernels for a problem on a GPU, by a cost model; nothing is run."""
+    if gpu and "," in gpu:
+        raise UsageError(f"--gpu {gpu} is more than one; gen emit --best chooses for several")
     target = find_gpu(gpu) if gpu else present()
     product = _product(parse_shape(shape), dtype, layout, lda, ldb)
     if unaligned:
@@ -88,7 +90,7 @@ def choose(
             raise unknown("invariant", invariant, INVARIANT)
         free, found = found, rank(product, target, target.own_arch, given, tables, invariant=True)
         why.append(words.price(found, free))
-    why[:0] = words.why(found, target)
+    why[:0] = [*words.why(found, target), *words.cut(found[0], product)]
     if peer is not None and peer not in PEERS:
         raise unknown("peer", peer, PEERS)
     others = advised(product, target, top) if peer else None

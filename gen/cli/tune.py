@@ -18,7 +18,7 @@ from gen.dispatch import folders
 from gen.dispatch.products import products_of
 from gen.dispatch.ranking import Product
 from gen.dispatch.table import Run, Table, load
-from gen.errors import UsageError
+from gen.errors import UsageError, counted
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import parse_layout
 from gen.spread.job import Here
@@ -133,7 +133,8 @@ def _merge(paths: Sequence[Path], target: Path, json: bool) -> None:
     if json:
         _as_json({"into": str(target), "entries": len(found.entries)})
     else:
-        print(f"{len(found.entries)} times are in {target}")
+        count = len(found.entries)
+        print(f"{counted(count, 'time')} {'is' if count == 1 else 'are'} in {target}")
 
 
 def _tune(

@@ -11,7 +11,6 @@ it does not know; a change of meaning gets a new version.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
@@ -23,6 +22,7 @@ from gen.spec.problem import GemmShape, parse_shape
 
 FORMAT = "gemmgen-tuned"
 VERSION = 1
+MOST = 1e12  # microseconds that a kernel may take: eleven days
 
 
 class Run(NamedTuple):
@@ -184,7 +184,7 @@ def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
         and _is_count(entry.batch)
     ):
         raise TypeError(f"a field has another type in {json.dumps(content)}")
-    if not entry.us > 0:
+    if not 0 < entry.us < MOST:
         raise ValueError(f"{entry.us} us is no time")
     if entry.run not in runs:
         raise ValueError(f"the run {entry.run!r} is not among its runs")
@@ -194,7 +194,7 @@ def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
 
 
 def _is_count(value: object) -> bool:

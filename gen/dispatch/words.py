@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gen.device.gpus import GPUS, GpuModel
-from gen.dispatch.ranking import INTERPOLATED, MEASURED, MODELLED, OUTDATED, Ranked
+from gen.dispatch.cost import MOST
+from gen.dispatch.ranking import INTERPOLATED, MEASURED, MODELLED, OUTDATED, Product, Ranked
 from gen.errors import counted
 from gen.kernels.order import order_of
 from gen.kernels.tunables import Choice
@@ -98,6 +99,20 @@ def why(found: Sequence[Ranked], gpu: GpuModel) -> list[str]:
         if other := next(filter(is_other, found), None):
             sentences.append(_compared(first, other, how))
     return sentences
+
+
+def cut(found: Ranked, product: Product) -> list[str]:
+    """A sentence where the model takes a problem for a smaller one. found: one of its ranking."""
+    shape, count = product.shape, found.value("count")
+    sides = zip("MNK", (shape.m, shape.n, shape.k), strict=True)
+    less = [f"{name}={MOST:,}" for name, side in sides if side > MOST]
+    less += [counted(count, "product")] * (product.batch > count)
+    if not less:
+        return []
+    return [
+        f"These times are of a smaller problem, with {' and '.join(less)}: from there on, the "
+        "order of kernels stays the same."
+    ]
 
 
 def price(found: Sequence[Ranked], free: Sequence[Ranked]) -> str:

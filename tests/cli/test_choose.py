@@ -84,6 +84,18 @@ def test_the_table_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert "us of it are packing: an operand's lines do not start" in capsys.readouterr().out
 
 
+def test_times_of_a_smaller_problem_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Beyond what the model's integers hold."""
+    for shape, more, said in (
+        ("262144x64x64", (), ""),
+        ("262145x64x300000", (), "with M=262,144 and K=262,144: from there on, the order"),
+        ("64", ("--batch", str(10**12)), " products: from there on, the order of kernels stays"),
+    ):
+        found = ranking(capsys, "--shape", shape, "--gpu", "a100", *more)
+        assert said in found["why"][-1]
+        assert ("of a smaller problem" in found["why"][-1]) == bool(said)
+
+
 def test_one_order_of_sums_for_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--dtype", "f16", "--layout", "rcr", "--gpu", "h200", "--invariant", "rows"]
     found = [ranking(capsys, "--shape", f"{m}x4096x4096", *options) for m in (1, 8192)]
@@ -100,6 +112,7 @@ def test_one_order_of_sums_for_all_rows(capsys: pytest.CaptureFixture[str]) -> N
         ("--shape 8 --gpu t4 --dtype f16 --invariant rows --split-k auto", "use split_k=1 or 2"),
         ("--shape 64", "no GPU is present: CUDA_VISIBLE_DEVICES is empty; use --gpu with h200, "),
         ("--shape 64 --gpu h20", "unknown GPU 'h20'; did you mean h200?"),
+        ("--shape 64 --gpu a100,h100", "is more than one; gen emit --best chooses for several"),
         ("--shape 0x4x4 --gpu h200", "shape 0x4x4 has nothing to compute; use M and N of 1"),
         ("--shape 8 --gpu h200 --lda 7", "lda=7 is less than a line of 8x8x8 rrr; use 8"),
         ("--shape 8 --gpu t4 --dtype tf32", "no kernel for sm_75 has tf32 at 8x8x8; use f32, "),
