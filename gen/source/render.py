@@ -154,11 +154,14 @@ def _parameters(items: Iterable[object], indent: int = 4) -> str:
 
 
 def _called(function: str, parameters: Iterable[Parameter]) -> str:
-    """The end of a line `  return f(...);` that passes parameters on, or three lines of it."""
-    names = [p.name for p in parameters]
+    """The end of a line `  return f(...);` that passes parameters on, or several lines of it."""
+    names, room = [p.name for p in parameters], 100 - len("  return ")
     line = f"{function}({', '.join(names)});"
-    if len(line) <= 100 - len("  return "):
+    if len(line) <= room:
         return line
+    if len(function) + 1 > room:
+        space, _, own = function.rpartition("::")
+        return f"{space}::\n      {own}(\n{fill(names, 10, after=');')}"
     return f"{function}(\n{fill(names, 6, after=');')}"
 
 

@@ -290,7 +290,7 @@ one_load() {
 }
 
 extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set: to 0
-one_workspace(
+one_workspace(  // of no bytes
     index_t, index_t, index_t, const void*, index_t, const void*, index_t, size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = 0;

@@ -589,7 +589,8 @@ gemm_mma_i8_ccr_sk2_batched_launch(  // D = alpha * A * B + beta * C
 
   return launch(  // a kernel that adds up the partial sums
       gemm_mma_i8_ccr_sk2_batched_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream,
-      plan.M, plan.N, batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, plan.slices, partials);
+      plan.M, plan.N, batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, plan.slices,
+      partials);
 }
 
 #endif  // __CUDACC_RTC__

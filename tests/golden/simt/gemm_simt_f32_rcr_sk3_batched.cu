@@ -580,7 +580,8 @@ gemm_simt_f32_rcr_sk3_batched_launch(  // D = alpha * A * B + beta * C
 
   return launch(  // a kernel that adds up the partial sums
       gemm_simt_f32_rcr_sk3_batched_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream,
-      plan.M, plan.N, batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, plan.slices, partials);
+      plan.M, plan.N, batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, plan.slices,
+      partials);
 }
 
 #endif  // __CUDACC_RTC__

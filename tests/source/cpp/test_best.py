@@ -315,6 +315,24 @@ def test_files_are_formatted_and_their_header_is_c(
     assert "#include <cuda_runtime_api.h>" in (tmp_path / "again.cu").read_text()
 
 
+TIGHT = [  # lines that are nearly as long as one may be, or longer
+    "--best --shape 68x9x33 --gpu h100 --name " + 60 * "n",
+    "--best --shape 25x128x39 --gpu rtx3060 --dtype f16_f32 --name g --embed ptx",
+    "--best --shape 100x3000x50 --gpu t4,rtx3060 --name steps --embed ptx",
+    "--variant mma --dtype f64 --split-k auto --name k --epilogue relu(x+s*v[row])where(s=scalar)",
+]
+
+
+@pytest.mark.parametrize("options", TIGHT)
+def test_tight_lines_are_formatted(
+    options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word.replace("where(s=scalar)", " where s=scalar") for word in options.split()]
+    assert main(["emit", *words, "-o", f"{tmp_path}/"]) == 0
+    assert_formatted(tmp_path)
+    capsys.readouterr()
+
+
 def test_a_file_says_what_it_is_not_compiled_for(tmp_path: Path) -> None:
     """What nvcc is told is a macro, which g++ takes as well."""
     need("g++")
