@@ -107,7 +107,8 @@ def grouped_matmul(
     if offsets is None:
         raise UsageError("offsets is None; pass the end of each group, or use gen.matmul")
     if len(getattr(bias, "shape", ())) == 2:
-        epilogue, operands, bias = groups.with_bias(epilogue, operands, bias)
+        epilogue, operands = groups.with_bias(epilogue, operands, bias)
+        bias = None
     kernel = _kernel(variant, epilogue, bias, dtype, None, device, tunables)
     return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands, offsets)
 

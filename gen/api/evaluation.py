@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gen.errors import SpecError
 from gen.source import render
 from gen.spec.dtypes import DTypes
-from gen.spec.epilogue import COLUMNS, ROWS, Epilogue
+from gen.spec.epilogue import COLUMNS, GROUP_COLUMNS, GROUPS, ROWS, Epilogue
 from gen.spec.typed import CONDITION, INDEX, Typed
 
 _OPERATORS: Mapping[str, Callable[..., Any]] = {
@@ -50,15 +51,20 @@ class Elementwise(Protocol):
 
 
 def check_operands(
-    epilogue: Epilogue, operands: Mapping[str, Any], dtypes: DTypes, shape: tuple[int, ...]
+    epilogue: Epilogue,
+    operands: Mapping[str, Any],
+    dtypes: DTypes,
+    shape: tuple[int, ...],
+    groups: int = 0,
 ) -> None:
     """Raises SpecError for arrays that a kernel with a result (..., M, N) would not take."""
     render.check_operands(epilogue.operands)
     if reason := epilogue.conflict(dtypes):
         raise SpecError(f"{reason}; convert it")
+    m, n = shape[-2:]
     for each in epilogue.operands:
         if each.index:
-            check_shape(each.name, operands[each.name], each.shape(*shape[-2:]), shape)
+            check_shape(each.name, operands[each.name], each.shape(m, n, groups), shape)
 
 
 def check_shape(name: str, array: Any, ends: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -73,22 +79,45 @@ def check_shape(name: str, array: Any, ends: tuple[int, ...], shape: tuple[int, 
         )
 
 
+@dataclass(frozen=True)
+class Groups:
+    """How many there are, and what makes of an array for these one for the rows of a result.
+
+    Of (groups, ...) it is (M, ...), with those of each row's group; or, where a result has a matrix
+    for each group, (groups, 1, ...).
+    """
+
+    count: int
+    of_rows: Callable[[Any], Any]
+
+
 def evaluate(
-    epilogue: Epilogue, framework: Elementwise, x: Any, operands: Mapping[str, Any]
+    epilogue: Epilogue,
+    framework: Elementwise,
+    x: Any,
+    operands: Mapping[str, Any],
+    groups: Groups | None = None,
 ) -> Any:
     """The expression's values, for x (..., M, N). All arrays are of one floating type.
 
     operands: by name, arrays of (..., M, N) where they are indexed by [row, col], of (..., M) by
-    [row] and of (..., N) by [col]; and numbers.
+    [row] and of (..., N) by [col], of (groups, N) by [group, col] and of (groups) by [group]; and
+    numbers.
     """
     m, n = x.shape[-2:]
     names = {
         "x": x, "M": framework.index(m), "N": framework.index(n),
         "row": framework.indices(m)[:, None], "col": framework.indices(n)[None],
     }  # fmt: skip
+    if groups:
+        names["group"] = groups.of_rows(framework.indices(groups.count))[..., None]
     for each in epilogue.operands:
         given = operands[each.name]
-        if each.index == ROWS:
+        if groups and each.index == GROUP_COLUMNS:
+            given = groups.of_rows(given)
+        elif groups and each.index == GROUPS:
+            given = groups.of_rows(given)[..., None]
+        elif each.index == ROWS:
             given = given[..., :, None]
         elif each.index == COLUMNS:
             given = given[..., None, :]

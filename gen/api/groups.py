@@ -36,25 +36,26 @@ def with_offsets(operands: Mapping[str, Any], offsets: Any) -> Mapping[str, Any]
     return {**operands, OFFSETS: offsets}
 
 
-_BIAS = {
-    "linear": "x + bias[group, col]",
-    "linear_bias": "x + bias[group, col]",
-    "linear_bias_relu": "relu(x + bias[group, col])",
-    "linear_bias_gelu": "gelu(x + bias[group, col])",
+_WITH_BIAS = {
+    "linear": "x + {}",
+    "linear_bias": "x + {}",
+    "linear_bias_relu": "relu(x + {})",
+    "linear_bias_gelu": "gelu(x + {})",
 }
 
 
-def with_bias(epilogue: str, operands: Any, bias: Any) -> tuple[str, Mapping[str, Any], None]:
-    """The epilogue, and its operands, that add a row of the bias for each group.
+def with_bias(epilogue: str, operands: Any, bias: Any) -> tuple[str, Mapping[str, Any]]:
+    """The epilogue, and its operands, that add a bias: a row of N for each group, or one for all.
 
     Raises UsageError for an epilogue of the user's own, which says itself what it adds.
     """
-    if epilogue not in _BIAS or operands:
+    if epilogue not in _WITH_BIAS or operands:
         raise UsageError(
-            f"bias has {len(bias.shape)} dimensions, and epilogue={epilogue} is no sum with it; "
-            "write it as an operand, such as x + bias[group, col]"
+            f"a bias is given, but epilogue={epilogue} has none; write it as an operand, such as "
+            "x + bias[group, col]"
         )
-    return _BIAS[epilogue], {"bias": bias}, None
+    each = "bias[group, col]" if len(bias.shape) == 2 else "bias[col]"
+    return _WITH_BIAS[epilogue].format(each), {"bias": bias}
 
 
 def fitted(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own) -> Call:

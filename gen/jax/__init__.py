@@ -18,7 +18,6 @@ try:
 except ImportError as error:
     raise lacking("gen.jax", (*RUNNING, *EXTRAS["jax"]), error) from None
 
-from gen.jax.functions import matmul
-from gen.jax.groups import grouped_matmul
+from gen.jax.functions import grouped_matmul, matmul
 
 __all__ = ["grouped_matmul", "matmul"]

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from gen.api.evaluation import evaluate
+from gen.api.evaluation import Groups, evaluate
 from gen.spec.epilogue import parse_epilogue
 from gen.spec.kernel import EPILOGUES
 
@@ -56,7 +56,7 @@ class _Elementwise:
 
 def applied(
     epilogue: str, numbers: tuple[tuple[str, float], ...], names: tuple[str, ...], x: Array,
-    *arrays: Array,
+    *arrays: Array, groups: Groups | None = None,
 ) -> Array:  # fmt: skip
     """The epilogue of x = alpha * A @ B + beta * C (..., M, N), computed in at least f32.
 
@@ -67,5 +67,5 @@ def applied(
         return NAMED[epilogue](wide).astype(x.dtype)
     given = (array.astype(wide.dtype) for array in arrays)
     own = {**dict(zip(names, given, strict=True)), **dict(numbers)}
-    found: Array = evaluate(parse_epilogue(epilogue), _Elementwise(wide.dtype), wide, own)
+    found: Array = evaluate(parse_epilogue(epilogue), _Elementwise(wide.dtype), wide, own, groups)
     return found.astype(x.dtype)

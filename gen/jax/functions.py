@@ -1,4 +1,4 @@
-"""`matmul`: what callers have to do with, before the primitive."""
+"""`matmul` and `grouped_matmul`: what callers have to do with, before the primitives."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from gen.api.evaluation import check_operands, check_shape
+from gen.api.groups import with_bias
 from gen.api.operands import Own, checked
 from gen.api.problem import dtypes_of, scalar
 from gen.dispatch.invariant import INVARIANT
 from gen.errors import SpecError, UsageError, unknown
-from gen.jax import lowering
+from gen.jax import groups, lowering
 from gen.jax.primitive import Product, bind
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import matrices
@@ -96,8 +97,7 @@ def matmul(
     alpha, beta = (_number(x, name, types) for x, name in ((alpha, "alpha"), (beta, "beta")))
     if c is None and beta != 0:
         raise UsageError(f"beta={beta:g} needs c; pass c")
-    arrays = {name: jnp.asarray(x) for name, x in (operands or {}).items() if not _is_number(x)}
-    numbers = {n: _number(x, n, types) for n, x in (operands or {}).items() if n not in arrays}
+    arrays, numbers = divided(operands or {}, types)
     own = Own(arrays, numbers).epilogue(epilogue)  # of arrays, only the types count
     text = epilogue if own is None else str(own)
     # In the order of the kernel's parameters.
@@ -113,6 +113,80 @@ def matmul(
             check_shape(name, x, ends, shape)
     further = [bias] if bias is not None else [arrays[name] for name in product.further]
     return bind(product, a, b, *([] if c is None or beta == 0 else [c]), *further)
+
+
+def grouped_matmul(
+    a: Any,
+    b: Any,
+    offsets: Any,
+    *,
+    bias: Any = None,
+    epilogue: str = "linear",
+    operands: Mapping[str, Any] | None = None,
+    dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Array:
+    """Groups of a's rows, each times a matrix of its own: the experts of a mixture.
+
+    a (M, K): the rows of all groups, one group behind the other; b (groups, K, N): a matrix for
+    each; offsets (groups): integers, the row behind the last one of each group. (Of sizes, as
+    jax.lax.ragged_dot has them, it is their jnp.cumsum.) The result is (M, N), of a's type; rows
+    behind the last group are 0, and so are their derivatives. An end below one before counts as
+    that one, and one beyond M as M.
+
+    Where b is (K, N), groups are along K: offsets say where they end among the columns of a and
+    the rows of b, and the result is (groups, M, N).
+
+    bias: (groups, N), a row for each group, or (N). epilogue: as in `matmul`; an expression also
+    has `group`, and with [group] or [group, col] operands (groups) or (groups, N).
+
+    transpose_a, transpose_b: the operand is (K, M), or has its last two axes exchanged. Matrices of
+    b are read as they lie, and so is a transposed a along K; others that are not rows one behind
+    the other are transposed by XLA first. dtype: see `matmul`.
+
+    Raises UsageError and SpecError for arrays that do not fit together or that no kernel takes.
+    """
+    a, b, offsets = jnp.asarray(a), jnp.asarray(b), jnp.asarray(offsets)
+    if (a.ndim, b.ndim) not in ((2, 3), (2, 2)):
+        raise SpecError(
+            f"A has shape {a.shape} and B {b.shape}; groups of rows take A (M, K) and B (groups, "
+            "K, N), groups along K take A (M, K) and B (K, N)"
+        )
+    if offsets.ndim != 1 or not jnp.issubdtype(offsets.dtype, jnp.integer):
+        raise SpecError(
+            f"offsets is {offsets.dtype} of shape {offsets.shape}; use a vector of int32, the end "
+            "of each group"
+        )
+    types = dtypes_of(lowering.precise(a, dtype), a=a, b=b)
+    along_k = b.ndim == 2
+    if transpose_a != along_k:
+        a = a.mT
+    if along_k and transpose_b:
+        b, transpose_b = b.mT, False
+    checked(epilogue, operands)
+    if bias is not None:
+        epilogue, operands = with_bias(epilogue, operands, jnp.asarray(bias))
+    arrays, numbers = divided(operands or {}, types)
+    own = Own(arrays, numbers).epilogue(epilogue)  # of arrays, only the types count
+    if own is None and epilogue != "linear":
+        raise UsageError(f"epilogue={epilogue} adds a bias; pass bias")
+    values = [(one.name, numbers[one.name]) for one in own.operands if not one.index] if own else []
+    text = str(own) if own else epilogue
+    product = groups.Groups(types.name, along_k, transpose_b, text, tuple(values))
+    shape = product.result(a, b, offsets).shape
+    if own is not None:
+        check_operands(own, arrays, types, shape, len(offsets))
+    further = [arrays[one.name] for one in product.own]
+    return groups.bind(product, a, b, offsets.astype(jnp.int32), *further)
+
+
+def divided(
+    operands: Mapping[str, Any], types: DTypes
+) -> tuple[dict[str, Array], dict[str, float]]:
+    """The arrays and the numbers of an epilogue's operands. Raises UsageError, SpecError."""
+    arrays = {name: jnp.asarray(x) for name, x in operands.items() if not _is_number(x)}
+    return arrays, {n: _number(x, n, types) for n, x in operands.items() if n not in arrays}
 
 
 def _is_number(x: Any) -> bool:

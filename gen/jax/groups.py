@@ -1,8 +1,8 @@
-"""Groups: `grouped_matmul`, and the primitive `gemmgen_grouped_matmul` behind it.
+"""Groups: the primitive `gemmgen_grouped_matmul`.
 
-Its operands are A, B and where groups end, which kernels read on the device. Its derivatives are
-products of the same primitive: of groups of rows and groups along K, each has the other's, so that
-nothing is copied.
+Its operands are A, B, where groups end, which kernels read on the device, and what an epilogue
+takes. Its derivatives are products of the same primitive: of groups of rows and groups along K,
+each has the other's, so that nothing is copied.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 from gen import api
+from gen.api import evaluation
 from gen.api.call import Arguments, Call
 from gen.api.host import LEAST, check_emulated
 from gen.api.operands import Own
-from gen.api.problem import dtypes_of
 from gen.api.views import framework_dtype
 from gen.errors import SpecError, UsageError
 from gen.jax import lowering
+from gen.jax.declared import declared
+from gen.jax.elementwise import applied
 from gen.jax.primitive import gradient_row
 from gen.kernels.launches import OFFSETS
 from gen.spec.dtypes import DTYPES
+from gen.spec.epilogue import Operand, parse_epilogue
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,27 @@ class Groups:
     """What is computed, in the types of a row of `DTYPES`.
 
     Of rows: A (M, K) and B (groups, K, N), or with transpose_b (groups, N, K), to (M, N). along_k:
-    A (K, M) and B (K, N) to (groups, M, N), the product of A transposed and B for each group.
+    A (K, M) and B (K, N) to (groups, M, N), the product of A transposed and B for each group. An
+    expression as epilogue has the types of its operands; numbers are those that it takes by name.
     """
 
     row: str
     along_k: bool
     transpose_b: bool = False
+    epilogue: str = "linear"
+    numbers: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def plain(self) -> Groups:
+        """The products alone."""
+        return replace(self, epilogue="linear", numbers=())
+
+    @property
+    def own(self) -> tuple[Operand, ...]:
+        """The arrays that the epilogue takes."""
+        if self.epilogue == "linear":
+            return ()
+        return tuple(one for one in parse_epilogue(self.epilogue).operands if one.index)
 
     def sizes(self, a: Any, b: Any) -> tuple[int, int, int]:
         """M, N, K of all groups. Raises SpecError."""
@@ -54,7 +71,7 @@ class Groups:
             )
         return m, n, k
 
-    def result(self, a: Any, b: Any, offsets: Any) -> jax.ShapeDtypeStruct:
+    def result(self, a: Any, b: Any, offsets: Any, *arrays: Any) -> jax.ShapeDtypeStruct:
         """The result's shape and type. Raises SpecError."""
         m, n, _ = self.sizes(a, b)
         (groups,) = offsets.shape
@@ -68,82 +85,13 @@ class Groups:
         return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def grouped_matmul(
-    a: Any,
-    b: Any,
-    offsets: Any,
-    *,
-    dtype: str | None = None,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-) -> Array:
-    """Groups of a's rows, each times a matrix of its own: the experts of a mixture.
-
-    a (M, K): the rows of all groups, one group behind the other; b (groups, K, N): a matrix for
-    each; offsets (groups): integers, the row behind the last one of each group. (Of sizes, as
-    jax.lax.ragged_dot has them, it is their jnp.cumsum.) The result is (M, N), of a's type; rows
-    behind the last group are 0, and so are their derivatives. An end below one before counts as
-    that one, and one beyond M as M.
-
-    Where b is (K, N), groups are along K: offsets say where they end among the columns of a and
-    the rows of b, and the result is (groups, M, N).
-
-    transpose_a, transpose_b: the operand is (K, M), or has its last two axes exchanged. Matrices of
-    b are read as they lie, and so is a transposed a along K; others that are not rows one behind
-    the other are transposed by XLA first. dtype: see `matmul`.
-
-    Raises UsageError and SpecError for arrays that do not fit together or that no kernel takes.
-    """
-    a, b, offsets = jnp.asarray(a), jnp.asarray(b), jnp.asarray(offsets)
-    if (a.ndim, b.ndim) not in ((2, 3), (2, 2)):
-        raise SpecError(
-            f"A has shape {a.shape} and B {b.shape}; groups of rows take A (M, K) and B (groups, "
-            "K, N), groups along K take A (M, K) and B (K, N)"
-        )
-    if offsets.ndim != 1 or not jnp.issubdtype(offsets.dtype, jnp.integer):
-        raise SpecError(
-            f"offsets is {offsets.dtype} of shape {offsets.shape}; use a vector of int32, the end "
-            "of each group"
-        )
-    types = dtypes_of(lowering.precise(a, dtype), a=a, b=b)
-    along_k = b.ndim == 2
-    if transpose_a != along_k:
-        a = a.mT
-    if along_k and transpose_b:
-        b, transpose_b = b.mT, False
-    product = Groups(types.name, along_k, transpose_b)
-    product.result(a, b, offsets)
-    return bind(product, a, b, offsets.astype(jnp.int32))
+grouped_p = declared("gemmgen_grouped_matmul")
 
 
-grouped_p = Primitive("gemmgen_grouped_matmul")
-
-
-def bind(product: Groups, a: Array, b: Array, offsets: Array) -> Array:
-    """The products of the groups."""
-    found: Array = grouped_p.bind(a, b, offsets, product=product)
+def bind(product: Groups, *operands: Array) -> Array:
+    """The products of the groups: of A, B, where groups end, and what the epilogue takes."""
+    found: Array = grouped_p.bind(*operands, product=product)
     return found
-
-
-@partial(jax.jit, static_argnames="product")
-def _compiled(*operands: Array, product: Groups) -> Any:
-    return grouped_p.bind(*operands, product=product)
-
-
-def _run(*operands: Array, product: Groups) -> Any:
-    with jax.disable_jit(False):  # which would end here again
-        return _compiled(*operands, product=product)
-
-
-grouped_p.def_impl(_run)
-
-
-def _abstract(*operands: Any, product: Groups) -> Any:
-    result = product.result(*operands)
-    return jax.core.ShapedArray(result.shape, result.dtype)
-
-
-grouped_p.def_abstract_eval(_abstract)
 
 
 def _batched(operands: Any, axes: Any, *, product: Groups) -> tuple[Array, int]:
@@ -172,12 +120,32 @@ def _jvp(primals: Any, tangents: Any, *, product: Groups) -> tuple[Any, Any]:
             f"gen computes no derivatives with operands of {DTYPES[product.row].input.name}; "
             "convert them, or use jax.lax.stop_gradient"
         )
+    if product.epilogue != "linear":
+        x, dx = _jvp(primals[:3], tangents[:3], product=product.plain)
+        further = [ad.instantiate_zeros(tangent) for tangent in tangents[3:]]
+        function = partial(_applied, product, primals[2])
+        found: tuple[Any, Any] = jax.jvp(function, (x, *primals[3:]), (dx, *further))
+        return found
     a, b, offsets = primals
     to_a, to_b, _ = tangents
     out = bind(product, a, b, offsets)
     terms = [] if type(to_a) is ad.Zero else [bind(product, to_a, b, offsets)]
     terms += [] if type(to_b) is ad.Zero else [bind(product, a, to_b, offsets)]
     return out, sum(terms[1:], start=terms[0]) if terms else jnp.zeros_like(out)
+
+
+def _applied(product: Groups, offsets: Array, x: Array, *arrays: Array) -> Array:
+    """The epilogue of the products x; rows behind the last group stay 0."""
+    names = tuple(one.name for one in product.own)
+    function = partial(applied, product.epilogue, product.numbers, names)
+    count = len(offsets)
+    if product.along_k:
+        return function(x, *arrays, groups=evaluation.Groups(count, lambda each: each[:, None]))
+    rows = jnp.arange(len(x), dtype=offsets.dtype)
+    group = jnp.searchsorted(jax.lax.cummax(offsets), rows, side="right")
+    clipped = jnp.minimum(group, count - 1)
+    found = function(x, *arrays, groups=evaluation.Groups(count, lambda each: each[clipped]))
+    return jnp.where((group < count)[:, None], found, 0)
 
 
 def _transpose(g: Any, a: Any, b: Any, offsets: Any, *, product: Groups) -> list[Any]:
@@ -208,12 +176,18 @@ ad.primitive_transposes[grouped_p] = _transpose
 # --- what it is lowered to
 
 
-def fitted(product: Groups, a: Any, b: Any, offsets: Any) -> Call:
+def fitted(product: Groups, a: Any, b: Any, offsets: Any, *arrays: Any) -> Call:
     """What the operands, in memory of XLA, come to. Raises SpecError."""
     left = lowering.view(a, 2, (), product.along_k)
     right = lowering.view(b, 2, b.shape[:-2], product.transpose_b)
-    own = Own({OFFSETS: lowering.view(offsets, 1, ())}, {})
-    return api.Kernel(dtype=product.row).fitted(Arguments(left, right, None, None, None), 1, 0, own)
+    pairs = zip(product.own, arrays, strict=True)
+    views = {one.name: lowering.view(x, x.ndim, ()) for one, x in pairs}
+    own = Own({**views, OFFSETS: lowering.view(offsets, 1, ())}, dict(product.numbers))
+    return _kernel(product).fitted(Arguments(left, right, None, None, None), 1, 0, own)
+
+
+def _kernel(product: Groups) -> api.Kernel:
+    return api.Kernel(dtype=product.row, epilogue=product.epilogue)
 
 
 def on_gpu(*operands: Array, product: Groups) -> Array:
@@ -224,18 +198,18 @@ def on_gpu(*operands: Array, product: Groups) -> Array:
     return call(*operands, product=product, gpu=lowering.present_gpu())
 
 
-def call(a: Array, b: Array, offsets: Array, *, product: Groups, gpu: Any) -> Array:
+def call(a: Array, b: Array, offsets: Array, *arrays: Array, product: Groups, gpu: Any) -> Array:
     """The custom call for a GPU; its target is registered.
 
     The result is where C would be, which is not read: rows that no group has are 0 before.
     """
-    called = fitted(product, a, b, offsets)
+    called = fitted(product, a, b, offsets, *arrays)
     result = product.result(a, b, offsets)
-    kernel = api.Kernel(dtype=product.row)
+    kernel = _kernel(product)
     if product.along_k:
-        return lowering.launched(kernel, called, (a, b, offsets), result, gpu)
+        return lowering.launched(kernel, called, (a, b, *arrays, offsets), result, gpu)
     zeros = jnp.zeros(result.shape, result.dtype)
-    operands = (a, b, zeros, offsets)
+    operands = (a, b, zeros, *arrays, offsets)
     return lowering.launched(kernel, called, operands, result, gpu, c_is_result=True)
 
 
@@ -252,11 +226,15 @@ def on_cpu(*operands: Array, product: Groups) -> Array:
 
 
 def _emulate(product: Groups, result: jax.ShapeDtypeStruct, *operands: Any) -> np.ndarray:
-    a, b, offsets = map(np.asarray, operands)
+    a, b, offsets, *arrays = map(np.asarray, operands)
+    own = {one.name: x for one, x in zip(product.own, arrays, strict=True)}
     a = a.T if product.along_k else a
     b = np.swapaxes(b, -1, -2) if product.transpose_b else b
     found = np.zeros(result.shape, result.dtype)
-    api.grouped_matmul(a, b, offsets, out=found, dtype=product.row, device="cpu")
+    api.grouped_matmul(
+        a, b, offsets, out=found, epilogue=product.epilogue,
+        operands={**own, **dict(product.numbers)}, dtype=product.row, device="cpu",
+    )  # fmt: skip
     return found
 
 

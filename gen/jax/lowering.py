@@ -40,7 +40,7 @@ def on_gpu(*operands: Array, product: Product) -> Array:
 
     Raises MissingError without a GPU or a C++ compiler, CompileError, SpecError.
     """
-    result = product.result(operands)
+    result = product.result(*operands)
     if 0 in result.shape:
         return jnp.zeros(result.shape, result.dtype)
     return call(*operands, product=product, gpu=present_gpu())
@@ -63,7 +63,7 @@ def present_gpu() -> Any:
 def call(*operands: Array, product: Product, gpu: Any) -> Array:
     """The custom call for a GPU (see `gen.api.origin.Target`); its target is registered."""
     called = fitted(product, operands)
-    result = product.result(operands)
+    result = product.result(*operands)
     return launched(_kernel(product), called, operands, result, gpu, has_c=product.has_c)
 
 
@@ -106,7 +106,7 @@ def launched(
 
 def fitted(product: Product, operands: tuple[Any, ...]) -> Call:
     """What the operands, in memory of XLA, come to. Raises SpecError."""
-    batch = product.result(operands).shape[:-2]
+    batch = product.result(*operands).shape[:-2]
     a, b, c, further = product.named(operands)
     views = {
         name: view(x, 2 if index == MATRIX else 1, batch)
@@ -157,7 +157,7 @@ def _int64(*values: Any) -> np.ndarray:
 
 def on_cpu(*operands: Array, product: Product) -> Array:
     """The product on the emulator. Raises UsageError where it would take too long."""
-    result = product.result(operands)
+    result = product.result(*operands)
     called = fitted(product, operands)
     check_emulated(_sizes(called.problem.shape), "jax.numpy.matmul", prod(called.batch_shape))
     found: Array = jax.pure_callback(partial(_emulate, product, result), result, *operands)

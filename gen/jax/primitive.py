@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 from gen.api.views import framework_dtype
 from gen.errors import SpecError, UsageError
+from gen.jax.declared import declared
 from gen.jax.elementwise import applied
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.epilogue import COLUMNS, MATRIX, parse_epilogue
@@ -109,14 +109,14 @@ class Product:
         c = rest.pop(0) if self.has_c else None
         return a, b, c, dict(zip(self.further, rest, strict=True))
 
-    def result(self, operands: tuple[Any, ...]) -> jax.ShapeDtypeStruct:
+    def result(self, *operands: Any) -> jax.ShapeDtypeStruct:
         """The result's shape and type."""
         batches = [x.shape[: x.ndim - n] for x, n in zip(operands, self.axes, strict=True)]
         shape = self.shape(operands[0].shape, operands[1].shape, *batches[2:])
         return jax.ShapeDtypeStruct(shape, self.result_dtype)
 
 
-matmul_p = Primitive("gemmgen_matmul")
+matmul_p = declared("gemmgen_matmul")
 
 
 def bind(product: Product, *operands: Array) -> Array:
@@ -129,27 +129,6 @@ def bind(product: Product, *operands: Array) -> Array:
 
 def _widened(x: Array, ndim: int) -> Array:
     return x.reshape((1,) * (ndim - x.ndim) + x.shape) if x.ndim < ndim else x
-
-
-@partial(jax.jit, static_argnames="product")
-def _compiled(*operands: Array, product: Product) -> Any:
-    return matmul_p.bind(*operands, product=product)
-
-
-def _run(*operands: Array, product: Product) -> Any:
-    with jax.disable_jit(False):  # which would end here again
-        return _compiled(*operands, product=product)
-
-
-matmul_p.def_impl(_run)
-
-
-def _abstract(*operands: Any, product: Product) -> Any:
-    result = product.result(operands)
-    return jax.core.ShapedArray(result.shape, result.dtype)
-
-
-matmul_p.def_abstract_eval(_abstract)
 
 
 # --- batches

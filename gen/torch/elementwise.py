@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gen.api.evaluation import check_operands, evaluate
+from gen.api.evaluation import Groups, check_operands, evaluate
 from gen.api.operands import Own
 from gen.spec.dtypes import DTypes
 
@@ -54,7 +54,13 @@ class _Elementwise:
         return torch.div(x, y, rounding_mode="trunc")
 
 
-def applied(epilogue: str, x: Tensor, operands: Mapping[str, Any], dtypes: DTypes) -> Tensor:
+def applied(
+    epilogue: str,
+    x: Tensor,
+    operands: Mapping[str, Any],
+    dtypes: DTypes,
+    groups: Groups | None = None,
+) -> Tensor:
     """The epilogue of x = alpha * A @ B + beta * C (..., M, N), in x's type.
 
     It is computed in float32, or float64 where x is. operands: tensors and numbers by name. Raises
@@ -66,7 +72,7 @@ def applied(epilogue: str, x: Tensor, operands: Mapping[str, Any], dtypes: DType
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     if own is None:
         return _NAMED[epilogue](wide).to(x.dtype)
-    check_operands(own, tensors, dtypes, tuple(x.shape))
+    check_operands(own, tensors, dtypes, tuple(x.shape), groups.count if groups else 0)
     given = {name: value.to(wide.dtype) for name, value in tensors.items()}
-    found: Tensor = evaluate(own, _Elementwise(wide), wide, {**given, **numbers})
+    found: Tensor = evaluate(own, _Elementwise(wide), wide, {**given, **numbers}, groups)
     return found.to(x.dtype)

@@ -119,7 +119,7 @@ def matmul(
     product = (a, b, c, bias, alpha, beta, invariant)
     if epilogue == "linear" and not operands and out is None:
         return operators.product(*product)
-    own = _own(epilogue, bias, operands or {})
+    own = own_of(epilogue, bias, operands or {})
     if out is None:
         run = operators.fused_or_apart if operators.is_transformed() else operators.fused
         return run(*product, *own)
@@ -167,7 +167,7 @@ def _with_dimension(epilogue: str, operands: Operands | None, lacks: int) -> Ope
     return {n: x.unsqueeze(lacks) if n in like_result else x for n, x in operands.items()}
 
 
-def _own(
+def own_of(
     epilogue: str, bias: Tensor | None, operands: Operands
 ) -> tuple[str, list[str], list[Tensor], list[float]]:
     """What the operators take of an epilogue: its text, names, tensors, numbers."""

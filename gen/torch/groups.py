@@ -13,18 +13,38 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
+from gen.api.evaluation import Groups
+from gen.api.groups import with_bias
+from gen.api.operands import checked
+from gen.api.problem import dtypes_of
 from gen.errors import SpecError, UsageError
+from gen.spec.dtypes import DTypes
 from gen.torch.autocast import autocast, casts
-from gen.torch.functions import check_tensors
-from gen.torch.operators import gradient_of, is_transformed
+from gen.torch.elementwise import applied
+from gen.torch.functions import Operands, check_tensors, own_of
+from gen.torch.operators import below_autograd, gradient_of, has_derivative, is_transformed, named
 from gen.torch.products import dtype_of, grouped, grouped_shape_of
 
 _library = torch.library.Library("gemmgen", "FRAGMENT")
-_library.define("grouped_matmul(Tensor a, Tensor b, Tensor offsets) -> Tensor")
+_GROUPED = "Tensor a, Tensor b, Tensor offsets"
+_library.define(f"grouped_matmul({_GROUPED}) -> Tensor")
+_library.define(
+    f"grouped_fused({_GROUPED}, str epilogue, str[] names, Tensor[] tensors, float[] numbers)"
+    " -> Tensor"
+)
 operator = torch.ops.gemmgen.grouped_matmul.default
+fused = torch.ops.gemmgen.grouped_fused.default
 
 
-def grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
+def grouped_matmul(
+    a: Tensor,
+    b: Tensor,
+    offsets: Tensor,
+    *,
+    bias: Tensor | None = None,
+    epilogue: str = "linear",
+    operands: Operands | None = None,
+) -> Tensor:
     """Groups of a's rows, each times a matrix of its own: the experts of a mixture.
 
     a (M, K): the rows of all groups, one group behind the other; b (groups, K, N): a matrix for
@@ -36,9 +56,13 @@ def grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
     the rows of b, and the result is (groups, M, N). It is the gradient of b above, of a.mT and the
     result's gradient.
 
-    Under torch.autocast, a and b are converted to its type. Gradients flow to both. What no kernel
-    reads as it lies is copied first: a has rows one behind the other, and columns where groups are
-    along K.
+    bias: (groups, N), a row for each group, or (N). epilogue: as in `matmul`; an expression also
+    has `group`, and with [group] or [group, col] operands (groups) or (groups, N). Where a gradient
+    is wanted, PyTorch computes it, of the product in the result's type.
+
+    Under torch.autocast, a, b and bias are converted to its type. Gradients flow to all. What no
+    kernel reads as it lies is copied first: a has rows one behind the other, and columns where
+    groups are along K.
 
     Raises UsageError and SpecError for tensors that no kernel takes.
     """
@@ -48,9 +72,18 @@ def grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
         raise SpecError(f"offsets is {what}; use a vector of int32, the end of each group")
     if offsets.device != a.device:
         raise UsageError(f"A is on {a.device} and offsets on {offsets.device}; move one of them")
+    check_tensors(bias=bias)
+    checked(epilogue, operands)
     if casts(a):
-        a, b = autocast(a, b)
-    return product(a, b, offsets.to(torch.int32))
+        a, b, bias = autocast(a, b, bias)
+    offsets = offsets.to(torch.int32)
+    if bias is not None:
+        epilogue, operands = with_bias(epilogue, operands, bias)
+    if epilogue == "linear" and not operands:
+        return product(a, b, offsets)
+    run = fused_or_apart if is_transformed() else fused
+    found: Tensor = run(a, b, offsets, *own_of(epilogue, None, operands or {}))
+    return found
 
 
 def product(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
@@ -78,7 +111,8 @@ def _flops(a: Any, _: Any, offsets: Any, out_shape: Any, **__: Any) -> int:
     return found
 
 
-register_flop_formula([torch.ops.gemmgen.grouped_matmul])(_flops)
+_COUNTED = [torch.ops.gemmgen.grouped_matmul, torch.ops.gemmgen.grouped_fused]
+register_flop_formula(_COUNTED)(_flops)
 
 
 # --- gradients
@@ -105,6 +139,44 @@ def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
 
 torch.library.register_autograd(
     "gemmgen::grouped_matmul", _backward, setup_context=_setup, lib=_library
+)
+
+
+# --- with an epilogue
+
+
+def _fused(a: Tensor, b: Tensor, offsets: Tensor, epilogue: str, *own: Any) -> Tensor:
+    return grouped(a, b, offsets, epilogue, named(*own))
+
+
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
+def fused_or_apart(*args: Any) -> Tensor:
+    """In one kernel; where a gradient is wanted, the product, then operations of PyTorch."""
+    a, b, offsets, epilogue, names, tensors, numbers = args
+    if has_derivative(a, b, *tensors):
+        own, dtypes = named(names, tensors, numbers), dtypes_of(None, a=a, b=b)
+        return _apart(product(a, b, offsets), offsets, epilogue, own, dtypes)
+    return below_autograd(fused, *args)
+
+
+def _apart(x: Tensor, offsets: Tensor, epilogue: str, own: Any, dtypes: DTypes) -> Tensor:
+    """The epilogue of the products x; rows behind the last group stay 0."""
+    count = len(offsets)
+    if x.dim() == 3:  # a matrix for each group
+        return applied(epilogue, x, own, dtypes, Groups(count, lambda each: each[:, None]))
+    ends = offsets.cummax(0).values
+    rows = torch.arange(len(x), device=x.device, dtype=ends.dtype)
+    group = torch.searchsorted(ends, rows, right=True)  # the first that ends behind a row
+    of_rows = Groups(count, lambda each: each[group.clamp(max=count - 1)])
+    found = applied(epilogue, x, own, dtypes, of_rows)
+    return torch.where((group < count)[:, None], found, 0)
+
+
+for _device in ("CPU", "CUDA"):
+    _library.impl("grouped_fused", _fused, _device)
+_library.impl("grouped_fused", fused_or_apart, "Autograd")
+torch.library.register_fake(
+    "gemmgen::grouped_fused", lambda a, b, offsets, *_: _like_grouped(a, b, offsets), lib=_library
 )
 
 

@@ -46,18 +46,19 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, invariant: str | Non
     return multiply(x, weight.t(), None, bias, invariant=invariant)
 
 
-def _named(names: Sequence[str], tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
+def named(names: Sequence[str], tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
+    """Operands by name: tensors, then numbers."""
     return dict(zip(names, [*tensors, *numbers], strict=True))
 
 
 def _fused(*args: Any) -> Tensor:
     *first, epilogue, names, tensors, numbers = args
-    return multiply(*first, epilogue=epilogue, operands=_named(names, tensors, numbers))
+    return multiply(*first, epilogue=epilogue, operands=named(names, tensors, numbers))
 
 
 def _matmul_out(*args: Any) -> None:
     *first, epilogue, names, tensors, numbers, out = args
-    own = _named(names, tensors, numbers)
+    own = named(names, tensors, numbers)
     multiply(*first, epilogue=epilogue, operands=own, out=out)
 
 
@@ -119,6 +120,19 @@ def is_transformed() -> bool:
     """
     forwards: bool = forward_ad._current_level >= 0
     return forwards or bool(torch._C._are_functorch_transforms_active())
+
+
+def has_derivative(*tensors: Tensor | None) -> bool:
+    """Whether one is wanted of what is computed of these."""
+    required = (x is not None and x.requires_grad for x in tensors)
+    return is_transformed() or (torch.is_grad_enabled() and any(required))
+
+
+def below_autograd(operator: Any, *args: Any) -> Tensor:
+    """What an operator computes, where its own rule for autograd has called this."""
+    with torch._C._AutoDispatchBelowAutograd():
+        found: Tensor = operator(*args)
+    return found
 
 
 def gradient_of(g: Tensor, operand: Tensor) -> Tensor:
@@ -241,14 +255,10 @@ def fused_or_apart(*args: Any) -> Tensor:
     """In one kernel; where a gradient is wanted, the product, then operations of PyTorch."""
     *first, epilogue, names, tensors, numbers = args
     a, b, c, bias = first[:4]
-    every = [x for x in (a, b, c, bias, *tensors) if x is not None]
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in every)
-    if wanted or is_transformed():
+    if has_derivative(a, b, c, bias, *tensors):
         dtypes = dtypes_of(None, a=a, b=b, c=c, bias=bias)
-        return applied(epilogue, product(*first), _named(names, tensors, numbers), dtypes)
-    with torch._C._AutoDispatchBelowAutograd():
-        found: Tensor = fused(*args)
-    return found
+        return applied(epilogue, product(*first), named(names, tensors, numbers), dtypes)
+    return below_autograd(fused, *args)
 
 
 _library.impl("fused", fused_or_apart, "Autograd")

@@ -112,7 +112,13 @@ def grouped_shape_of(a: Tensor, b: Tensor, groups: int) -> tuple[int, ...]:
     return shape[-2:] if b.dim() == 3 else (groups, *shape)
 
 
-def grouped(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
+def grouped(
+    a: Tensor,
+    b: Tensor,
+    offsets: Tensor,
+    epilogue: str = "linear",
+    operands: Mapping[str, Any] | None = None,
+) -> Tensor:
     """The products of groups, see `gen.grouped_matmul`; rows that no group has are 0.
 
     What no kernel reads as it lies is copied first. Raises UsageError, SpecError.
@@ -137,7 +143,14 @@ def grouped(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
         least = groups * LEAST  # rows, or steps along K, of which each group has some
         sizes = (m, n, max(k, least)) if along_k else (max(m, least), n, k)
         check_emulated(sizes, "torch.matmul for each group")
-    api.grouped_matmul(a, b, _adjacent(offsets), out=out, device=device, dtype=name)
+    given = {
+        name: _like_result(x, by_row=True) if name in matrices(epilogue) else _contiguous(x)
+        for name, x in (operands or {}).items()
+    }
+    api.grouped_matmul(
+        a, b, _adjacent(offsets), out=out, device=device, dtype=name, epilogue=epilogue,
+        operands=given,
+    )  # fmt: skip
     return out
 
 
@@ -184,6 +197,11 @@ def _adjacent(x: Any) -> Any:
     if is_number(x) or not x.dim() or x.shape[-1] < 2 or x.stride(-1) == 1:
         return x
     return _copied(x, 1)
+
+
+def _contiguous(x: Any) -> Any:
+    """The same, or a copy where its elements do not follow each other; a number as it is."""
+    return x if is_number(x) else x.contiguous()
 
 
 def _copied(x: Tensor, axes: int) -> Tensor:

@@ -180,3 +180,58 @@ def test_launchers_take_what_the_handler_gives(along_k: bool) -> None:
     arguments = list(libraries._arguments(make_spec("mma", epilogue=up, **more)))
     assert "p.batch" in arguments
     assert "static_cast<const int*>(p.further[2])" in arguments
+
+
+# --- epilogues ---------------------------------------------------------------------------------
+
+_SCALED = "silu(x + bias[group, col]) * scale[group] + slope * group"
+_OWN = {"bias": ((4, N), 5), "scale": ((4,), 6)}
+
+
+def _own() -> list[Any]:
+    return [ints(*shape, dtype="float64", seed=seed) for shape, seed in _OWN.values()]
+
+
+def _scaled(x: Any, bias: Any, scale: Any) -> Any:
+    """By JAX, of the products x."""
+    if x.ndim == 3:
+        bias, scale, ids = bias[:, None], scale[:, None, None], jnp.arange(4)[:, None, None]
+        return jax.nn.silu(x + bias) * scale + 2.0 * ids
+    ids = np.array([0, 0, 2, 2, 2, 2, 2, 3, 3, 3])
+    found = jax.nn.silu(x + bias[ids]) * scale[ids][:, None] + 2.0 * ids[:, None]
+    return jnp.where(np.arange(ROWS)[:, None] < 9, found, 0)
+
+
+@pytest.mark.parametrize("shapes", [OF_ROWS, ALONG_K])
+def test_epilogues_of_groups(shapes: Any) -> None:
+    def ours(a: Any, b: Any, bias: Any, scale: Any) -> Any:
+        given = {"bias": bias, "scale": scale, "slope": 2.0}
+        return gj.grouped_matmul(a, b, ENDS, epilogue=_SCALED, operands=given)
+
+    def wanted(a: Any, b: Any, *own: Any) -> Any:
+        return _scaled(by_jax(a, b), *own)
+
+    every = [*operands(shapes), *_own()]
+    np.testing.assert_allclose(jax.jit(ours)(*every), wanted(*every), rtol=1e-12)
+    both = [jax.grad(lambda *x, f=f: f(*x).sum(), (0, 1, 2, 3)) for f in (ours, wanted)]
+    for one, other in zip(*(g(*every) for g in both), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shapes", [OF_ROWS, ALONG_K])
+def test_each_group_has_a_bias(shapes: Any) -> None:
+    a, b = operands(shapes)
+    bias, x = _own()[0], by_jax(a, b)
+    of_row = bias[:, None] if x.ndim == 3 else bias[np.array([0, 0, 2, 2, 2, 2, 2, 3, 3, 3])]
+    for given, added in ((bias, of_row), (bias[0], bias[0])):
+        got = gj.grouped_matmul(a, b, ENDS, bias=given, epilogue="linear_bias_relu")
+        same(got[..., :9, :], jax.nn.relu(x + added)[..., :9, :])
+
+
+def test_operands_of_groups_that_do_not_fit() -> None:
+    a, b = operands(OF_ROWS)
+    for given in ({}, {"scale": jnp.ones(3)}, {"scale": 2.0}):
+        with pytest.raises((SpecError, UsageError), match="scale"):
+            gj.grouped_matmul(a, b, ENDS, epilogue="x * scale[group]", operands=given)
+    with pytest.raises(UsageError, match="epilogue=linear_bias adds a bias; pass bias"):
+        gj.grouped_matmul(a, b, ENDS, epilogue="linear_bias")

@@ -172,3 +172,76 @@ def test_refusals(change: dict[str, Any], message: str) -> None:
     given = {"a": ints(ROWS, K, dtype=DOUBLE), "b": ints(4, K, N, dtype=DOUBLE), "offsets": ENDS}
     with pytest.raises((SpecError, UsageError), match=message):
         gt.grouped_matmul(**{**given, **change})
+
+
+# --- epilogues ---------------------------------------------------------------------------------
+
+_SCALED = "silu(x + bias[group, col]) * scale[group] + group"
+
+
+def _own(dtype: Any = DOUBLE) -> dict[str, Any]:
+    return {"bias": ints(4, N, dtype=dtype, seed=5), "scale": ints(4, dtype=dtype, seed=6)}
+
+
+def _scaled(x: Any, own: dict[str, Any]) -> Any:
+    """By PyTorch, of the products x."""
+    if x.dim() == 3:
+        each = own["bias"][:, None], own["scale"][:, None, None], torch.arange(4)[:, None, None]
+    else:
+        ids = torch.tensor([0, 0, 2, 2, 2, 2, 2, 3, 3, 3])
+        each = own["bias"][ids], own["scale"][ids][:, None], ids[:, None]
+    found = torch.nn.functional.silu(x + each[0]) * each[1] + each[2]
+    return found if x.dim() == 3 else torch.cat([found[:9], torch.zeros_like(found[9:])])
+
+
+@pytest.mark.parametrize("shapes", [OF_ROWS, ALONG_K])
+def test_epilogues_of_groups(shapes: Any) -> None:
+    a, b = (x.detach() for x in leaves(*shapes))
+    own = _own()
+    wanted = _scaled(by_pytorch(a, b), own)
+    found = gt.grouped_matmul(a, b, ENDS, epilogue=_SCALED, operands=own)
+    torch.testing.assert_close(found, wanted)
+    x = by_pytorch(a, b)
+    of_row = own["bias"][:, None] if x.dim() == 3 else own["bias"][[0, 0, 2, 2, 2, 2, 2, 3, 3, 3]]
+    got = gt.grouped_matmul(a, b, ENDS, bias=own["bias"], epilogue="linear_bias_relu")
+    same(got[..., :9, :], torch.relu(x + of_row)[..., :9, :])
+    same(gt.grouped_matmul(a, b, ENDS, bias=own["bias"][0])[..., :9, :],
+         (x + own["bias"][0])[..., :9, :])  # fmt: skip
+
+
+@pytest.mark.parametrize("shapes", [OF_ROWS, ALONG_K])
+def test_gradients_through_epilogues_of_groups(shapes: Any) -> None:
+    tensors, own = leaves(*shapes), _own()
+    every = [*tensors, *(x.requires_grad_() for x in own.values())]
+
+    def found(a: Any, b: Any, bias: Any, scale: Any) -> Any:
+        given = {"bias": bias, "scale": scale}
+        return gt.grouped_matmul(a, b, ENDS, epilogue=_SCALED, operands=given)
+
+    wanted = torch.autograd.grad(_scaled(by_pytorch(*tensors), own).sum(), every)
+    for one, other in zip(torch.autograd.grad(found(*every).sum(), every), wanted, strict=True):
+        torch.testing.assert_close(one, other)
+    assert torch.autograd.gradcheck(found, every, fast_mode=True)
+    compiled = torch.compile(found, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*every), found(*every))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*every), found(*every))
+
+
+def test_operands_of_groups_that_do_not_fit() -> None:
+    a, b = (x.detach() for x in leaves(*OF_ROWS))
+    for more in ({}, {"scale": torch.ones(3, dtype=DOUBLE)}, {"scale": 2.0}):
+        with pytest.raises((SpecError, UsageError), match="scale"):
+            gt.grouped_matmul(a, b, ENDS, epilogue="x * scale[group]", operands=more)
+    given = {"scale": torch.ones(3, dtype=DOUBLE, requires_grad=True)}
+    with pytest.raises((SpecError, UsageError), match="scale"):
+        gt.grouped_matmul(a, b, ENDS, epilogue="x * scale[group]", operands=given)
+    with pytest.raises(UsageError, match="a bias is given, but epilogue=x has none"):
+        gt.grouped_matmul(a, b, ENDS, epilogue="x", bias=torch.ones(N, dtype=DOUBLE))
+
+
+def test_opcheck_of_an_epilogue() -> None:
+    a, b = leaves(*OF_ROWS)
+    own = _own()
+    args = (a, b, ENDS, _SCALED, list(own), list(own.values()), [])
+    torch.library.opcheck(groups.fused, args)
