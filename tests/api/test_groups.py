@@ -158,7 +158,7 @@ def test_operands_of_groups_that_do_not_fit() -> None:
         gen.grouped_matmul(a, b, ENDS, operands={"bias": 3.0}, **own)
     with pytest.raises(UsageError, match=r"has group, and there are none; use gen.grouped_matmul"):
         gen.matmul(a, b[0], operands={"bias": bias}, **own)
-    with pytest.raises(UsageError, match="bias has 2 dimensions, and epilogue="):
+    with pytest.raises(UsageError, match="a bias is given, but epilogue="):
         gen.grouped_matmul(a, b, ENDS, bias=bias, epilogue="x * 2")
     with pytest.raises(SpecError, match="has group, and the kernel has none"):
         make_spec("mma", dtype="f16", epilogue="x * scale[group]")

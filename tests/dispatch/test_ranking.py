@@ -217,3 +217,21 @@ def test_a_batch_has_the_tiles_of_all_its_products() -> None:
     one = product("f32", 256, 256, 256)
     many = ranked(spec, replace(one, batch=10), gpu)
     assert many.value("tiles") == 10 * ranked(spec, one, gpu).value("tiles")
+
+
+def test_groups_are_as_uneven_as_nobody_knows() -> None:
+    """The time is the mean of those with rows spread up to twice the average."""
+    gpu = GPUS["h200"]
+    spec = make_spec("wgmma", layout="rrr", grouped=True)
+    many = replace(product("f16", 256, 2048, 2048), batch=64)
+    found = ranked(spec, many, gpu).time
+    equal = replace(spec, tunables={**spec.tunables, "grouped": False})
+    times = [
+        ranked(equal, replace(many, shape=replace(many.shape, m=32 + 64 * i)), gpu).time
+        for i in range(8)
+    ]
+    assert found == sum(times) // 8
+    turns = rank(many, gpu, "sm_90a", {"grouped": True})[0].spec
+    assert turns.tunables["schedule"] == "pingpong"  # which is the fastest on that GPU
+    near = replace(many, shape=replace(many.shape, m=257))  # counts as 256
+    assert ranked(spec, near, gpu).time == found
