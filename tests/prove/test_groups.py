@@ -17,14 +17,13 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.far_tiles import far_tiles
 from gen.prove.groups import MANY, draw_ends
 from gen.prove.inputs import draw_operands
-from gen.prove.launchers.check import check_launcher
 from gen.prove.trials import PACKED, Trial
 from gen.prove.verify import run_trial
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Batch, GemmProblem, GemmShape, group_rows
 from tests.prove.test_verify import small
-from tests.support.slow import sift, slow
+from tests.support.slow import sift
 
 GROUPED = [name for name, row in VARIANTS.items() if "grouped" in row.tunable_names]
 ENDS = {
@@ -173,30 +172,6 @@ def test_mistakes_with_operands_of_groups_are_found(old: str, new: str) -> None:
     for text, right in ((source.text, True), (source.text.replace(old, new), False)):
         problem = grouped(ENDS["ragged"], spec)
         assert (complaint(Source(source.name, text, spec), problem) == "") == right
-
-
-@slow
-@pytest.mark.parametrize("variant", GROUPED)
-def test_launchers_carry_out_the_plan(variant: str) -> None:
-    report = check_launcher(render(kernel(variant, layout="rcr")), always=True)
-    assert not report.wrong
-    assert not report.skipped
-
-
-@slow
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("if (offsets == nullptr) return cudaErrorInvalidValue;", ""),
-        ("groups < M ? groups : M", "groups"),
-        ("size_t(groups) > kSide", "size_t(groups) > kMost"),
-        ("1 + (packs_b ?", "2 + (packs_b ?"),
-    ],
-)
-def test_mistakes_of_launchers_are_found(old: str, new: str) -> None:
-    source = render(kernel("mma"))
-    assert old in source.text
-    assert check_launcher(Source(source.name, source.text.replace(old, new), source.spec)).wrong
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,13 @@ from gen.prove.check_trials import check_trials
 from gen.prove.far_tiles import far_tiles
 from gen.prove.groups import MANY
 from gen.prove.inputs import draw_operands
-from gen.prove.launchers.check import check_launcher
 from gen.prove.trials import PACKED, RAGGED
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.prove.test_groups import ENDS, complaint
 from tests.prove.test_verify import small
-from tests.support.slow import sift, slow
+from tests.support.slow import sift
 
 GROUPED_K = [name for name, row in VARIANTS.items() if "grouped_k" in row.tunable_names]
 
@@ -124,31 +123,6 @@ def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
     wrong = Source(source.name, source.text.replace(old, new), spec)
     some = (ENDS[name] for name in ("ragged", "that fall late", "that fall", "one row each"))
     assert any(complaint(wrong, grouped(ends, spec)) for ends in some)
-
-
-@slow
-@pytest.mark.parametrize("variant", GROUPED_K)
-def test_launchers_carry_out_the_plan(variant: str) -> None:
-    report = check_launcher(render(kernel(variant)), always=True)
-    assert not report.wrong
-    assert not report.skipped
-
-
-@slow
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("if (offsets == nullptr) return cudaErrorInvalidValue;", ""),
-        ("groups > 1 && !follow && !beside", "false"),
-        ("size_t(groups) > kSide", "size_t(groups) > kMost"),
-        ("|| groups > kLargest / (M * N)", ""),
-        ("stride_d < 0 ||", ""),
-    ],
-)
-def test_mistakes_of_launchers_are_found(old: str, new: str) -> None:
-    source = render(kernel("mma"))
-    assert old in source.text
-    assert check_launcher(Source(source.name, source.text.replace(old, new), source.spec)).wrong
 
 
 @pytest.mark.parametrize(
