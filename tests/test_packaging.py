@@ -87,7 +87,7 @@ def test_a_checkouts_templates_win_over_packaged_ones(tmp_path: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "gen", tmp_path / "gen", ignore=ignore)
     shutil.copytree(ROOT / "templates", tmp_path / "gen" / "templates")
-    where = "from gen.source.render import template_dir; print(template_dir())"
+    where = "from gen.source.templates import template_dir; print(template_dir())"
     command = (sys.executable, "-c", where)
     assert run(*command, cwd=tmp_path, path=tmp_path) == f"{tmp_path}/gen/templates\n"
     shutil.copytree(ROOT / "templates", tmp_path / "templates")

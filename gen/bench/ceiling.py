@@ -24,7 +24,7 @@ from gen.device.driver import LoadedKernel, Parameters
 from gen.errors import CheckError, UsageError
 from gen.files import write
 from gen.kernels.launches import Launch
-from gen.source.render import render_template
+from gen.source.templates import render_template
 from gen.spec import numerics
 
 VERSION = 4  # of the kernels below: figures of another version are measured again

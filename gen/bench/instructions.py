@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gen.source.render import render, render_template
+from gen.source.render import render
+from gen.source.templates import render_template
 from gen.spec.arch import WARP, compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec

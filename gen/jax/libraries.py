@@ -16,7 +16,7 @@ import jaxlib.version
 from gen.compile import host
 from gen.kernels.signature import fill, launch, of_epilogue, with_types
 from gen.source.cpp.embed import aliases, embedded_specs, render_embedded
-from gen.source.render import render_template, template_dir
+from gen.source.templates import render_template, template_dir
 from gen.spec.kernel import KernelSpec
 
 TARGET = "gemmgen_matmul"

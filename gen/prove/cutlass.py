@@ -20,7 +20,7 @@ from gen.errors import CheckError, CompileError, MissingError, UsageError
 from gen.kernels.launches import matrices
 from gen.prove.oracle import After
 from gen.requirements import get, named
-from gen.source.render import render_template
+from gen.source.templates import render_template
 from gen.spec import numerics
 from gen.spec.arch import MAX_GRID_YZ
 from gen.spec.dtypes import parse_dtype

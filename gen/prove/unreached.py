@@ -17,7 +17,8 @@ from gen.emulator import parse_ptx, told
 from gen.errors import CompileError
 from gen.prove.edits import Edited
 from gen.prove.probes import LABEL, Instrumented, Probe, complaint, instrument
-from gen.source.render import Source, render, template_dir
+from gen.source.render import Source, render
+from gen.source.templates import template_dir
 
 HEADER = "gemmgen_probes.h"
 T = TypeVar("T")

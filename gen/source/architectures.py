@@ -10,7 +10,8 @@ from typing import Any
 from gen._version import __version__
 from gen.errors import SpecError
 from gen.kernels import signature
-from gen.source.render import Source, render, render_framed, render_template, stamp
+from gen.source.render import Source, render, render_framed, stamp
+from gen.source.templates import render_template
 from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, portable_symbol

@@ -7,7 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from gen.source.render import FRAME, template_dir
+from gen.source.render import FRAME
+from gen.source.templates import template_dir
 
 # Templates name others in quotes; the frame of a kernel is the one that they name by a variable.
 _NAMED = re.compile(r'/\*%-?\s*(?:extends|include|import|from)\s+"([^"]+)"')

@@ -43,7 +43,7 @@ class Worker(NamedTuple):
 @cache
 def gen_version() -> str:
     """The version and the first digits of the files' SHA-256, in which checkouts differ."""
-    from gen.source.render import template_dir
+    from gen.source.templates import template_dir
 
     digest = hashlib.sha256()
     for folder, pattern in ((Path(__file__).parent.parent, "*.py"), (template_dir(), "*.*")):

@@ -32,7 +32,7 @@ from gen.jax import libraries, lowering  # noqa: E402
 from gen.jax.primitive import Product, matmul_p  # noqa: E402
 from gen.prove.launchers.program import compile_cpp  # noqa: E402
 from gen.source.cpp.embed import embedded_specs  # noqa: E402
-from gen.source.render import template_dir  # noqa: E402
+from gen.source.templates import template_dir  # noqa: E402
 from gen.spec.kernel import KernelSpec  # noqa: E402
 from gen.spec.problem import Alignment  # noqa: E402
 from tests import ROOT  # noqa: E402

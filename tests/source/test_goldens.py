@@ -28,7 +28,8 @@ from gen.source.cpp.bundle import read_bundle
 from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.embed_best import render_embedded_best
 from gen.source.cpp.header import render_header
-from gen.source.render import read_source, render, render_template, template_dir
+from gen.source.render import read_source, render
+from gen.source.templates import render_template, template_dir
 from gen.source.versions import template_files
 from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
@@ -394,7 +395,7 @@ def test_the_trace_knows_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     lines = ("/*% if a %*/", "/*% elif b %*/", "${ 1 if c else 2 }", "/*% endif %*/",
              "/*% for x in d if x > 1 %*/", "${ x }", "/*% endfor %*/")  # fmt: skip
     (tmp_path / "some.j2").write_text("\n".join(lines))
-    monkeypatch.setattr("gen.source.render.template_dir", lambda: tmp_path)
+    monkeypatch.setattr("gen.source.templates.template_dir", lambda: tmp_path)
     with traced(["some.j2"]) as branches:
         assert len(missing(branches)) == 8
         for values in ({"a": False, "b": True, "c": 1, "d": [1]}, {"a": False, "b": 0, "d": [1]}):

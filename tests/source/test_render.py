@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from gen.compile.nvrtc import compile_cuda
 from gen.errors import CheckError, GenError, MissingError, SpecError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
-from gen.source import render as module
-from gen.source.render import read_source, render, template_dir
+from gen.source import templates as module
+from gen.source.render import read_source, render
+from gen.source.templates import template_dir
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL
 from gen.spec.problem import ALL_LAYOUTS

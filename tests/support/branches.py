@@ -13,7 +13,7 @@ from unittest import mock
 
 from jinja2 import Environment, nodes
 
-from gen.source import render
+from gen.source import templates as rendering
 
 
 class Branch(NamedTuple):
@@ -58,8 +58,8 @@ class Branches:
 
 @contextmanager
 def traced(templates: Sequence[str]) -> Iterator[Branches]:
-    """Inside, `gen.source.render` notes which ways the branches go, of these templates at least."""
-    branches, environment = Branches(), render._environment.__wrapped__()
+    """Inside, rendering notes which ways the branches go, of these templates at least."""
+    branches, environment = Branches(), rendering._environment.__wrapped__()
     parse = environment._parse
 
     def parse_and_wrap(source: str, name: str | None, filename: str | None) -> nodes.Template:
@@ -72,5 +72,5 @@ def traced(templates: Sequence[str]) -> Iterator[Branches]:
     environment.filters["note"] = branches.note
     for template in templates:
         environment.get_template(template)
-    with mock.patch.object(render, "_environment", return_value=environment):
+    with mock.patch.object(rendering, "_environment", return_value=environment):
         yield branches

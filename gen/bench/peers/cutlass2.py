@@ -24,7 +24,7 @@ from gen.device.driver import Parameters
 from gen.errors import CheckError, CompileError
 from gen.kernels.launches import Launch
 from gen.prove.cutlass import CUTLASS_TYPES
-from gen.source.render import render_template
+from gen.source.templates import render_template
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import Tile

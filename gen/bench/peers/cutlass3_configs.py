@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gen.bench.contenders import TMA_ALIGNMENT
 from gen.prove.cutlass import CUTLASS_TYPES
-from gen.source.render import render_template
+from gen.source.templates import render_template
 from gen.spec.dtypes import DTypes
 from gen.spec.problem import Layouts
 

@@ -25,7 +25,8 @@ from gen.source.cpp.bundle import Bundle
 from gen.source.cpp.bundle_files import Own, own_epilogues, render_bundle
 from gen.source.cpp.embed import aliases, render_embedded
 from gen.source.cpp.embed_best import render_embedded_best
-from gen.source.render import Source, render_template, template_dir
+from gen.source.render import Source
+from gen.source.templates import render_template, template_dir
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import BATCH, SINGLE
 

@@ -13,7 +13,8 @@ from gen.errors import SpecError
 from gen.source.architectures import only, ranges_of
 from gen.source.cpp.best import Best, shared_of
 from gen.source.cpp.header import render_header
-from gen.source.render import render_framed, render_template
+from gen.source.render import render_framed
+from gen.source.templates import render_template
 from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
 from gen.tables import columns

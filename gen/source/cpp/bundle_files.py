@@ -10,7 +10,8 @@ from gen.kernels import signature
 from gen.source.architectures import TEMPLATE as ARCHITECTURES
 from gen.source.architectures import render_family
 from gen.source.cpp.bundle import Bundle, Entry
-from gen.source.render import render_template, unsupported
+from gen.source.render import unsupported
+from gen.source.templates import render_template
 from gen.spec.arch import only_capability
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.epilogue import COLUMNS, GROUP_COLUMNS, GROUPS, MATRIX, ROWS

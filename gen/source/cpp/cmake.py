@@ -21,7 +21,8 @@ from gen.source.cpp.asked import Asked
 from gen.source.cpp.best import Best
 from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import read_bundle
-from gen.source.render import render, stamp, template_dir
+from gen.source.render import render, stamp
+from gen.source.templates import template_dir
 from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
 

@@ -15,7 +15,8 @@ from gen._version import __version__
 from gen.errors import SpecError, UsageError, unknown
 from gen.kernels.registry import retarget
 from gen.source.cpp.header import own_parameters
-from gen.source.render import DRIVER, render, render_framed, render_template, stamp
+from gen.source.render import DRIVER, render, render_framed, stamp
+from gen.source.templates import render_template
 from gen.spec.arch import compute_capability, last_capability
 from gen.spec.dtypes import ELEMENT_TYPES, ElementType
 from gen.spec.kernel import KernelSpec

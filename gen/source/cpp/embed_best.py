@@ -10,7 +10,8 @@ from gen.source.cpp import embed
 from gen.source.cpp.best import Best
 from gen.source.cpp.best_file import choice_values, limits
 from gen.source.cpp.header import own_parameters
-from gen.source.render import DRIVER, render_framed, render_template, stamp
+from gen.source.render import DRIVER, render_framed, stamp
+from gen.source.templates import render_template
 from gen.spec.arch import compute_capability, last_capability
 from gen.spec.kernel import KernelSpec
 from gen.tables import columns

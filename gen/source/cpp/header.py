@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gen._version import __version__
-from gen.source.render import render_template, stamp, unsupported
+from gen.source.render import stamp, unsupported
+from gen.source.templates import render_template
 from gen.spec.arch import only_capability
 from gen.spec.dtypes import DTypes, ElementType
 from gen.spec.epilogue import COLUMNS, GROUP_COLUMNS, GROUPS, MATRIX, ROWS

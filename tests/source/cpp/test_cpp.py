@@ -16,7 +16,8 @@ from gen.source.cpp.bundle import read_bundle
 from gen.source.cpp.bundle_files import render_bundle
 from gen.source.cpp.depfile import rule
 from gen.source.cpp.header import render_header
-from gen.source.render import read_source, render, template_dir
+from gen.source.render import read_source, render
+from gen.source.templates import template_dir
 from gen.source.versions import template_files
 from gen.spec.names import MAX_SYMBOL
 from tests import ROOT
