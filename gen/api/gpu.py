@@ -145,7 +145,9 @@ class Launcher:
         self._gpu, self._lock = gpu, threading.Lock()
         self.workspace_bytes = steps.workspace_bytes
         self._is_integer = not dtypes.scalar.is_float
-        block = _Block(dtypes, (*BUFFERS[:-1], *own, WORKSPACE))
+        # An operand of one's own may be called bias: then a kernel has no other.
+        fixed = ("" if name in own else name for name in BUFFERS[:-1])
+        block = _Block(dtypes, (*fixed, *own, WORKSPACE))
         self._write = struct.Struct(f"{len(block.buffers)}Q").pack_into
         self._addresses, self._scalars = block.addresses, block.scalars
         with gpu:

@@ -71,6 +71,15 @@ def test_the_second_call_only_launches(fake: FakeGpu, monkeypatch: pytest.Monkey
     assert len(multiply._prepared) == 1
 
 
+def test_operands_of_ones_own_by_any_name(fake: FakeGpu) -> None:
+    """One is called as a kernel's own bias is."""
+    a, b, up, bias = (ints(*s, seed=i) for i, s in enumerate(((5, 6), (6, 7), (5, 7), (7,))))
+    operands = {"up": Tensor.of(up), "bias": Tensor.of(bias), "gain": 2}
+    text = "x * up[row, col] + bias[col] - gain"
+    got = gen.matmul(Tensor.of(a), Tensor.of(b), epilogue=text, operands=operands)
+    np.testing.assert_array_equal(got.numpy(), exact(a, b) * up + bias - 2)
+
+
 @pytest.mark.parametrize("dtype", each(2, ["f16", "f32"]))
 def test_views_are_not_copied(dtype: str, fake: FakeGpu) -> None:
     kind = {"f32": np.float32, "f16": np.float16}[dtype]

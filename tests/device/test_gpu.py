@@ -149,7 +149,8 @@ def _call(library: ctypes.CDLL, variant: str, args: list[Any]) -> int:
 def test_launcher_computes(variant: str, libraries: dict[str, ctypes.CDLL], gpu: GpuRunner) -> None:
     m, n, k = 70, 300, 45
     rng = np.random.default_rng(0)
-    a, b, c = (rng.integers(-4, 5, size).astype(np.float32) for size in ((m, k), (k, n), (m, n)))
+    dtype = {"f16": np.float16, "f32": np.float32}[make_spec(variant).dtypes.input.name]
+    a, b, c = (rng.integers(-4, 5, size).astype(dtype) for size in ((m, k), (k, n), (m, n)))
     buffers = [gpu.upload(x, name) for x, name in ((a, "A"), (b, "B"), (c, "C"), (c * 0, "D"))]
     pa, pb, pc, pd = (x.address for x in buffers)
     args = [m, n, k, 2.0, pa, k, pb, n, -1.0, pc, n, pd, n, None]

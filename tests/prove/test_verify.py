@@ -284,6 +284,12 @@ def test_ways_to_copy(
     assert complaints(small("mma", dtype, layout, **tunables), runner) == []
 
 
+def test_half_a_warp_transposes(runner: EmulatorRunner) -> None:
+    spec = small("vectorized", "f32", "rrr", threadblock="16x64x16", thread_tile="8x8")
+    assert spec.threads[0] == 16
+    assert [r.message for r in verify(spec, runner, [GemmShape(27, 70, 35)]) if not r.ok] == []
+
+
 @pytest.mark.parametrize(
     ("dtype", "layout", "tunables"),
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
+from math import gcd
 from typing import Any, NamedTuple
 
 from gen.kernels.cuda_cores.geometry import Values
@@ -111,6 +112,11 @@ class Operand(NamedTuple):
         return min(self.lines, max(self.threads // self.near, 1))
 
     @property
+    def beside(self) -> int:
+        """Lines that a warp transposes at once: sixteen, or as many as all threads come in."""
+        return gcd(LINES, self.at_once)
+
+    @property
     def is_even(self) -> bool:
         """Whether all threads copy equal parts, each at equal distances."""
         if not self.along_k:
@@ -153,6 +159,7 @@ def printed(spec: KernelSpec, copied: Copied) -> Mapping[str, Mapping[str, Any]]
             "tile": tile,
             "along_k": operand.along_k,
             "at_once": operand.at_once,
+            "beside": operand.beside,
         }
         for (matrix, line, tile), operand in zip(words, copies(chosen, copied), strict=True)
     }
