@@ -19,7 +19,8 @@ from gen.api.problem import whole
 from gen.api.views import framework_dtype
 from gen.compile.nvrtc import Module
 from gen.device import tensor_map
-from gen.device.driver import Gpu, Parameters, call, check
+from gen.device.context import Gpu
+from gen.device.driver import Parameters, call, check
 from gen.errors import CheckError, MissingError, UsageError
 from gen.kernels.launches import BIAS, WORKSPACE, Launch, Plan, Pointer, TensorMap
 from gen.spec.dtypes import DTypes

@@ -15,7 +15,7 @@ import numpy as np
 
 from gen.api.call import Call
 from gen.compile.nvrtc import Module
-from gen.device import driver
+from gen.device import context, driver
 from gen.device.choose import choose_runner
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.device.execute import Operands, products, results, run_kernel
@@ -214,4 +214,4 @@ def _first_gpu(device: str) -> AbstractContextManager[Any]:
     """The first GPU as the thread's current one, which GpuRunner wants; then again the caller's."""
     if device == "cpu" or driver.why_no_gpu():
         return nullcontext()
-    return driver.gpu(0)
+    return context.gpu(0)

@@ -13,7 +13,7 @@ from gen.api.groups import fitted, with_offsets
 from gen.api.operands import NOTHING, Own, checked, forms, is_number
 from gen.api.origin import Origin, Target
 from gen.api.views import HOST, View, element
-from gen.device import driver
+from gen.device import context
 from gen.device.choose import DEVICES
 from gen.errors import UsageError, said_in_python, unknown
 from gen.spec.arch import UNIT
@@ -157,7 +157,7 @@ class Kernel:
         if home.has_streams:
             return made
         if given is None or out is None:
-            driver.gpu(device).synchronize(on)
+            context.gpu(device).synchronize(on)
         return out if out is not None else home.finish(made, a)
 
     def _prepare(
@@ -167,7 +167,7 @@ class Kernel:
         if self._device == "cpu":
             raise UsageError("device='cpu' is for arrays of the host; leave it out for a GPU's")
         call = self.fitted(views, alpha, beta, extra)
-        on = driver.gpu(views.a.device)
+        on = context.gpu(views.a.device)
         with on:
             alignment = Alignment(*key[-1])
             spec, module = self._origin.build(call, on, alignment)

@@ -112,7 +112,8 @@ def _product(
 
 def present() -> GpuModel:
     """The GPU of this machine. Raises UsageError where there is none."""
-    from gen.device.driver import gpu, why_no_gpu
+    from gen.device.context import gpu
+    from gen.device.driver import why_no_gpu
 
     if reason := why_no_gpu():
         raise UsageError(f"no GPU is present: {reason}; use --gpu with {', '.join(GPUS)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gen.device.driver import Gpu, call
+from gen.device.context import Gpu
+from gen.device.driver import call
 
 if TYPE_CHECKING:
     import numpy as np

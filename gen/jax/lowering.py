@@ -19,7 +19,7 @@ from gen.api.call import BIAS, RESULT, A, Arguments, B, Call
 from gen.api.host import check_emulated
 from gen.api.operands import Own
 from gen.api.views import View
-from gen.device import driver
+from gen.device import context, driver
 from gen.errors import MissingError, UsageError
 from gen.jax import libraries
 from gen.jax.primitive import Product, matmul_p
@@ -57,7 +57,7 @@ def present_gpu() -> Any:
             "the function on the machine that runs it"
         )
     libraries.register()
-    return driver.gpu(jax.local_devices(backend="cuda")[0].local_hardware_id)
+    return context.gpu(jax.local_devices(backend="cuda")[0].local_hardware_id)
 
 
 def call(*operands: Array, product: Product, gpu: Any) -> Array:

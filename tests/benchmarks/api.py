@@ -21,7 +21,8 @@ from gen.api import frameworks, kernel, problem
 from gen.api.gpu import Launcher
 from gen.compile.nvrtc import compile_cuda
 from gen.device import driver
-from gen.device.driver import gpu, shared_memory_attributes, why_no_gpu
+from gen.device.context import gpu
+from gen.device.driver import shared_memory_attributes, why_no_gpu
 from gen.device.execute import arguments
 from gen.kernels.launches import Launch
 from gen.kernels.registry import make_spec, retarget

@@ -22,9 +22,10 @@ from gen.bench.device import GpuLost, MeasuredGpu
 from gen.bench.peers import cutlass2
 from gen.bench.work import Work
 from gen.compile.nvrtc import Module, include_paths
-from gen.device import driver
+from gen.device import context, driver
 from gen.device.choose import choose_runner
-from gen.device.driver import Gpu, OutOfMemory, Parameters
+from gen.device.context import Gpu
+from gen.device.driver import OutOfMemory, Parameters
 from gen.device.first_gpu import FirstGpu
 from gen.device.tensor_map import encode
 from gen.doctor import examine
@@ -192,9 +193,9 @@ def test_memory(folder: Path) -> None:
 
 
 def on_two_gpus() -> None:
-    first, second = driver.gpu(0), driver.gpu(1)
+    first, second = context.gpu(0), context.gpu(1)
     assert (second.arch, second.multiprocessors, second.target("sm_75")) == ("sm_80", 131, "sm_80")
-    assert second is driver.gpu(1)
+    assert second is context.gpu(1)
     assert second.enter()
     assert not second.enter()
     for gpu in (second, first):
@@ -292,7 +293,7 @@ def test_every_failure_is_an_error(folder: Path) -> None:
 
 
 def called() -> None:
-    gpu = driver.gpu(0)
+    gpu = context.gpu(0)
     args = {
         "M": np.int64(3), "alpha": np.float32(0), "A": Pointer("A", 16), "left": MAP,
         "beta": np.float32(0), "right": NO_MAP, "space": Pointer("workspace", 4),

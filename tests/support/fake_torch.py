@@ -19,8 +19,9 @@ import pytest
 from gen import api
 from gen.api import frameworks, kernel
 from gen.compile.nvrtc import Module
-from gen.device import driver, tensor_map
-from gen.device.driver import Gpu, LoadedKernel
+from gen.device import context, driver, tensor_map
+from gen.device.context import Gpu
+from gen.device.driver import LoadedKernel
 from gen.device.emulated import EmulatorRunner
 from gen.kernels.launches import Launch, Pointer, TensorMap
 
@@ -191,7 +192,7 @@ def install(patch: pytest.MonkeyPatch, arch: str = "sm_80", runs: bool = True) -
     patch.setattr(frameworks, "BY_TYPE", {})  # which knows another torch
     patch.setattr(kernel, "BY_TYPE", frameworks.BY_TYPE)
     patch.setattr(api, "_kernels", {})  # with what they have prepared for another GPU
-    patch.setattr(driver, "gpu", lambda index: fake)
+    patch.setattr(context, "gpu", lambda index: fake)
     patch.setattr(driver, "bindings", lambda: fake.driver)
     patch.setattr(tensor_map, "encode", FakeMap)
     patch.setattr(Tensor, "gpu", fake, raising=False)

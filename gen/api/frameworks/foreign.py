@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gen.api.frameworks.protocol import LEGACY_STREAM, Framework
 from gen.api.gpu import new_array
 from gen.api.views import HOST, Form, element, element_of
-from gen.device import driver
+from gen.device import context
 from gen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Foreign(Framework):
         if dtype is None:  # it says so through DLPack alone
             _, (_, _, dtype, _, _) = self.describe(like, "A", stream)
         kind = element_of(dtype, "A")
-        memory = new_array(driver.gpu(device), shape, kind, row_major, stream or LEGACY_STREAM)
+        memory = new_array(context.gpu(device), shape, kind, row_major, stream or LEGACY_STREAM)
         return memory, memory.ptr
 
     def workspace(self, like: Any, device: int, size: int, stream: int | None) -> tuple[Any, int]:
@@ -122,7 +122,7 @@ def _strided(array: Any, name: str, stream: int) -> tuple[int, Form]:
             if device is None:
                 device = StridedMemoryView.from_any_interface(array, -1).device_id
             # On which the order is made, and whose default stream is meant.
-            with driver.gpu(device):
+            with context.gpu(device):
                 view = StridedMemoryView.from_any_interface(array, stream)
     except (BufferError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{name} cannot be read as an array on a GPU: {error}") from None

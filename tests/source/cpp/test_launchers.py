@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.device.driver import Gpu, call, gpu
+from gen.device.context import Gpu, gpu
+from gen.device.driver import call
 from gen.errors import SpecError
 from gen.kernels.registry import make_spec, retarget
 from gen.source.render import render
