@@ -16,7 +16,8 @@ import numpy as np
 
 from gen.errors import CheckError, UsageError
 from gen.foreign import elements
-from gen.foreign.arguments import is_null, load, numbers_of, parse_pairs
+from gen.foreign.arguments import is_null, numbers_of, parse_pairs
+from gen.foreign.contents import load
 from gen.foreign.launch import LaunchText
 from gen.foreign.running import Checks, Outcome, run_steps
 from gen.foreign.steps import Step, prepare
