@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Cells, Counted, Report, Site, aligned_bytes, fits
 from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
-from gen.emulator.warp.masks import Mask, Shape
+from gen.emulator.warp.masks import Mask, Shape, joined_shape, spread
 
 ALL_AXES = (0, 1, 2, 3, 4, 5)
 Owners = npt.NDArray[np.int64]
@@ -29,6 +30,7 @@ class Scratch(Counted):
         self, chunk: Shape, axes: Shape, nbytes: int, clusters: Clusters | None = None
     ) -> None:
         self.nbytes, self.axes, self.clusters = nbytes, axes, clusters
+        self._own, self._ones = operator.itemgetter(*axes), (1,) * len(axes)
         self.rest = tuple(i for i in ALL_AXES if i not in axes)
         self.back = tuple(int(i) for i in np.argsort(axes + self.rest))
         self.dims = tuple(chunk[i] for i in axes)
@@ -75,9 +77,9 @@ class Scratch(Counted):
         """Values at `address` (+ site.offset) of each owner, one array per lane."""
         owner, relative, bad = self._offsets(site, address, mask, report)
         index, view = relative >> site.shift, self.view(site.whole)
-        if owner is self.owner and all(index.shape[i] == 1 for i in self.axes):
+        if owner is self.owner and self._alike(index):
             data = view.take(index.ravel(), axis=1)
-            dims = self.dims + tuple(index.shape[i] for i in self.rest)
+            dims = self.dims + tuple([index.shape[i] for i in self.rest])
             parts = [part.reshape(dims).transpose(self.back) for part in site.parts(data)]
         else:
             parts = site.parts(view.reshape(-1).take(owner * view.shape[1] + index))
@@ -93,29 +95,34 @@ class Scratch(Counted):
         owner, relative, bad = self._offsets(site, address, mask, report)
         data, view = site.together(values), self.view(site.whole)
         index = relative >> site.shift
-        shape = np.broadcast_shapes(index.shape, data.shape, self.shape)
+        shape = joined_shape(index.shape, data.shape, self.shape)
         active = None if mask is None else mask.over(shape)
         whole = active is None and bad is None and self.changes is None and owner is self.owner
-        if whole and all(index.shape[i] == 1 for i in self.axes):
+        if whole and self._alike(index):
             self._store_uniform(view, index, data, shape)
             return
         used: Any = True if active is None else active.bits
         here = np.broadcast_to(used if bad is None else used & ~bad, shape)
-        flat = np.broadcast_to(owner * view.shape[1] + index, shape)[here]
-        self.put(view.reshape(-1), flat, np.broadcast_to(data, shape)[here])
+        flat = spread(owner * view.shape[1] + index, shape)[here]
+        self.put(view.reshape(-1), flat, spread(data, shape)[here])
+
+    def _alike(self, index: npt.NDArray[np.int64]) -> bool:
+        """Whether all owners access the same places."""
+        return bool(self._own(index.shape) == self._ones)
 
     def _store_uniform(
         self, view: npt.NDArray[Any], index: npt.NDArray[np.int64], data: npt.NDArray[Any],
         shape: Shape,
     ) -> None:  # fmt: skip
         """All owners write at the same offsets: one column assignment, a slice if contiguous."""
-        threads = tuple(1 if i in self.axes else n for i, n in enumerate(shape))
-        columns = np.broadcast_to(index, threads).ravel()
+        threads = tuple([1 if i in self.axes else n for i, n in enumerate(shape)])
+        columns = spread(index, threads).ravel()
         order = self.axes + self.rest
-        values = np.broadcast_to(data, shape).transpose(order).reshape(self.count, columns.size)
-        start = columns[0]
-        if columns.size > 1 and bool((np.diff(columns) == 1).all()):
-            view[:, start : start + columns.size] = values
+        values = spread(data, shape).transpose(order).reshape(self.count, -1)
+        start, size = columns[0], columns.size
+        beside = size > 1 and columns[-1] - start == size - 1
+        if beside and bool((columns[1:] - columns[:-1] == 1).all()):
+            view[:, start : start + size] = values
         else:
             view[:, columns] = values
 

@@ -20,7 +20,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.atomics import RULES
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
 from gen.emulator.ptx.values import DTYPES
-from gen.emulator.warp.masks import Mask
+from gen.emulator.warp.masks import Mask, joined_shape, spread
 
 FIRST_ADDRESS = 0x7F00_0000_0000
 GAP = 1 << 32  # unmapped bytes between allocations, so that a wild address hits nothing
@@ -261,14 +261,12 @@ class GlobalMemory(Counted):
     ) -> None:
         """Write `values` at int64 `address` (+ site.offset); the last lane wins at one address."""
         data = site.together(values)
-        shape = np.broadcast_shapes(address.shape, data.shape)
+        shape = joined_shape(address.shape, data.shape)
         active = None if mask is None else mask.over(shape)
-        target, data = np.asarray(address), np.broadcast_to(data, shape)
+        target, data = spread(np.asarray(address), shape), spread(data, shape)
         if active is not None:
-            here = np.broadcast_to(active.bits, shape)
-            target, data = np.broadcast_to(target, shape)[here], data[here]
-        else:
-            target = np.broadcast_to(target, shape)
+            here = spread(active.bits, shape)
+            target, data = target[here], data[here]
         buffer = self.find(target.item(0) + site.offset)
         if buffer is not None:
             relative = target - (buffer.base - site.offset)

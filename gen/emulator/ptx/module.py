@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from gen.emulator.ptx.operands import Imm, Operand, Reg
 from gen.errors import PtxError, unknown
@@ -119,6 +120,12 @@ class PtxModule:
             for operand in item.operands
         )
         return {o.value for o in operands if isinstance(o, Imm) and isinstance(o.value, int)}
+
+    @cached_property
+    def lines(self) -> frozenset[int]:
+        """The CUDA lines that instructions come from."""
+        items = (item for kernel in self.kernels.values() for item in kernel.body)
+        return frozenset(item.line for item in items if isinstance(item, Instruction)) - {0}
 
     def kernel(self, name: str) -> PtxKernel:
         """The kernel called `name`; UsageError with the nearest name if there is none."""

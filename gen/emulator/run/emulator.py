@@ -15,7 +15,7 @@ from gen.emulator.memory.arrays import DeviceArray
 from gen.emulator.memory.global_memory import Buffer, aligned_bytes
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
-from gen.emulator.ptx.module import Instruction, PtxKernel, PtxModule
+from gen.emulator.ptx.module import PtxKernel, PtxModule
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.device_memory import DeviceMemory
 from gen.emulator.run.geometry import check_geometry, cluster_of
@@ -86,10 +86,8 @@ class Emulator(DeviceMemory):
     def lines_not_run(self, ptx: str | PtxModule) -> set[int]:
         """The CUDA lines of a module of which no instruction has run in any launch."""
         module = self._module(ptx)
-        items = (item for kernel in module.kernels.values() for item in kernel.body)
-        lines = {item.line for item in items if isinstance(item, Instruction)} - {0}
         programs = [program for (of, _), program in self._programs.items() if of is module]
-        return lines.difference(*(program.lines_run() for program in programs))
+        return set(module.lines.difference(*(program.lines_run() for program in programs)))
 
     def launch(
         self,

@@ -21,7 +21,9 @@ _KINDS = {  # that are refused as a whole
           for n in (2, 4)),
     ),
 }  # fmt: skip
-_WORD = re.compile(r"\bwidened\([a-e]\)|\b(?:NAME|MODE|ITEM|BYTE_A|BYTE_B|[a-eTUDS])\b")
+_WORD = re.compile(
+    r"\bwidened\([a-e]\)|\bshift\(b, [TU]\)|\b(?:NAME|MODE|ITEM|BYTE_A|BYTE_B|[a-eTUDS])\b"
+)
 
 
 def translator(item: Instruction) -> Translator:
@@ -54,6 +56,8 @@ def compute(code: Lines, item: Instruction) -> None:
         words[letter] = code.read(operand, kind, narrowing)
         if (wide := f"widened({letter})") in row.code:
             words[wide] = code.widened(operand, words[letter])
+    if "shift(b, " in row.code:
+        words |= {f"shift(b, {t})": code.shift(words["b"], words[t]) for t in "TU"}
     text = _WORD.sub(lambda m: words.get(m[0], m[0]), row.code)
     several = row.pair
     if isinstance(target, Vector):

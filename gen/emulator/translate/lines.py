@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.emulator.isa import instructions
+from gen.emulator.isa import bits, instructions
 from gen.emulator.ptx.module import Instruction, PtxKernel
 from gen.emulator.ptx.operands import Address, Imm, Not, Operand, Reg, Special, Symbol, Vector
 from gen.emulator.ptx.values import DTYPES, immediate, register_dtype
@@ -95,6 +95,14 @@ class Lines:
             self.lines.append(f"{name} = widened({text})")
         return name
 
+    def shift(self, count: str, dtype: str) -> str:
+        """How far to shift a value of a numpy type: mostly by a constant, which is made once."""
+        if count not in self.namespace:
+            return f"shift({count}, {dtype})"
+        name = f"{count}_in_{dtype.rpartition('.')[2]}"
+        self.namespace.setdefault(name, bits.shift(self.namespace[count], getattr(np, dtype[3:])))
+        return name
+
     def cast(self, text: str, held: Any, wanted: Any, narrowing: bool) -> str:
         """`text`, of type `held`, reinterpreted as `wanted`."""
         if held == wanted:
@@ -103,8 +111,8 @@ class Lines:
             return f"{text}.view(np.{wanted})"
         if "bool" in (str(held), str(wanted)) or not narrowing:
             raise self.item.error(f"a {held} register cannot be used as {wanted}")
-        bits = np.dtype(f"i{wanted.itemsize}")
-        return f"{text}.astype(np.{bits})" + (f".view(np.{wanted})" if bits != wanted else "")
+        whole = np.dtype(f"i{wanted.itemsize}")
+        return f"{text}.astype(np.{whole})" + (f".view(np.{wanted})" if whole != wanted else "")
 
     def write(self, target: Operand | None, text: str, kind: str) -> None:
         """Assign an expression of PTX type `kind` to a register, extending and predicating."""

@@ -10,6 +10,7 @@ is then one contiguous run in memory, and so is every array computed from it.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 from collections.abc import Iterable
@@ -26,6 +27,15 @@ Shape = tuple[int, ...]
 WARP = 32
 BLOCK_AXES = (0, 2, 4)
 THREAD_AXES = (1, 3, 5)
+
+
+# Of all arrays of a launch there are few shapes, and to join them takes microseconds.
+joined_shape = functools.lru_cache(maxsize=1024)(np.broadcast_shapes)
+
+
+def spread(array: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
+    """np.broadcast_to, which takes microseconds even where there is nothing to do."""
+    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 class Active(NamedTuple):
@@ -78,7 +88,7 @@ class Mask:
         if shape not in self._views:
             axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.bits.shape[i] != 1)
             bits = np.any(self.bits, axis=axes, keepdims=True) if axes else self.bits
-            full = None if bits.all() else Active(bits, int(np.broadcast_to(bits, shape).argmax()))
+            full = None if bits.all() else Active(bits, int(spread(bits, shape).argmax()))
             self._views[shape] = full
         return self._views[shape]
 

@@ -25,7 +25,15 @@ from gen.emulator.memory.observer import ChunkObserver, ObservedChunk
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
-from gen.emulator.warp.masks import BLOCK_AXES, THREAD_AXES, Bits, Coordinates, Mask, Shape
+from gen.emulator.warp.masks import (
+    BLOCK_AXES,
+    THREAD_AXES,
+    Bits,
+    Coordinates,
+    Mask,
+    Shape,
+    spread,
+)
 
 Codes = npt.NDArray[np.int32]
 Index = npt.NDArray[np.int64]
@@ -96,11 +104,6 @@ def extremes(
         return low, high, None
     used = low != none
     return low, high, None if used.all() else used
-
-
-def spread(array: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
-    """np.broadcast_to, which takes microseconds even where there is nothing to do."""
-    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 def thread_of(code: int, block: Sequence[int]) -> tuple[int, int, int]:
