@@ -136,6 +136,11 @@ def is_short(spec: KernelSpec, shape: GemmShape) -> bool:
     return _on_tensor_cores(spec) or _work(spec, shape) <= _MOST_WORK
 
 
+def is_large(spec: KernelSpec, shape: GemmShape) -> bool:
+    """Whether a launch takes about a second on CUDA cores: of others there are many."""
+    return not _on_tensor_cores(spec) and _work(spec, shape) > _MOST_WORK
+
+
 def _work(spec: KernelSpec, shape: GemmShape) -> int:
     sizes = zip((shape.m, shape.n, shape.k), spec.threadblock, strict=True)
     return math.prod(ceil_div(size, step) * step for size, step in sizes)

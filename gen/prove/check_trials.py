@@ -21,6 +21,7 @@ from gen.prove.check_sizes import (
     corners,
     fitting,
     groups_of_tiles,
+    is_large,
     is_short,
     long_ones,
     mixed,
@@ -53,7 +54,11 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     Several processes should end together: the longest trials are not the last ones. thresholds:
     numbers that the kernel compares something with, which sizes should straddle.
     """
-    trials = [t for shape in corners(spec) for t in corner_trials(spec, shape)]
+    trials = [
+        one
+        for shape in corners(spec)
+        for one in corner_trials(spec, shape)[: 2 if is_large(spec, shape) else None]
+    ]
     trials += [t for shape in _both(spec) for t in _everything(spec, shape)]
     trials += _whole_steps(spec)
     trials += _single_lines(spec)
