@@ -31,7 +31,7 @@ from gen.prove.launchers.check import check_launcher, host_side
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spread.cluster import Cluster
-from gen.spread.job import Job, Workers
+from gen.spread.job import Cost, Job, Workers
 from gen.spread.processes import Processes
 from tests.mutation.equivalent import reason
 from tests.mutation.kernels import SPECS
@@ -52,26 +52,30 @@ class Tried(NamedTuple):
     mutant: Mutant | None = None
 
 
-class Verdicts(Job[Source, tuple[str, float]]):
-    """Of mutants, and of kernels as they are: see `verdict`, and the CPU seconds that it took.
+class Verdicts(Job[tuple[Source, bool], tuple[str, float]]):
+    """Of mutants, and of kernels as they are (True): `verdict`, `complaint`, and CPU seconds.
 
     Workers need gen alone.
     """
 
-    def needs(self, item: Source) -> list[KernelSpec]:
+    def needs(self, item: tuple[Source, bool]) -> list[KernelSpec]:
         """See Job."""
-        assert item.spec is not None
-        return [item.spec]
+        assert item[0].spec is not None
+        return [item[0].spec]
 
     def compile(self, need: KernelSpec) -> None:
         """See Job."""
         _code(render(need), need.arch)
 
-    def __call__(self, item: Source) -> tuple[str, float]:
+    def cost(self, item: tuple[Source, bool]) -> Cost:
         """See Job."""
-        assert item.spec is not None
+        return Cost(seconds=10 if item[1] else 0)
+
+    def __call__(self, item: tuple[Source, bool]) -> tuple[str, float]:
+        """See Job."""
+        source, as_it_is = item
         start = time.process_time()
-        how = complaint(item) if item.text == render(item.spec).text else verdict(item)
+        how = complaint(source) if as_it_is else verdict(source)
         return how, time.process_time() - start
 
 
@@ -156,7 +160,9 @@ def _run(options: argparse.Namespace, workers: Workers) -> int:
         left = [item for item in (*whole, *tried) if item.name not in results.known]
         done = len(whole) + len(tried) - len(left)
         try:
-            for index, answer in workers.map(Verdicts(), [item.source for item in left]):
+            for index, answer in workers.map(
+                Verdicts(), [(item.source, item.mutant is None) for item in left]
+            ):
                 results.add(left[index].name, Verdict(*answer))
                 done += 1
                 _tell(left[index], answer[0])
