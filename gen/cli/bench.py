@@ -152,6 +152,8 @@ def bench(
     given_several = tunables.get("batched") is not None or _grouped(tunables)
     if not given_several and any(products(s) > 1 for s in shapes):
         tunables[several(shapes)] = True
+    if tunables.get("grouped") and not (dtype or variant or spec):
+        raise UsageError(f"no kernel has groups of {_DEFAULT_DTYPE}; use --dtype f16 or bf16")
     selected = select(named, dtypes, layout or ["rrr"], arch, tunables) if named else []
     options = run.Options(
         specs=[*map(spec_from_json, spec or []), *selected],

@@ -63,7 +63,12 @@ def choose(
     ] = False,
     batch: Annotated[
         int,
-        typer.Option("--batch", min=1, help="So many products of the shape, by --batched kernels."),
+        typer.Option(
+            "--batch",
+            min=1,
+            help="So many products of the shape, by --batched kernels; with --grouped, so many groups "
+            "of M rows on average.",
+        ),
     ] = 1,
     invariant: Annotated[str | None, INVARIANT_OPTION] = None,
     tuned: Annotated[str | None, TUNED] = None,
@@ -81,7 +86,9 @@ def choose(
         product = replace(product, alignment=UNALIGNED)
     given = {name: value for name, value in tunables.items() if value is not None}
     if batch > 1:
-        product, given = replace(product, batch=batch), {**given, "batched": True}
+        product = replace(product, batch=batch)
+        if not (given.get("grouped") or given.get("grouped_k")):
+            given["batched"] = True
     why: list[str] = []
     tables = places(tuned)
     found = rank(product, target, target.own_arch, given, tables)

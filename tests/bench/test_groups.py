@@ -106,6 +106,9 @@ def test_groups_are_measured_apart_from_others(gen: Gen) -> None:
     assert done.code == 2
     assert f"{FEW} are groups and 64x64x64 is none" in done.err
     assert gen("tune", "--suite", "grouped").code == 2
+    for more in ((), ("--best", "1")):
+        done = gen("bench", "--suite", "grouped", "--peers", "none", "--compile-only", *more)
+        assert (done.code, "no kernel has groups of f32; use --dtype f16" in done.err) == (2, True)
 
 
 # --- PyTorch -----------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ def ranking(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]
 
 def spec_of(command: str) -> KernelSpec:
     """What `gen emit` makes of these options."""
-    rest = shlex.split(command.removeprefix("gen emit ").replace("--batched", "--batched true"))
+    words = shlex.split(command.removeprefix("gen emit "))
+    flags = "--batched", "--grouped"
+    rest = [x for word in words for x in ([word, "true"] if word in flags else [word])]
     options = dict(zip(rest[::2], rest[1::2], strict=True))
     variant = options.pop("--variant")
     named = {name[2:].replace("-", "_"): value for name, value in options.items()}
@@ -36,7 +38,8 @@ def spec_of(command: str) -> KernelSpec:
      "--shape 300 --dtype i8 --layout ccr --gpu rtx3090 --epilogue linear_bias_relu",
      "--shape 1x5000x700 --dtype f32 --layout rrc --gpu t4 --lda 701 --unaligned",
      "--shape 77x3x900000 --dtype f64 --gpu b200",
-     "--shape 64x64x512 --dtype f16 --gpu a100 --batch 100"],
+     "--shape 64x64x512 --dtype f16 --gpu a100 --batch 100",
+     "--shape 64x64x512 --dtype f16 --gpu h200 --batch 100 --grouped"],
 )  # fmt: skip
 def test_each_command_emits_the_kernel_of_its_row(
     options: str, capsys: pytest.CaptureFixture[str]
