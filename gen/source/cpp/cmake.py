@@ -283,7 +283,7 @@ def _check_all_compiled(call: Call, kernels: Sequence[KernelSpec]) -> None:
         use = ";".join(known[cc].removeprefix("sm_") for cc in sorted(known))
         raise UsageError(
             f"with CUDA_ARCHITECTURES {of}, the target is not compiled for what the GPUs need; use "
-            f"CUDA_ARCHITECTURES {use}"
+            f"CUDA_ARCHITECTURES {use}, of a library of its own if the target needs others, too"
         )
 
 
