@@ -66,8 +66,8 @@ def choose(
         typer.Option(
             "--batch",
             min=1,
-            help="So many products of the shape, by --batched kernels; with --grouped, so many groups "
-            "of M rows on average.",
+            help="So many products of the shape, by --batched kernels; with --grouped, so many "
+            "groups of M rows on average.",
         ),
     ] = 1,
     invariant: Annotated[str | None, INVARIANT_OPTION] = None,
