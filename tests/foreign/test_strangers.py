@@ -124,3 +124,24 @@ int main() { CUtensorMap map; cuTensorMapEncodeTiled(&map); }
     outcome = gen.emulate(source, block=64, args={"map": f"bytes:{'00' * 128}", "x": x})
     assert outcome.ok
     assert np.array_equal(outcome.arrays["x"], np.sort(x))
+
+
+@pytest.mark.parametrize(
+    ("body", "harmful"),
+    [
+        ("x[0] = 7;", False),
+        ("if (x[0] == 0)\n    x[0] = 7;", False),  # a flag
+        ("x[0] += 1;", True),
+        ("x[0] = max(x[0], 5);", True),
+        (
+            "s[0] = 0; __syncthreads();\n  s[0] += 1;\n  __syncthreads(); x[threadIdx.x] = s[0];",
+            True,
+        ),
+    ],
+)
+def test_lost_updates_are_no_note(body: str, harmful: bool) -> None:
+    """All threads read 0 and write the same number, since they run in lockstep."""
+    source = f"__global__ void k(int* x) {{\n  __shared__ int s[1];\n  {body}\n}}"
+    outcome = gen.emulate(source, block=64, args={"x": "i32[64]:zeros"})
+    assert bool(outcome.findings) == harmful
+    assert harmful or len(outcome.notes) == 1

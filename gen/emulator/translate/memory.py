@@ -59,9 +59,9 @@ def barrier(code: Lines, item: Instruction) -> None:
 
 
 def fence(code: Lines, item: Instruction) -> None:
-    """A fence between threads: in lockstep only a relaxed arrival needs to know."""
+    """A fence between threads: in lockstep only checks and a relaxed arrival need to know."""
     mask = code.mask()
-    code.call(f"E.cluster_barrier.fence({mask})", mask)
+    code.call(f"E.fence({item.modifiers[-1] != 'cluster'}, {mask})", mask)
 
 
 def trap(code: Lines, item: Instruction) -> None:

@@ -11,7 +11,9 @@ from gen.emulator.watch.findings import Sites, noun
 from gen.emulator.watch.global_records import THREADS, Numbers, Touch, place_of
 from gen.emulator.watch.releases import Releases
 
-CLUSTERS = np.int64(1 << 32)  # what a barrier of a whole cluster adds to the epochs of blocks
+# What fences (1), barriers and barriers of a whole cluster add to the epochs of blocks.
+BARRIERS = np.int64(1 << 12)
+CLUSTERS = np.int64(1 << 32)
 _SITE_BITS = 20
 _SITE = (1 << _SITE_BITS) - 1
 
@@ -23,7 +25,7 @@ class GlobalConflicts:
     """
 
     def __init__(self, chunk: ObservedChunk, granule: int) -> None:
-        self.sites, self.releases = Sites(), Releases(THREADS)
+        self.sites, self.releases = Sites(), Releases(THREADS, int(BARRIERS))
         self._granule = granule
         self._together = THREADS * chunk.clusters.size  # numbers per cluster
 
@@ -40,7 +42,7 @@ class GlobalConflicts:
         )
         same = (by == touch.low) & (by == touch.high)
         epoch = touch.records.epoch[touch.index]
-        ordered = same | same_block & (epoch != touch.epoch)
+        ordered = same | same_block & (epoch // BARRIERS != touch.epoch // BARRIERS)
         if self._together > THREADS:
             near = (by // self._together == touch.low // self._together) & (
                 by // self._together == touch.high // self._together

@@ -1,17 +1,15 @@
 """Races in global memory: two blocks, or two threads of a block, and at least one writes.
 
 Blocks of a launch run in any order, so nothing orders what they write to the same place, or what
-one reads and another writes. Within a block, barriers do; between blocks, stores that release and
-loads that acquire (`releases`). Kernels that let blocks wait for each other in other ways (they
-have a fence, or an atomic that acquires or releases, of GPU scope) are left alone. Not recorded are
-loads that the compiler knows to be of read-only data (`ld.global.nc`), and that a thread reads
-before another thread of its own block writes. Asynchronous copies count when they are issued: that
-settles what they may race with in other blocks.
+one reads and another writes. Within a block, barriers do; between blocks, what releases and what
+acquires, fences among that (`releases`). Not recorded are loads that the compiler knows to be of
+read-only data (`ld.global.nc`), and that a thread reads before another thread of its own block
+writes. Asynchronous copies count when they are issued: that settles what they may race with in
+other blocks.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,7 +21,7 @@ from gen.emulator.memory.global_memory import Buffer, Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import NOBODY, Bits, Mask, narrow
-from gen.emulator.watch.global_conflicts import CLUSTERS, GlobalConflicts
+from gen.emulator.watch.global_conflicts import BARRIERS, CLUSTERS, GlobalConflicts
 from gen.emulator.watch.global_records import (
     THREADS,
     Numbers,
@@ -33,13 +31,12 @@ from gen.emulator.watch.global_records import (
 )
 from gen.emulator.watch.granules import extremes, granule_of
 
-_SCOPED = re.compile(
-    r"(membar\.(gl|sys)|fence\..*(gpu|sys)"
-    r"|(?!mbarrier|fence\.mbarrier_init|barrier|.*\.cta\b).*\.(acquire|release|acq_rel)\b)"
-)
-_BY_ACCESS = re.compile(r"(ld\..*acquire|st\..*release)\b")
 # Such accesses race with plain ones, as atomics do.
 _STRONG = {"volatile", "relaxed", "mmio", "acquire", "release"}
+_COHERENT = {
+    "cg",
+    "cv",
+}  # loads past caches that no other block's stores reach: flags are polled so
 
 
 class GlobalRaces(ChunkObserver):
@@ -47,18 +44,14 @@ class GlobalRaces(ChunkObserver):
 
     def __init__(self) -> None:
         self._launch: ObservedLaunch | None = None
-        self._programs: dict[Program, tuple[int, bool]] = {}
+        self._granules: dict[Program, int] = {}
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer. Records last for a launch, and are about all its chunks."""
         launch = chunk.launch
-        if launch.program not in self._programs:
-            items = [i for b in launch.program.blocks for i in b.body]
-            scoped = any(
-                _SCOPED.match(item.name) and not _BY_ACCESS.match(item.name) for item in items
-            )
-            self._programs[launch.program] = granule_of(launch.program, "global"), scoped
-        self.granule, self.off = self._programs[launch.program]
+        if launch.program not in self._granules:
+            self._granules[launch.program] = granule_of(launch.program, "global")
+        self.granule = self._granules[launch.program]
         if launch is not self._launch:
             self._launch = launch
             self.records: dict[Buffer, Records] = {}
@@ -75,12 +68,13 @@ class GlobalRaces(ChunkObserver):
         if "nc" in site.item.modifiers and not self._changed(site, address):
             return
         for touch in self._touches(chunk, site, space, address, mask):
-            if _STRONG & set(site.item.modifiers):
-                if "acquire" in site.item.modifiers:
-                    self._acquire(touch)
+            words = set(site.item.modifiers)
+            if (_STRONG | _COHERENT) & words and self.conflicts.releases.any:
+                self._acquire(touch, "acquire" in words)
+            if _STRONG & words:
                 self.conflicts.against_writer(chunk, site, "RAW", touch.granules())
             else:
-                self._load(chunk, site, touch, kept="nc" not in site.item.modifiers)
+                self._load(chunk, site, touch, kept=not words & {"nc", *_COHERENT})
 
     def _changed(self, site: Site, address: Value) -> bool:
         """Whether an access may be to a buffer that this launch has written to."""
@@ -94,7 +88,8 @@ class GlobalRaces(ChunkObserver):
         if touch.records.changes:
             granules = touch.granules()
             self.conflicts.against_writer(chunk, site, "RAW", granules)
-            self.conflicts.against_others(chunk, site, "RAW", granules, atomics=True)
+            if site.item.opcode == "cp" or not _COHERENT & set(site.item.modifiers):
+                self.conflicts.against_others(chunk, site, "RAW", granules, atomics=True)
         if kept:
             self.conflicts.add(touch, site, atomics=False)
 
@@ -103,8 +98,6 @@ class GlobalRaces(ChunkObserver):
         source_bytes: Value, mask: Mask | None,
     ) -> None:  # fmt: skip
         """See Observer."""
-        if self.off:
-            return
         whole = narrow(mask, source_bytes >= site.size)
         if whole is not NOBODY:
             for touch in self._find(chunk, global_address, site.size, whole):
@@ -131,8 +124,6 @@ class GlobalRaces(ChunkObserver):
 
     def bulk(self, chunk: ObservedChunk, move: Move) -> None:
         """See Observer."""
-        if self.off:
-            return
         # Addresses of elements, lane by lane; those that are in no buffer exist in shared memory
         # only, or are memcheck's.
         move = move if move.into_shared or move.rule else move.once_a_warp()
@@ -159,22 +150,46 @@ class GlobalRaces(ChunkObserver):
         """See Observer."""
         for touch in self._touches(chunk, site, space, address, mask):
             self._atomic(chunk, site, touch)
-            if "release" in site.item.modifiers:
-                self._release(touch)
+            self._release(site, touch)
 
-    def _release(self, touch: Touch) -> None:
+    def _release(self, site: Site, touch: Touch) -> None:
+        """What an atomic, or a store as strong as one, shows; before that, what it sees."""
+        words, releases = set(site.item.modifiers), self.conflicts.releases
+        shows = bool({"release", "acq_rel"} & words)
+        if not (shows or releases.any or releases.fences):
+            return
+        sees, adds = site.item.opcode == "atom", site.item.opcode != "st"
         blocks, epochs = np.broadcast_arrays(self.threads // THREADS, self.block_epoch)
         since = dict(zip(blocks.ravel().tolist(), epochs.ravel().tolist(), strict=True))
-        pieces = (of.tolist() for of in (touch.index, touch.high, touch.epoch))
+        order = np.argsort(touch.high, kind="stable")  # as lanes take turns
+        pieces = (of[order].tolist() for of in (touch.index, touch.high, touch.epoch))
         for index, thread, epoch in zip(*pieces, strict=True):
-            place = touch.records, index
-            self.conflicts.releases.release(place, thread, epoch, since[thread // THREADS])
+            if releases.too_many:
+                break
+            place, block = (touch.records, index), thread // THREADS
+            if sees:
+                releases.acquire(place, [block])
+            if shows:
+                releases.release(place, thread, epoch, since[block], adds)
+            else:
+                releases.write(place, thread, adds)
 
-    def _acquire(self, touch: Touch) -> None:
-        pieces = (of.tolist() for of in (touch.index, touch.low, touch.high))
-        for index, low, high in zip(*pieces, strict=True):
-            blocks = range(low // THREADS, high // THREADS + 1)
-            self.conflicts.releases.acquire((touch.records, index), blocks)
+    def _acquire(self, touch: Touch, at_once: bool) -> None:
+        """What a load sees, at once or behind the next fence."""
+        see = self.conflicts.releases.acquire if at_once else self.conflicts.releases.look
+        triples = np.unique(
+            np.stack([touch.index, touch.low // THREADS, touch.high // THREADS]), axis=1
+        )
+        for index, low, high in triples.T.tolist():
+            see((touch.records, index), range(low, high + 1))
+
+    def fence(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+        """See Observer."""
+        shape = chunk.shape
+        used = np.broadcast_to(True if mask is None else mask.bits, shape)
+        arrays = (self.threads, self.epoch, self.block_epoch)
+        self.conflicts.releases.fence(*(np.broadcast_to(array, shape)[used] for array in arrays))
+        self.epoch = self.epoch + _blocks(chunk, mask)
 
     def _atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         touch = touch.granules()
@@ -199,7 +214,7 @@ class GlobalRaces(ChunkObserver):
         """See Observer."""
         some = np.asarray(_blocks(chunk, mask), np.bool_)
         blocks = some.reshape(some.shape or (1,) * 6)
-        self._met(CLUSTERS * chunk.clusters.any(blocks))
+        self._met(CLUSTERS // BARRIERS * chunk.clusters.any(blocks))
 
     def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
         """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
@@ -207,19 +222,24 @@ class GlobalRaces(ChunkObserver):
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer. As `meet`, but for what a release shows."""
-        self.epoch = self.epoch + _blocks(chunk, mask)
+        self.epoch = self.epoch + BARRIERS * _blocks(chunk, mask)
 
     def _met(self, steps: Any) -> None:
         """The threads of blocks have met: their epochs go on by so many steps."""
-        self.epoch = self.epoch + steps
+        self.epoch = self.epoch + BARRIERS * steps
         self.block_epoch = np.where(np.asarray(steps) > 0, self.epoch, self.block_epoch)
+        if self.conflicts.releases.fences:
+            blocks = self.threads[:, :1, :, :1, :, :1] // THREADS
+            met = np.broadcast_to(np.asarray(steps) > 0, blocks.shape)
+            epochs = np.broadcast_to(self.epoch, blocks.shape)
+            self.conflicts.releases.barrier(blocks[met], epochs[met])
 
     # -- records -------------------------------------------------------------------------------
     def _touches(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> Iterable[Touch]:
         """The pieces of an access, buffer by buffer."""
-        if self.off or space != "global":
+        if space != "global":
             return []
         return self._find(chunk, np.asarray(address) + np.int64(site.offset), site.size, mask)
 
@@ -239,7 +259,7 @@ class GlobalRaces(ChunkObserver):
     ) -> Iterator[Touch]:
         """Accesses of `size` bytes; what is in no buffer is left out."""
         several = max(1, size // self.granule)
-        while exact.size:
+        while exact.size and not self.conflicts.releases.too_many:
             buffer = chunk.memory.find(int(exact[0]))
             if buffer is None:
                 here = exact == exact[0]

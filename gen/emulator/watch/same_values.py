@@ -2,19 +2,25 @@
 
 Two threads that write the same value to one place race by the rules, and most code that does so
 means it, such as a flag that several threads set. A race of two writes that never changes a value
-is worth a note, not an error.
+is worth a note, not an error. It is an error where the value comes from what was there before, as
+that of `++x`: each write but one is lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa.instructions import registers
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk, Observer
+from gen.emulator.ptx.module import Instruction
+from gen.emulator.translate.blocks import Block
 from gen.emulator.warp.clusters import RANK_SHIFT
 from gen.emulator.warp.masks import Mask
 from gen.emulator.watch.findings import Finding
@@ -23,10 +29,37 @@ Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 
 
+def updates(blocks: Iterable[Block]) -> set[int]:
+    """The lines of stores whose value is computed from a load of the same place."""
+    items = [item for block in blocks for item in block.body]
+    made: dict[str, list[Instruction]] = {}
+    for item in items:
+        for name in registers(item)[1]:
+            made.setdefault(name, []).append(item)
+    return {item.line for item in items if item.opcode == "st" and _updates(item, made)}
+
+
+def _updates(store: Instruction, made: Mapping[str, Sequence[Instruction]]) -> bool:
+    place = store.operands[0]
+    names = registers(store)[0] - registers(replace(store, operands=store.operands[:1]))[0]
+    left = sorted(names)
+    while left:
+        for item in made.get(left.pop(), ()):
+            if item.opcode in ("ld", "ldu"):
+                if item.operands[1] == place:
+                    return True
+            elif item.opcode != "atom":
+                fresh = registers(item)[0] - names
+                names |= fresh
+                left += sorted(fresh)
+    return False
+
+
 class SameValues(Observer):
     """Looks at the values of stores."""
 
     def __init__(self) -> None:
+        self._updating: set[tuple[str, int]] = set()  # kernel and line of `++x` and the like
         self._changing: set[tuple[str, int]] = set()  # kernel and line of such an instruction
         self._launch: object = None
         self._global: dict[int, Flags] = {}  # bytes that the launch has written, by buffer
@@ -35,13 +68,16 @@ class SameValues(Observer):
     def harmless(self, finding: Finding) -> bool:
         """Whether a finding is a race of two writes that leave the same value."""
         lines = (finding.file_line, finding.other_line)
-        changed = any((finding.kernel, line) in self._changing for line in lines)
+        wrong = self._changing | self._updating
+        changed = any((finding.kernel, line) in wrong for line in lines)
         plain = finding.kind == "WAW" and finding.message.count("store") > 1
         return plain and all(lines) and not changed
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
         if chunk.launch is not self._launch:
+            program = chunk.launch.program
+            self._updating |= {(program.kernel.name, line) for line in updates(program.blocks)}
             self._launch, self._global, self._shared = chunk.launch, {}, {}
 
     def end(self, chunk: ObservedChunk) -> None:

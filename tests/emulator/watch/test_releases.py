@@ -90,3 +90,119 @@ def test_what_a_block_has_seen_it_shows() -> None:
     readers = np.full(len(tried), 2048)
     assert releases.ordered(readers, writers, epochs).tolist() == seen.tolist()
     assert releases.met(readers[:2], np.array([5, 3 * 1024])).tolist() == [True, False]
+
+
+# Block 0 hands data over by a flag; the rest of the blocks wait for it.
+_FENCES = """
+extern "C" __global__ void hand_over(float* data, volatile int* flags) {
+  if (blockIdx.x == 0) {
+    data[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    __threadfence();
+    if (threadIdx.x == 0) flags[0] = 1;
+  } else {
+    if (threadIdx.x == 0) {
+      while (flags[0] == 0) {
+      }
+      __threadfence();
+    }
+    __syncthreads();
+    data[64 + threadIdx.x] = data[63 - threadIdx.x];
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # Each thread has a fence, then they meet, and one of them sets the flag.
+        ("__syncthreads();\n    __threadfence();", "__threadfence();\n    __syncthreads();"),
+        ("__threadfence();\n    if", "__threadfence_system();\n    if"),
+        ("flags[0] = 1;", "atomicAdd((int*)flags, 1);"),
+        ("while (flags[0] == 0)", "while (atomicAdd((int*)flags, 0) == 0)"),
+        ("while (flags[0] == 0)", "while (__ldcg((const int*)flags) == 0)"),
+    ],
+)
+def test_what_fences_order(old: str, new: str) -> None:
+    assert _FENCES.count(old) == 1
+    assert kinds(_FENCES) == set()
+    assert kinds(_FENCES.replace(old, new)) == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    __threadfence();\n    if", "    if"),  # nothing releases
+        ("      __threadfence();\n", ""),  # nothing acquires
+        ("    __threadfence();\n    if", "    __threadfence_block();\n    if"),
+        ("    __syncthreads();\n    __thr", "    __thr"),  # thread 0 shows what it did itself
+        ("while (flags[0] == 0)", "while (flags[1] != 0)"),  # another flag
+        ("flags[0] = 1;", "*(int*)flags = 1;"),  # no store that a thread may wait for
+    ],
+)
+def test_what_fences_do_not_order(old: str, new: str) -> None:
+    assert _FENCES.count(old) == 1
+    assert "RAW" in kinds(_FENCES.replace(old, new))
+
+
+# The last block that takes a ticket adds up what the others have left, and makes it ready again.
+_TICKETS = """
+__device__ int taken;
+extern "C" __global__ void hand_over(float* data, int* unused) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    data[blockIdx.x] = blockIdx.x;
+    __threadfence();
+    last = atomicAdd(&taken, 1) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (last && threadIdx.x == 0) {
+    data[2] = data[0] + data[1];
+    taken = 0;
+  }
+}
+"""
+
+
+def test_the_last_block_sees_all_others() -> None:
+    assert kinds(_TICKETS) == set()
+    assert {"RAW", "WAW"} <= kinds(_TICKETS.replace("    __threadfence();\n", ""))
+    assert "RAW" in kinds(_TICKETS.replace("gridDim.x - 1", "gridDim.x - 2"))
+
+
+# Blocks add to a sum in turns.
+_LOCK = """
+__device__ int lock;
+extern "C" __global__ void hand_over(float* data, int* unused) {
+  if (threadIdx.x == 0) {
+    while (atomicCAS(&lock, 0, 1) != 0) {
+    }
+    __threadfence();
+    data[0] += 1;
+    __threadfence();
+    atomicExch(&lock, 0);
+  }
+}
+"""
+
+
+def test_a_lock_orders_who_holds_it() -> None:
+    assert kinds(_LOCK) == set()
+    assert "RAW" in kinds(_LOCK.replace("    __threadfence();\n    atomicExch", "    atomicExch"))
+    assert "WAW" in kinds(_LOCK.replace("atomicExch(&lock, 0)", "lock = 0"))
+
+
+def test_an_atomic_keeps_what_others_have_shown() -> None:
+    releases, place = Releases(1024), ("flags", 0)
+    releases.release(place, 0, epoch=1, block_epoch=1, adds=True)
+    releases.write(place, 1024, adds=True)  # without a fence
+    releases.acquire(place, [2])
+    assert releases.met(np.array([2048]), np.array([0])).all()
+    releases.write(place, 1024, adds=False)  # a store: who reads that sees nothing
+    releases.acquire(place, [3])
+    assert not releases.met(np.array([3072]), np.array([0])).any()
+    for thread in range(0, 64 * 1024, 1024):  # many blocks, one after the other
+        releases.release(place, thread, epoch=1, block_epoch=1, adds=True)
+    releases.acquire(place, [99])
+    assert releases.met(np.full(64, 99 * 1024), np.arange(64) * 1024).all()
