@@ -45,6 +45,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     },
     "mma grouped": {
         "threadblock": "64x64x32", "warp": "32x32", "stages": 3, "grouped": True,
+        "epilogue": "(x + bias[group, col]) * scale[group]",
     },
     "mma grouped-k": {
         "layout": "crr", "threadblock": "64x64x32", "warp": "32x32", "stages": 3,

@@ -35,6 +35,8 @@ ANYWHERE: Operators = (
     ("groups", r"^ *its\.row0 \+= row;", ("",)),
     ("groups", r"(?<=owner\)) - tiles_m \* tiles_n", ("", " - tiles_n")),
     ("groups", r"place\.group \* stride_b", ("0", "stride_b")),
+    ("groups", r"(?<=bias \+ )place\.group \* N", ("0", "place.group", "N")),
+    ("groups", r"(?<=scale\[)place\.group", ("0", "place.row0")),
     ("groups", r"b_count > 1 \? place\.group : 0", ("place.group", "0")),
     ("groups", r"place\.row_end(?=, )", ("int(M)",)),
     ("groups", r" && row0 \+ Staging::kRows <= out\.rows", ("",)),
