@@ -31,7 +31,7 @@ class Operand:
     sharers: blocks of a cluster that have the same tiles of it, and copy a part each. parts: that
     its elements are split into while they are packed; a packed line has all first parts, then all
     second ones, and so on. several: what counts those of a batch, or of groups, which have one
-    each; "" where there is but one.
+    each; "" where there is but one. opaque: whether only CUDA's headers declare its type.
     """
 
     letter: str
@@ -44,6 +44,7 @@ class Operand:
     sharers: int = 1
     parts: int = 1
     several: str = ""
+    opaque: bool = False
 
     @property
     def batched(self) -> bool:
@@ -139,8 +140,9 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
         parts = spec.dtypes.parts
         several = spec.several.number if matrix.lower() in spec.several.strided else ""
         return Operand(
-            letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, several
-        )
+            letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, several,
+            opaque=bool(spec.dtypes.input.header),
+        )  # fmt: skip
 
     rows, columns = spec.cluster
     return operand("a", *given[0], spec.warp.m, columns), operand("b", *given[1], spec.warp.n, rows)
