@@ -145,3 +145,33 @@ def test_lost_updates_are_no_note(body: str, harmful: bool) -> None:
     outcome = gen.emulate(source, block=64, args={"x": "i32[64]:zeros"})
     assert bool(outcome.findings) == harmful
     assert harmful or len(outcome.notes) == 1
+
+
+def test_a_pipeline_of_several_warps_ends_in_order() -> None:
+    """The last warp that leaves invalidates the mbarriers, behind an atomic that acquires."""
+    source = """
+#include <cuda/pipeline>
+#include <cooperative_groups.h>
+__global__ void k(const float* in, float* out, int batches) {
+  auto block = cooperative_groups::this_thread_block();
+  __shared__ float s[2][64];
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+  auto pipe = cuda::make_pipeline(block, &state);
+  for (int fetch = 0, at = 0; at < batches; ++at) {
+    for (; fetch < batches && fetch < at + 2; ++fetch) {
+      pipe.producer_acquire();
+      cuda::memcpy_async(block, s[fetch % 2], in + fetch * 64, 256, pipe);
+      pipe.producer_commit();
+    }
+    pipe.consumer_wait();
+    out[at * 64 + threadIdx.x] = s[at % 2][63 - threadIdx.x];
+    pipe.consumer_release();
+  }
+}
+"""
+    args = {"in": "f32[320]", "out": "f32[320]:poison", "batches": 5}
+    outcome = gen.emulate(source, block=64, args=args)
+    assert outcome.ok
+    assert (outcome.arrays["out"] == outcome.arrays["in"].reshape(5, 64)[:, ::-1].ravel()).all()
+    early = gen.emulate(source.replace("pipe.producer_acquire();", ""), block=64, args=args)
+    assert {finding.check for finding in early.findings} == {"racecheck"}

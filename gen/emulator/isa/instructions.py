@@ -44,8 +44,8 @@ NO_RESULT = frozenset(
 )  # fmt: skip
 # Accepted and without effect in an emulator that runs a chunk in lockstep.
 NO_EFFECT = re.compile(
-    r"(membar\.cta|prefetchu?\..*"
-    r"|fence\.((sc|acq_rel|release)\.cta|acquire\.(cta|gpu|sys|cluster))"
+    r"(prefetchu?\..*"
+    r"|fence\.acquire\.(cta|gpu|sys|cluster)"
     r"|fence\.proxy\.(async\.global|alias)"
     r"|cp\.async\.bulk\.prefetch\.L2\..*"
     r"|griddepcontrol\.launch_dependents"

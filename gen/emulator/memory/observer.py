@@ -238,8 +238,8 @@ class Observer:
     def bulk(self, chunk: ObservedChunk, move: Move) -> None:
         """Lanes start bulk copies; these are under way until `land_bulk`."""
 
-    def fence(self, chunk: ObservedChunk, mask: Mask | None) -> None:
-        """A fence of GPU or system scope: it orders what each lane did before and does later."""
+    def fence(self, chunk: ObservedChunk, mask: Mask | None, wide: bool) -> None:
+        """A fence orders what each lane did before and does later; wide: for all clusters."""
 
     def fence_proxy(self, chunk: ObservedChunk, mask: Mask | None, inits_only: bool) -> None:
         """fence.proxy.async: each lane shows bulk copies what was written to shared memory.

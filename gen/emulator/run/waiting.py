@@ -36,11 +36,12 @@ class Parking(Context):
         gone = np.ones((1,) * 6, np.bool_) if mask is None else mask.bits
         self.live = Mask(~gone if self.live is None else self.live.bits & ~gone)
 
-    def fence(self, wide: bool, m: Mask | None) -> None:
-        """A fence between threads. wide: also between those of different clusters."""
-        self.cluster_barrier.fence(m)
-        for observer in self.launch.observers if wide else ():
-            observer.fence(self, m)
+    def fence(self, scope: str, m: Mask | None) -> None:
+        """A fence between the threads of a block ("cta"), a cluster, or all."""
+        if scope != "cta":
+            self.cluster_barrier.fence(m)
+        for observer in self.launch.observers:
+            observer.fence(self, m, scope not in ("cta", "cluster"))
 
     def quick_barrier(self, item: Instruction | None, mask: Mask | None) -> bool:
         """True if all lanes of all live blocks arrive together, which is nearly always so."""

@@ -19,7 +19,7 @@ _MATRICES = re.compile(
     r"(?=.*\.b16$)(\.(sync|aligned|m8n8|x[124]|trans|shared(::cta)?|b16))+$"
 )
 _CLUSTER_ARRIVE = re.compile(r"barrier\.cluster\.arrive(\.(release|relaxed))?(\.aligned)?$")
-_FENCE = re.compile(r"membar\.(gl|sys)$|fence\.(sc|acq_rel|release)\.(cluster|gpu|sys)$")
+_FENCE = re.compile(r"membar\.(cta|gl|sys)$|fence\.(sc|acq_rel|release)\.(cta|cluster|gpu|sys)$")
 _COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::(cache_hint|(64|128|256)B))*$")
 
 
@@ -61,7 +61,7 @@ def barrier(code: Lines, item: Instruction) -> None:
 def fence(code: Lines, item: Instruction) -> None:
     """A fence between threads: in lockstep only checks and a relaxed arrival need to know."""
     mask = code.mask()
-    code.call(f"E.fence({item.modifiers[-1] != 'cluster'}, {mask})", mask)
+    code.call(f"E.fence({item.modifiers[-1]!r}, {mask})", mask)
 
 
 def trap(code: Lines, item: Instruction) -> None:

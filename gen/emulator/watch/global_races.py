@@ -183,8 +183,10 @@ class GlobalRaces(ChunkObserver):
         for index, low, high in triples.T.tolist():
             see((touch.records, index), range(low, high + 1))
 
-    def fence(self, chunk: ObservedChunk, mask: Mask | None) -> None:
+    def fence(self, chunk: ObservedChunk, mask: Mask | None, wide: bool) -> None:
         """See Observer."""
+        if not wide:
+            return
         shape = chunk.shape
         used = np.broadcast_to(True if mask is None else mask.bits, shape)
         arrays = (self.threads, self.epoch, self.block_epoch)

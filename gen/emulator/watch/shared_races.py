@@ -35,6 +35,7 @@ from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
 from gen.emulator.warp.masks import THREAD_AXES, Bits, Coordinates, Mask, narrow
+from gen.emulator.warp.shuffles import all_lanes, to_warps
 from gen.emulator.watch.findings import Sites, noun
 from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
@@ -52,7 +53,9 @@ class Readers(Protocol):
 
 # What a finding says of an access, of where it is, and of the earlier one.
 RACES = "{access} at {place} races with {earlier}"
-CLUSTER = -1  # the clocks' key of a cluster's barrier; mbarriers' are their offsets
+# The clocks' keys of a cluster's barrier, and of all fences; mbarriers' are their offsets.
+CLUSTER, FENCES = -1, -2
+_ACQUIRES = {"acquire", "acq_rel"}
 _TOGETHER = ("ldmatrix", "stmatrix")
 
 
@@ -113,8 +116,22 @@ class AccessRaces(SharedWatch):
     ) -> None:
         """See Observer."""
         touch = self._touch(site, space, address, mask)
+        if self.clocks and space == "shared" and _ACQUIRES & set(site.item.modifiers):
+            self.clocks.observe(FENCES, self._lanes(mask))
         if touch is not None:
             self._before_atomic(chunk, site, touch)
+
+    def fence(self, chunk: ObservedChunk, mask: Mask | None, wide: bool) -> None:
+        """See Observer. Seen by every atomic in shared memory that acquires, whatever its place.
+
+        It counts for all lanes of a warp: cuda::pipeline elects one that has it for the others.
+        """
+        if self.clocks:
+            if mask is not None:
+                warps = np.asarray(to_warps(chunk, mask.bits).any(axis=-1))
+                mask = Mask(all_lanes(chunk, warps))
+            lanes = self._lanes(mask)
+            self.clocks.arrive(FENCES, lanes, np.ones(self.rows, np.bool_))
 
     def _before_atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         for reads in self.readers:
