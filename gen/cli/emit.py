@@ -111,7 +111,7 @@ def emit(
     **tunables: Value | None,
 ) -> None:
     """Write kernels as CUDA source; print the paths."""
-    if bundle and embed:
+    if bundle and embed is not None:
         raise UsageError("--bundle and --embed do not go together; use one of them")
     if best:
         if variant or arch or bundle:
@@ -125,7 +125,7 @@ def emit(
         gpus, dtype = _gpus(gpu), dtype or "f32"
         lie = operands(lda, ldb, unaligned)
         asked = Asked(shape, gpus, dtype, layout, batch, lie, tuned, name, embed, given)
-        named = _named(output_) if header and not embed else None
+        named = _named(output_) if header and embed is None else None
         emitted = _best(asked, header, named, dry_run)
         _write(emitted, f"{named.parent}/" if named else output_, depfile, dry_run)
         return
@@ -142,7 +142,7 @@ def emit(
         if variant or dtype or any(value is not None for value in tunables.values()):
             raise UsageError(f"{bundle} lists the kernels; leave out the options that choose one")
         emitted = _bundle(bundle, name, arch)
-    elif embed:
+    elif embed is not None:
         specs = select(variant or [], dtypes, [layout], archs[0], tunables, name)
         emitted = _embedded(specs, embed, [a for a in archs if a], dry_run)
     else:
@@ -167,7 +167,7 @@ def _best(asked: Asked, header: bool, named: Path | None, dry_run: bool) -> Emit
     from gen.source.cpp.header import TEMPLATE
 
     found, read = asked.best(), asked.read()
-    if asked.embed:
+    if asked.embed is not None:
         return replace(_embedded_best(found, asked.embed, dry_run), lists=read)
     if found.alone:
         return replace(_kernels([make_family([found.alone])], header, named), lists=read)
@@ -260,6 +260,8 @@ def _named(target: str) -> Path | None:
 
 
 def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -> None:
+    if depfile and target == output.STDOUT:
+        raise UsageError("a --depfile is about files; use -o with a file or a folder")
     names = [name for name, _ in emitted.files]
     if dry_run:
         paths = [] if target == output.STDOUT else output.destinations(names, target)
@@ -269,8 +271,6 @@ def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -
     if depfile and not dry_run:
         from gen.source.cpp.depfile import inputs, rule
 
-        if not paths:
-            raise UsageError("a --depfile is about files; use -o with a file or a folder")
         write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), depfile)
     for path in paths:
         print(path)
