@@ -126,6 +126,21 @@ def _errors(program: Program, log: str) -> Iterator[re.Match[str]]:
     return (match for match in _ERROR.finditer(log) if match[1] in program.files)
 
 
+# What CUDA has no more, or the emulator never has, by what the compiler says of it; the way out.
+_REMOVED = {
+    r"device-side kernel launch": (
+        "kernels that launch kernels are not supported: give each a launch of its own (gen-launch)"
+    ),
+    r'"__(shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot)" is undefined': (
+        "warp functions without a mask are gone since Volta: use those that end in _sync, with the "
+        "mask of the lanes that take part"
+    ),
+    r"texture is not a template|\"texture\" is undefined": (
+        "texture references are gone since CUDA 12: pass a pointer, and index it"
+    ),
+}
+
+
 def explained(
     program: Program, error: CompileError, expression: str | None, signature: Signature | None
 ) -> CompileError | UsageError:
@@ -147,6 +162,7 @@ def explained(
     better = compile_error(file.name, file.text, log)
     names = re.findall(r'identifier "(\w+)" is undefined', log)
     hint = next((about for name in names if (about := _about(program, name))), "")
+    hint += "".join(f"\n{about}" for word, about in _REMOVED.items() if re.search(word, log))
     if program.missing:
         hint += f"\nnot found: {', '.join(program.missing)}; give their folders with -I"
     return CompileError(f"{better}{hint}", log)

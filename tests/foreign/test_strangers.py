@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gen
-from gen.errors import UsageError
+from gen.errors import GenError, UsageError
 from gen.foreign.check import difference
 from tests.conftest import Gen
 
@@ -175,3 +175,17 @@ __global__ void k(const float* in, float* out, int batches) {
     assert (outcome.arrays["out"] == outcome.arrays["in"].reshape(5, 64)[:, ::-1].ravel()).all()
     early = gen.emulate(source.replace("pipe.producer_acquire();", ""), block=64, args=args)
     assert {finding.check for finding in early.findings} == {"racecheck"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("x[0] += __shfl_down(x[0], 8);", "use those that end in _sync"),
+        ("if (!threadIdx.x) k<<<1, 32>>>(x);", "kernels that launch kernels are not supported"),
+        ("x[0] = tex1Dfetch<int>(0ull, 3);", "tex.*read a buffer by its index.*CUDA line 2"),
+        ("typedef int (*F)(int); x[0] = ((F*)x)[2](1);", "call each by its name.*CUDA line 2"),
+    ],
+)
+def test_what_is_refused_says_the_way_out(body: str, said: str) -> None:
+    with pytest.raises(GenError, match=f"(?s){said}"):
+        gen.emulate(f"__global__ void k(int* x) {{\n  {body}\n}}", block=32, args={"x": "i32[32]"})

@@ -103,7 +103,7 @@ def _print_findings(
     for one, _ in rows:
         lines[one.file_line], lines[one.other_line] = one.source, one.other_source
     for number, text in sorted(lines.items()):
-        if number:
+        if number and text:  # PTX names lines of a file that is not here
             print(f"{number:6} | {text.rstrip()}")
 
 

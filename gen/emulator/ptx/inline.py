@@ -50,7 +50,9 @@ class _Inliner:
             if function is None or len(params) != len(function.params):
                 result.append(item)
             elif depth == MAX_DEPTH:
-                raise item.error("recursive functions are not supported by the emulator")
+                raise item.error(
+                    "recursive functions are not supported by the emulator (write a loop)"
+                )
             else:
                 passed = dict(
                     zip(function.params + function.results, params + results, strict=True)

@@ -16,10 +16,11 @@ def call(code: Lines, item: Instruction) -> None:
     """A call whose parameters and result lie in variables in local memory."""
     name, results, params = call_parts(item)
     if name not in PARAMETERS or len(params) != PARAMETERS[name]:
-        what = "functions that are not in the module"
+        what, way_out = "functions that are not in the module", ""
         if any(isinstance(operand, Reg) for operand in item.operands):
             what = "function pointers and virtual functions"
-        raise item.error(f"calls of {what} are not supported by the emulator")
+            way_out = " (call each by its name, chosen by a template parameter or a branch)"
+        raise item.error(f"calls of {what} are not supported by the emulator{way_out}")
     first, *more = (_variable(code, item, param) for param in params[:2])
     where = code.constant(item)
     if name == "vprintf":

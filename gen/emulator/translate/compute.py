@@ -36,7 +36,8 @@ def compute(code: Lines, item: Instruction) -> None:
     row = instructions.TABLE.get(item.name)
     if row is None:
         what = next((w for w, names in _KINDS.items() if item.opcode in names), "this PTX")
-        raise item.error(f"{what} instruction is not supported by the emulator")
+        way_out = " (read a buffer by its index)" if "texture" in what else ""
+        raise item.error(f"{what} instruction is not supported by the emulator{way_out}")
     target, sources = item.operands[0], item.operands[1:]
     if len(sources) < len(row.types) - 1:
         raise item.error(f"expected {len(row.types) - 1} sources, found {len(sources)}")
