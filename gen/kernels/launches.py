@@ -36,6 +36,9 @@ class Pointer:
     offset: int = 0
 
 
+ABOVE = 2**25  # lines: see TensorMap. A stride has to be below 2^40 bytes, and times this is 2^64
+
+
 @dataclass(frozen=True)
 class TensorMap:
     """A matrix in memory and the boxes that TMA copies of it (CUtensorMap).
@@ -45,9 +48,10 @@ class TensorMap:
     With a size of 0 in `dims` the map describes nothing, and is never used. Where a line has
     several `parts` of as many bytes, each a line of a matrix, boxes have the same place in all.
     `batch`: of a batched kernel, how many matrices there are, and the bytes from one to the next;
-    a box is of one of them. `ragged`: of groups along lines, boxes are of the last lines of any
-    lines as many as theirs, so that the next group's stay out: these follow each other a line
-    apart, and the first is above the matrix.
+    a box is of one of them. `ragged`: of groups along lines, a box can end at any line, so that the
+    next group's are outside: it begins as many lines as it has before line ABOVE of a dimension
+    with no more, and two further dimensions, a line apart and back by ABOVE lines, bring it to its
+    place. Addresses wrap around at 2^64, so that the map's own address is the matrix's.
     """
 
     source: Pointer
@@ -65,8 +69,12 @@ class TensorMap:
         """Sizes, strides in bytes and box, as cuTensorMapEncodeTiled takes them."""
         dims, strides, box = [*self.dims], [self.pitch], [*self.box]
         if self.ragged:
-            lines = self.box[1]
-            return (dims[0], lines, dims[1] + lines), (self.pitch, self.pitch), (*box, 1)
+            back = 2**64 // ABOVE - self.pitch
+            return (
+                (dims[0], ABOVE, dims[1] + 1, ABOVE + 1),
+                (self.pitch, self.pitch, back),
+                (*box, 1, 1),
+            )
         if self.batch:
             dims.append(self.batch[0])
             strides.append(self.batch[1])

@@ -111,8 +111,9 @@ def test_bits_are_those_of_single_products(variant: str) -> None:
         ("mma", "A + place.begin * lda", "A + place.begin"),
         ("mma", "B + place.begin * ldb", "B"),
         ("mma", "place.end - place.begin", "int(K) - place.begin"),
-        ("wgmma", "left < kTileK ? kTileK - left : 0", "0"),
-        ("wgmma", "kTileK + k - lacks", "k - lacks"),
+        ("wgmma", "left < kTileK ? left : kTileK", "kTileK"),
+        ("wgmma", "end = k + lines", "end = k"),
+        ("wgmma", '"r"(kAbove), "r"(barrier)', '"r"(0), "r"(barrier)'),
         ("wgmma", "const int product = place.group", "const int product = 0"),
     ],
 )

@@ -181,8 +181,6 @@ def _map(spec: KernelSpec, x: Operand, at: Pointer, found: Mapping[str, int]) ->
     if x.along_k:
         dims, box = (k, rows), (step, found[f"{x.letter}_box"])
     pitch = found[f"{x.letter}_ld"] * x.size
-    if spec.grouped_k:
-        at = replace(at, offset=at.offset - step * pitch)
     return TensorMap(
         at,
         spec.dtypes.factor.name,

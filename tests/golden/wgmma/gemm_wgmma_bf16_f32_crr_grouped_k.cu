@@ -96,14 +96,18 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
-// the other one, to shared memory. The barrier counts its bytes when they arrive.
+// Of groups along K, boxes end at any line. The lines of a map's second dimension end at kAbove, its third
+// begins at any of the matrix's, and its last goes back by kAbove of them: addresses wrap around at 2^64.
+constexpr int kAbove = 1 << 25;  // lines; 2^64 are so many times 2^39, and a pitch is below 2^40
+
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` lines behind
+// kAbove before line `end`, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
-    uint32_t shared, const tensor_map_t& map, int inner, int outer, int matrix, uint32_t barrier) {
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, int end, uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared),
-      "l"(&map), "r"(inner), "r"(outer), "r"(matrix), "r"(barrier)
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(end), "r"(kAbove), "r"(barrier)
       : "memory");
 }
 // Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
@@ -488,17 +492,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), kStageBytes);
-        // Lines that a last step lacks are beyond those that boxes have, and so zeros.
+        // A box ends where the step does, at line kAbove: the next group's are outside, and so zeros.
         const int k = place.begin + n * kTileK, left = place.end - k;
-        const int lacks = left < kTileK ? kTileK - left : 0, lines = kTileK + k - lacks;
+        const int lines = left < kTileK ? left : kTileK, above = kAbove - lines, end = k + lines;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int panel = 0; panel < kTileM / 64; ++panel) {
-          copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, lacks, lines, full(stage));
+          copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, above, end, full(stage));
         }
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, lacks, lines, full(stage));
+          copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, above, end, full(stage));
         }
         advance();
       }
@@ -594,8 +598,8 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // Describes matrices of groups, or lines of those that they share, to the TMA. The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
-    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t count,
-    index_t apart) {
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t count, index_t apart,
+    index_t above = 0) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
   static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
@@ -610,13 +614,15 @@ inline cudaError_t make_map(
     if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
     known = encode = reinterpret_cast<decltype(encode)>(function);
   }
-  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count)};
-  const cuuint64_t pitches[] = {cuuint64_t(ld * size), cuuint64_t(apart * size)};
-  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1};
-  const cuuint32_t every[] = {1, 1, 1};
+  const cuuint64_t sizes[] = {
+      cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count), cuuint64_t(above + 1)};
+  const cuuint64_t pitches[] = {
+      cuuint64_t(ld * size), cuuint64_t(apart * size), (cuuint64_t(1) << 39) - ld * size};
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1, 1};
+  const cuuint32_t every[] = {1, 1, 1, 1};
   const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(&map), type, 3, const_cast<void*>(matrix), sizes, pitches, box,
-      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      reinterpret_cast<CUtensorMap*>(&map), type, above > 0 ? 4 : 3, const_cast<void*>(matrix),
+      sizes, pitches, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -688,15 +694,12 @@ gemm_wgmma_bf16_f32_crr_grouped_k_launch(  // D = alpha * A * B + beta * C
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   tensor_map_t a_map, b_map, d_map{};
-  // A box has the last of any kTileK lines, which begin as many lines above the first one.
-  const index_t lines = K > 0 ? kTileK : 0;
-  error = make_map(
-      a_map, kInput, 2, a - kTileK * plan.a_ld, plan.M, lines, plan.a_ld, 64, kTileK, K + kTileK,
-      plan.a_ld);
+  const index_t lines = K > 0 ? kAbove : 0;
+  error =
+      make_map(a_map, kInput, 2, a, plan.M, lines, plan.a_ld, 64, kTileK, K + 1, plan.a_ld, kAbove);
   if (error == cudaSuccess) {
     error = make_map(
-        b_map, kInput, 2, b - kTileK * plan.b_ld, plan.N, lines, plan.b_ld, 64, kTileK, K + kTileK,
-        plan.b_ld);
+        b_map, kInput, 2, b, plan.N, lines, plan.b_ld, 64, kTileK, K + 1, plan.b_ld, kAbove);
   }
   const bool whole = size_t(D) % 16 == 0 && ldd % 4 == 0 && stride_d % 4 == 0;
   if (error == cudaSuccess && whole) {
