@@ -243,7 +243,7 @@ function(_gen_digest result)
 
     # Files that replace others may be older than these; their folders are not.
     file(GLOB folders "${templates}" "${templates}/*" "${package}/dispatch/tuned"
-         "${package}/dispatch/tuned/*" "${package}/../gemmgen-*.dist-info/RECORD")
+         "${package}/dispatch/tuned/*" "${package}/../gemmgen*.dist-info/RECORD")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folders} ${files})
   endif()
   set(${result} "${digest}" PARENT_SCOPE)
@@ -316,6 +316,8 @@ function(_gen_emit target digest name stamp source header)
     DEPFILE "${folder}/${name}.d"
     COMMENT "Emitting ${name}"
     VERBATIM)
+  # A project's clang-tidy is for what its people write; from CMake 3.27 on.
+  set_property(SOURCE "${folder}/${source}" PROPERTY SKIP_LINTING ON)
   set_property(TARGET ${target} APPEND PROPERTY GEMMGEN_NAMES ${name})
   set_property(TARGET ${target} APPEND PROPERTY GEMMGEN_HEADERS "${folder}/${header}")
 

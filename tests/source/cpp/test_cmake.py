@@ -440,6 +440,19 @@ def test_another_nvrtc_emits_machine_code_again(project: Project) -> None:
     assert project.build() == "ninja: no work to do.\n"
 
 
+@slow
+def test_a_projects_linter_leaves_emitted_files_alone(project: Project) -> None:
+    version = re.search(r"version (\d+)\.(\d+)", project.cmake("--version").stdout)
+    if not version or (int(version[1]), int(version[2])) < (3, 27):
+        pytest.skip("SKIP_LINTING is of CMake 3.27")
+    project.write(
+        "add_library(user STATIC)\n"
+        "gen_add_embedded_kernel(user VARIANT naive NAME f EMBED ptx ARCH sm_80)\n"
+    )
+    good(project.configure("-DCMAKE_CXX_CLANG_TIDY=/bin/false"))
+    project.build()
+
+
 TUNED = """
 add_library(user STATIC)
 gen_add_bundle(user AUTO SHAPES 64 GPUS a10 DTYPE f16 NAME f EMBED ptx TUNED {})
