@@ -67,6 +67,9 @@ using __nv_fp8_e5m2 = Element<3, unsigned char>;
 inline float2 __half22float2(__half2) {
   return {};
 }
+inline __nv_bfloat162 __floats2bfloat162_rn(float, float) {
+  return {};
+}
 inline float2 __bfloat1622float2(__nv_bfloat162) {
   return {};
 }
@@ -80,6 +83,7 @@ struct Index {
   unsigned x, y, z;
 };
 inline Index threadIdx, blockIdx, blockDim, gridDim;
+using std::isfinite, std::isinf, std::isnan;  // which CUDA has without std
 inline void __syncthreads() {
 }
 inline void __trap() {
@@ -91,6 +95,9 @@ inline unsigned __byte_perm(unsigned, unsigned, unsigned) {
 }
 template <class T>
 void __stwb(T*, T) {
+}
+template <class T>
+void __stcg(T*, T) {
 }
 inline unsigned __funnelshift_r(unsigned, unsigned, unsigned) {
   return 0;

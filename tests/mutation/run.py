@@ -86,7 +86,9 @@ def complaint(source: Source) -> str:
     except GenError as error:
         return str(error)
     found = [str(one.finding) for one in report.findings]
-    return " ".join([*found, *(text for _, text in report.mismatches), report.error]).strip()
+    launcher = check_launcher(source, always=True)
+    wrong = [*(text for _, text in report.mismatches), report.error, *launcher.wrong]
+    return " ".join(filter(None, [*found, *wrong, launcher.skipped]))
 
 
 def verdict(mutant: Source) -> str:

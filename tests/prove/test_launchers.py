@@ -39,7 +39,7 @@ def right(report: LauncherReport) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK[::16]))
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, [*QUICK[::16], ("wgmma", "f32_6xbf16")]))
 def test_launchers_carry_out_the_plan(variant: str, dtype: str) -> None:
     assert right(
         check_launcher(render(small(variant, dtype, layout_of(variant, dtype))), always=True)

@@ -38,7 +38,7 @@ def refusals(spec: KernelSpec) -> Iterator[Call]:
             if 0 < big < 2**62:  # leading dimensions that fit it
                 fitting = GemmProblem.packed(GemmShape(m, n, k), spec.layouts, 2, -1)
                 yield Call(fitting)
-    for size in (2**20, 2**22 + 1, 2**31 - 4096, 2**40):
+    for size in (2**20, 2**22, 2**22 + 1, 2**31 - 4096, 2**40):
         yield Call(GemmProblem.packed(GemmShape(size, size, 64), spec.layouts, 2, -1))
     for m, n in ((1, 2**36), (2**36, 1), (1, 2**43), (2**43, 1)):  # of one column or row
         yield Call(GemmProblem.packed(GemmShape(m, n, 1), spec.layouts, 2, -1))

@@ -830,7 +830,8 @@ gemm_wgmma_f32_6xbf16_ccr_tb256x64x32_s2_p32_skauto_launch(  // D = alpha * A * 
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, kParts);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 4 == 0) {
-    error = make_map(d_map, kInput, 4, D, plan.N, plan.M, ldd, 32, 16, 1);
+    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    error = make_map(d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 16, 1);
   }
   if (error != cudaSuccess) return error;
 

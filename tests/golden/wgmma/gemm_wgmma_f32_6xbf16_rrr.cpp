@@ -401,7 +401,8 @@ gemm_wgmma_f32_6xbf16_rrr_launch(  // D = alpha * A * B + beta * C
     error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK, kParts);
   }
   if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 4 == 0) {
-    error = make_map(d_map, kInput, 4, D, plan.N, plan.M, ldd, 32, 16, 1);
+    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    error = make_map(d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 16, 1);
   }
   if (error != CUDA_SUCCESS) return error;
 

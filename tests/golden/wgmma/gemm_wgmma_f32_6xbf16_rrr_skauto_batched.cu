@@ -875,8 +875,9 @@ gemm_wgmma_f32_6xbf16_rrr_skauto_batched_launch(  // D = alpha * A * B + beta * 
   }
   const bool whole = size_t(D) % 16 == 0 && ldd % 4 == 0 && stride_d % 4 == 0;
   if (error == cudaSuccess && whole) {
+    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
     error = make_map(
-        d_map, kInput, 4, D, plan.N, plan.M, ldd, 32, 16, 1, batch, batch > 1 ? stride_d : ldd);
+        d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 16, 1, batch, batch > 1 ? stride_d : ldd);
   }
   if (error != cudaSuccess) return error;
 
