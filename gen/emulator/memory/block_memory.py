@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Cells, Counted, Report, Site, aligned_bytes, fits
 from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
+from gen.emulator.warp.lacking import Lacking
 from gen.emulator.warp.masks import Mask, Shape, joined_shape, spread
 
 ALL_AXES = (0, 1, 2, 3, 4, 5)
@@ -136,3 +137,35 @@ class Scratch(Counted):
         view = self.view(site.dtype)
         index = np.broadcast_to(owner * view.shape[1] + (relative >> site.shift), here.shape)
         yield view.reshape(-1), here, index[here]
+
+
+class Stack(Scratch):
+    """Every thread's local memory, which knows what has been written there."""
+
+    def __init__(self, chunk: Shape, nbytes: int) -> None:
+        super().__init__(chunk, ALL_AXES, nbytes)
+        self._written = Scratch(chunk, ALL_AXES, nbytes)  # ones where it has
+        self._written.data.fill(0)
+
+    def store(
+        self, site: Site, address: Value, values: Value, mask: Mask | None, report: Report
+    ) -> None:
+        """See Scratch."""
+        super().store(site, address, values, mask, report)
+        ones = np.frombuffer(b"\xff" * 16, site.dtype)[0]
+        written = (ones,) * site.lanes if site.lanes > 1 else ones
+        self._written.store(site, address, written, mask, _no_report)
+
+    def lacking(self, site: Site, address: Value, mask: Mask | None) -> list[Lacking]:
+        """For each element of a load, the lanes that find nothing written in any of its bytes."""
+        found: list[Lacking] = []
+        for part in self._written.load(site, address, mask, _no_report):
+            raw = np.ascontiguousarray(part)
+            bits = raw.view(np.uint8).reshape(*raw.shape, -1).any(axis=-1)
+            lacks = np.asarray(~bits if mask is None else mask.bits & ~bits)
+            found.append(lacks if lacks.any() else None)
+        return found
+
+
+def _no_report(*_: object) -> None:
+    """Nothing: the memory itself has reported what is wrong."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.atomics import update
-from gen.emulator.memory.block_memory import ALL_AXES, Scratch
+from gen.emulator.memory.block_memory import Scratch, Stack
 from gen.emulator.memory.bulk import BulkCopies
 from gen.emulator.memory.cp_async import Copies
 from gen.emulator.memory.global_memory import WINDOWS, Site
@@ -51,7 +51,7 @@ class Context(SpecialRegisters, Reports):
         self.memory = launch.memory
         self.clusters = clusters_of(self.shape, launch.cluster)
         self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters)
-        self._local: Scratch | None = None
+        self._local: Stack | None = None
         self.barriers = Barriers(self)
         self._register_pool: RegisterPool | None = None
         self.mbarriers = MBarriers(self)
@@ -97,10 +97,10 @@ class Context(SpecialRegisters, Reports):
         return np.int64(WINDOWS[space])
 
     @property
-    def local(self) -> Scratch:
+    def local(self) -> Stack:
         """Every thread's stack, made when it is first used."""
         if self._local is None:
-            self._local = Scratch(self.shape, ALL_AXES, self.launch.local_bytes)
+            self._local = Stack(self.shape, self.launch.local_bytes)
             self._local.changes = self.shared.changes and 0
         return self._local
 
@@ -116,6 +116,10 @@ class Context(SpecialRegisters, Reports):
             program = self.launch.program
             self._register_pool = RegisterPool(self, program.kernel, program.blocks)
         return self._register_pool
+
+    def unwritten(self, site: Site, address: Value, m: Mask | None) -> list[Any]:
+        """Of each element of a load of local memory, the lanes that nothing has written for."""
+        return self.local.lacking(site, address, m)
 
     @property
     def local_changes(self) -> int:

@@ -281,7 +281,7 @@ class Emulator(DeviceMemory):
         """Bytes that one block takes, or one cluster: UsageError if it is more than the limit."""
         blocks, program = math.prod(launch.cluster), launch.program
         threads = math.prod(launch.block) * blocks
-        a_thread = launch.local_bytes + program.register_bytes
+        a_thread = 2 * launch.local_bytes + program.register_bytes
         total = launch.shared_bytes * blocks + threads * a_thread
         if total > self.memory_limit:
             raise UsageError(

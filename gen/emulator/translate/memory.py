@@ -89,6 +89,9 @@ def load(code: Lines, item: Instruction) -> None:
     for part in targets if item.predicate else ():
         if isinstance(part, Reg):
             code.local(part)
+    if site.space == "local" and not item.predicate:
+        where = f"{code.constant(site)}, {code.address(address.base)}, m"
+        code.lines.append(f"unwritten = E.unwritten({where})")
     code.lines.append(f"loaded = {call}" + " if m1 is not NOBODY else None" * (mask == "m1"))
     start = len(code.lines)
     for at, part in enumerate(targets):

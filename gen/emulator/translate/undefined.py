@@ -36,7 +36,7 @@ class Undefined:
         self.registers = start.reads | (start.live_out - start.writes)
         self.used_by: dict[str, Instruction] = {}
         for item in (item for block in blocks for item in block.body):
-            self.registers |= _shuffled(item)
+            self.registers |= _shuffled(item) | _from_stack(item)
             self.used_by.update(dict.fromkeys(_shuffled(item), item))
         before = -1
         while self.registers and before != len(self.registers) + len(self.used_by):
@@ -83,7 +83,8 @@ class Undefined:
                     self._use(code, item, sorted(results & self.registers), only)
                 sources = [name for name in sources if name not in results]
             self._use(code, item, sources)
-        for name in sorted((results & self.registers) - _shuffled(item)):
+        loaded = _from_stack(item)
+        for name in sorted((results & self.registers) - _shuffled(item) - loaded):
             lacking = "None" if uses or _has_value(item) else self._result(code, item)
             if item.predicate:
                 guard, old = code.guard(), self._local(code, name)
@@ -94,7 +95,15 @@ class Undefined:
             code.lines.append(f"{_variable(name)} = {lacking}")
 
     def results(self, code: Lines, item: Instruction) -> None:
-        """What comes behind a shuffle: which lanes have got no value."""
+        """What comes behind a shuffle, or a load of local memory: who has got no value."""
+        if loaded := _from_stack(item):
+            parts = (
+                item.operands[0].items if isinstance(item.operands[0], Vector) else item.operands
+            )
+            for at, part in enumerate(parts):
+                if isinstance(part, Reg) and part.name in loaded:
+                    code.known.add(f"?{part.name}")
+                    code.lines.append(f"{_variable(part.name)} = unwritten[{at}]")
         for name in _shuffled(item):
             code.known.add(f"?{name}")
             lacks = self._operand(code, item.operands[1])
@@ -154,6 +163,13 @@ def _shuffled(item: Instruction) -> set[str]:
     pair = item.operands[0]
     target = pair.first if isinstance(pair, Pair) else pair
     return {target.name} if isinstance(target, Reg) else set()
+
+
+def _from_stack(item: Instruction) -> set[str]:
+    """The registers that a load of local memory fills, where no predicate guards it."""
+    if item.opcode != "ld" or "local" not in item.modifiers or item.predicate:
+        return set()
+    return instructions.registers(item)[1]
 
 
 def _has_value(item: Instruction) -> bool:

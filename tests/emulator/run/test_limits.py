@@ -54,15 +54,15 @@ def test_what_was_found_until_then() -> None:
 
 
 def test_a_block_that_takes_too_much_memory() -> None:
-    """16 MiB for each thread."""
+    """16 MiB for each thread, and as much to know what it has written."""
     big = LOCAL.replace("SIZE", "1 << 22")
     message = (
-        r"takes 1073741824 bytes: 64 threads with 16777216 bytes of local memory.*memory_limit"
+        r"takes 2147483648 bytes: 64 threads with 16777216 bytes of local memory.*memory_limit"
     )
     with pytest.raises(UsageError, match=message):
         launch(Emulator(memory_limit=1 << 29), big)
     small = LOCAL.replace("SIZE", "1 << 8")
-    assert launch(Emulator(memory_limit=1 << 17), small).findings == []
+    assert launch(Emulator(memory_limit=1 << 18), small).findings == []
 
 
 class Chunks(Observer):
@@ -75,7 +75,7 @@ class Chunks(Observer):
         self.count += 1
 
 
-@pytest.mark.parametrize(("limit", "chunks"), [(1 << 16, 4), (1 << 17, 2), (1 << 20, 1)])
+@pytest.mark.parametrize(("limit", "chunks"), [(1 << 17, 4), (1 << 18, 2), (1 << 20, 1)])
 def test_less_memory_makes_more_chunks(limit: int, chunks: int) -> None:
     watch = Chunks()
     emulator = Emulator(memory_limit=limit)

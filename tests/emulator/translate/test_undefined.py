@@ -173,3 +173,27 @@ def test_a_shuffle_passes_on_what_has_no_value() -> None:
     assert (finding.file_line, finding.other_line) == (4, 5)
     assert findings(body + "if (x == 0) out[0] = v;", threads=32) != []  # a mask of 20
     assert findings(body.replace("fffff", "ffffffff") + "if (x == 0) out[0] = v;", threads=32) == []
+
+
+@pytest.mark.parametrize("element", ["int", "double", "char"])
+def test_elements_of_an_array_in_local_memory(element: str) -> None:
+    """An index that is not constant keeps the array out of registers."""
+    body = f"{element} kept[8];\nfor (int i = 0; i < n; ++i) kept[int(in[i]) + i] = x;\n"
+    body += (
+        "const int at = int(in[x]) + x % 6;\nconst int v = kept[at];\nif (x < 32) out[x] = v + 1;"
+    )
+    assert findings(body, n=6) == []
+    (finding,) = findings(body, n=5)  # threads 5, 11, 17, 23 and 29 read what is not there
+    # A conversion to int is the first use, where there is one.
+    assert (finding.check, finding.file_line) == ("initcheck", 5 if element == "double" else 6)
+    assert finding.threads[:2] == ((5, 0, 0), (11, 0, 0))
+    assert "by 10 threads" in finding.message
+    # What nobody uses may have no value.
+    assert findings(body.replace("x < 32", "x % 6 < 5"), n=5) == []
+
+
+def test_a_structure_with_gaps_is_copied_whole() -> None:
+    body = "struct Pair { int a; char b; } kept[4];\nfor (int i = 0; i < 4; ++i) {\n"
+    body += "  kept[(in[i] + i) & 3].a = i; kept[(in[i] + i) & 3].b = 2;\n}\n"
+    body += "Pair one = kept[(in[x] + x) & 3];\nout[x] = one.a + one.b;"
+    assert findings(body, n=0) == []
