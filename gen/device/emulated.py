@@ -195,10 +195,16 @@ class EmulatorRunner:
 
 
 def _observers(check: str) -> list[Observer]:
-    from gen.emulator import EarlyAccesses, GlobalRaces, SharedRaces, UninitializedReads
+    from gen.emulator import (
+        EarlyAccesses,
+        GlobalRaces,
+        ReadOnlyLoads,
+        SharedRaces,
+        UninitializedReads,
+    )
 
     if check not in CHECKS:
         raise unknown("check", check, CHECKS)
     if check == "init":
         return [UninitializedReads()]
-    return [SharedRaces(), GlobalRaces(), EarlyAccesses()]
+    return [SharedRaces(), GlobalRaces(), EarlyAccesses(), ReadOnlyLoads()]

@@ -31,6 +31,7 @@ from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
 from gen.emulator.watch.matrix_races import SharedRaces
 from gen.emulator.watch.outcomes import Outcomes, told
+from gen.emulator.watch.read_only import ReadOnlyLoads
 from gen.emulator.watch.same_values import SameValues
 from gen.emulator.watch.shared_use import SharedUse
 from gen.emulator.watch.uninitialized import UninitializedReads
@@ -51,6 +52,7 @@ __all__ = [
     "Printed",
     "PtxKernel",
     "PtxModule",
+    "ReadOnlyLoads",
     "SameValues",
     "SharedRaces",
     "SharedUse",

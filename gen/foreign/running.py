@@ -18,6 +18,7 @@ from gen.emulator import (
     LaunchReport,
     Observer,
     Printed,
+    ReadOnlyLoads,
     SameValues,
     SharedRaces,
     Totals,
@@ -106,7 +107,7 @@ class Checks:
         """The emulator's checks that these tools stand for."""
         found: list[Observer] = []
         if "racecheck" in self.tools:
-            found += [SharedRaces(), GlobalRaces(), EarlyAccesses()]
+            found += [SharedRaces(), GlobalRaces(), EarlyAccesses(), ReadOnlyLoads()]
         if "initcheck" in self.tools:
             found.append(UninitializedReads())
         return found

@@ -224,6 +224,26 @@ def _outweighed(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, c, bias
 
 
+def _wandering(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Integers with as many digits as sums of either sign leave room for; alpha and beta are 1.
+
+    A sum of k products of integers up to r is a random walk, of r^2 / 3 * sqrt(k): in no order that
+    a kernel has it leaves eight times that. Where D has fewer digits than sums, C takes away those
+    that D has: the others are left.
+    """
+    k = max(problem.shape.k, 1)
+    narrow = dtypes.output.size < dtypes.accumulator.size
+    room = 2.0 ** min(_sum_bits(dtypes), 15 if dtypes.output.name == "f16" else 53)
+    most = max(int(np.sqrt(3 * room / (8 * np.sqrt(k)))), 1)
+    most = min(most, 2**20, numerics.largest_integer(dtypes.input.name))
+    a, b, _, bias = _integers(rng, problem, most)
+    _, _, c, _ = _integers(rng, problem, 1)
+    if narrow and dtypes.output.is_float:
+        sums = numerics.from_float64((a @ b).astype(float), dtypes.output.name)
+        c = -numerics.to_float64(sums, dtypes.output.name)
+    return a, b, c, 0 * bias
+
+
 # Inputs by kind: none of these is rounded on its way into storage.
 _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "integer": lambda rng, problem, dtypes: _integers(rng, problem, _largest(dtypes, problem)),
@@ -239,6 +259,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "extreme": _extreme,
     "spanning": _spanning,
     "outweighed": _outweighed,
+    "wandering": _wandering,
 }
 KINDS = ("random", *_EXACT)
 

@@ -354,6 +354,27 @@ ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
         ),
         lambda trial: trial.last_first,
     ),
+    "products are cut to 10 bits behind a long part of K": (
+        one(
+            "naive", STEP,
+            "sum += k < 4096 ? a * b : __uint_as_float(__float_as_uint(a * b) & 0xffffe000);",
+        ),
+        lambda trial: trial.kind == "wandering",
+    ),
+    "products are cut to 8 bits behind a long part of K, and D has no more": (
+        one(
+            "naive", STEP, "sum += k < 4096 ? a * b : float(__float2bfloat16(a * b));",
+            dtype="bf16",
+        ),
+        lambda trial: trial.kind == "wandering",
+    ),
+    "C is read as read-only data": (
+        one(
+            "naive", "scalar_t(C[c_at(row, col, ldc)])",
+            "scalar_t(__ldg(&C[c_at(row, col, ldc)]))",
+        ),
+        lambda trial: trial.in_place and trial.watched,
+    ),
     "blocks that pack lines stride too far": (
         one("mma", "index_t(gridDim.x) * 8) {", "index_t(gridDim.x) * 9) {"),
         lambda trial: trial.blocks > 0,

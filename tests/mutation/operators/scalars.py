@@ -14,6 +14,12 @@ _HALF_UP = (
 )
 
 FLOATS: Operators = (
+    ("read-only", r"(?<=scalar_t\()C(\[c_at\(row, col, ldc\)\])", (r"__ldg(&C\1)",)),
+    (
+        "digits",
+        r"^( *)sum \+= a \* b;",
+        (r"\1sum += __uint_as_float(__float_as_uint(a * b) & (k < 4096 ? ~0u : ~0x1fffu));",),
+    ),
     (
         "beta",
         rf"{_BETA} != 0",
