@@ -26,7 +26,8 @@ from gen.spec.problem import along_k
 L2_CLOCK = {80: 64, 90: 64, 100: 64}  # bytes of L2 for one
 L2_OTHERS = 32  # of other GPUs: not measured
 HELPER = 1_590_000  # of a kernel that packs, or that sums up slices, until it works
-PACKED = 3.9  # times as long as a copy of the same bytes takes a kernel that packs
+PACKED = 2.2  # times as long as a copy of the same bytes takes a kernel that packs
+TRANSPOSED = 3.9  # the same where it transposes, or splits elements into parts
 ADDED = 10  # bytes of device memory for an element of a slice's sums
 RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
@@ -159,7 +160,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         16 * pace.rough, turns, (pace.start + pace.code * _unrolled(spec, pace, threads)) * 1e3,
         resident, spec.split_k, spec.stream_k, pace.lines, spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned, *(16 * each for each in spread),
-        16 * (pace.scatter if turned else 1), PACKED * (d.input.size + d.factor.size * d.parts),
+        16 * (pace.scatter if turned else 1), _packed(spec, 2 in (a, b)),
         1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
     )  # fmt: skip
     unit = "CUDA cores" if pace.unit == "cuda" else "tensor cores"
@@ -204,6 +205,12 @@ def _shared_bytes(spec: KernelSpec, pace: Pace) -> int:
     else:
         read = (tile.m // spec.warp.m) * (tile.n // spec.warp.n) * (spec.warp.m + spec.warp.n)
     return (read + lines * d.parts) * tile.k * d.factor.size
+
+
+def _packed(spec: KernelSpec, always: bool) -> float:
+    """Bytes that packing an element takes as long as a copy of."""
+    moved = spec.dtypes.input.size + spec.dtypes.factor.size * spec.dtypes.parts
+    return (TRANSPOSED if always else PACKED) * moved
 
 
 def _packs(spec: KernelSpec) -> tuple[int, int]:

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0xcc19ec44
+#if ONE_SPEC != 0x0c978331
 #error "the header is another kernel's; emit both files together"
 #endif
 
