@@ -138,9 +138,10 @@ def _resized(gpu: GpuModel, multiprocessors: int) -> GpuModel:
 
 
 _SIZES = 8  # of groups, that their times are the mean of
-# Percent less than the model has for warpgroups that take turns, where groups have up to so many
-# rows: that hides how long the last ones of a group take to store. See docs/lab/tensor-cores.md.
-_HIDDEN, _FEW = 15, 256
+# Percent less than the model has for warpgroups that take turns, where groups have so many rows on
+# average: that hides how long the last ones of a group take to store. With fewer rows, memory
+# limits all kernels. See docs/lab/tensor-cores.md.
+_HIDDEN, _FEWEST, _FEW = 15, 64, 256
 
 Given = tuple[tuple[str, Any], ...]  # tunables that the caller has set
 
@@ -201,7 +202,7 @@ def _uneven(product: Product, gpu: GpuModel, spec: KernelSpec, weighed: Weighed)
         rows = max(1, s.m * (2 * i + 1) // _SIZES)
         one = replace(product, shape=replace(s, m=rows))
         total += _values(one, gpu, spec, weighed)[-1]
-    turns = spec.tunables.get("schedule") == PING_PONG
+    turns = spec.tunables.get("schedule") == PING_PONG and s.m >= _FEWEST
     hidden = _HIDDEN * _FEW // max(s.m, _FEW) if turns else 0
     return total * (100 - hidden) // (100 * _SIZES)
 
