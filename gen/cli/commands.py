@@ -107,9 +107,9 @@ def top(
         print(f"gemmgen {__version__}")
         raise typer.Exit
     if cmake_dir:
-        from gen.source.cpp import cmake
+        from gen.source.cpp import installed
 
-        print(cmake.cmake_dir())
+        print(installed.cmake_dir())
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -236,12 +236,10 @@ def cmake_(
     calls: Annotated[Path | None, typer.Argument(metavar="[CALLS]")] = None,
 ) -> None:
     """For GenKernels.cmake: what each call makes; without calls, what all of it depends on."""
-    from gen.source.cpp import cmake
+    from gen.source.cpp import cmake, installed
 
     if calls is None:
-        from gen.compile.nvrtc import nvrtc_library
-
-        for path in (*cmake.decisive_folders(), nvrtc_library() or "NOTFOUND"):
+        for path in (*installed.decisive_folders(), installed.nvrtc_library() or "NOTFOUND"):
             print(path)
         return
     for line in calls.read_text(encoding="utf-8").splitlines():

@@ -31,7 +31,6 @@ __all__ = [
     "compile_cuda",
     "cutlass_include",
     "include_paths",
-    "nvrtc_library",
     "nvrtc_version",
     "resources",
     "supported_archs",
@@ -132,17 +131,6 @@ def nvrtc_version() -> tuple[int, int]:
     status, major, minor = _bindings().nvrtcVersion()
     _check(status)
     return int(major), int(minor)
-
-
-def nvrtc_library() -> Path | None:
-    """The file of the NVRTC that a new process compiles with; None where there is none."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        found = load_nvidia_dynamic_lib("nvrtc").abs_path
-    except (ImportError, RuntimeError):  # the latter: the base of DynamicLibNotFoundError
-        return None
-    return Path(found) if found else None
 
 
 @memoize

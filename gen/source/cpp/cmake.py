@@ -1,4 +1,4 @@
-"""What CMake asks: where its files are, and what the calls of a CMakeLists.txt make."""
+"""What CMake asks: what the calls of a CMakeLists.txt make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from gen.device.gpus import find_gpu
 from gen.dispatch.folders import OURS
 from gen.dispatch.products import operands
-from gen.errors import GenError, MissingError, UsageError
+from gen.errors import GenError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Flag
 from gen.source.architectures import Family, make_family, render_family
@@ -22,7 +22,6 @@ from gen.source.cpp.best import Best
 from gen.source.cpp.best_file import render_best
 from gen.source.cpp.bundle import read_bundle
 from gen.source.render import render, stamp
-from gen.source.templates import template_dir
 from gen.spec.arch import compute_capability
 from gen.spec.kernel import KernelSpec
 
@@ -36,22 +35,6 @@ _OF_FILE = {"file", "name", "arch"}
 _OF_AUTO = {"auto", *_LISTS, "unaligned", "batch", "embed", "tuned", "name", "dtype", "layout"}
 _OF_AUTO |= _TUNABLES - _FLAGS  # BATCH says how many products, and groups are not chosen for
 _SET = "true"  # what stands for a flag's value, which a call does not have
-
-
-def cmake_dir() -> Path:
-    """The CMake files: a checkout's own before the copy inside the installed package."""
-    package = Path(__file__).parents[2]
-    for folder in (package.parent / "build", package / "cmake"):
-        if (folder / "gemmgenConfig.cmake").is_file():
-            return folder
-    raise MissingError(
-        "the CMake files are missing; install gemmgen again, from its checkout or wheel"
-    )
-
-
-def decisive_folders() -> tuple[Path, Path]:
-    """The folders of the generator and of its templates, on which all that is emitted depends."""
-    return Path(__file__).parents[2], template_dir()
 
 
 @dataclass(frozen=True)

@@ -617,7 +617,7 @@ inline cudaError_t make_map(
   const cuuint64_t sizes[] = {
       cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count), cuuint64_t(above + 1)};
   const cuuint64_t pitches[] = {
-      cuuint64_t(ld * size), cuuint64_t(apart * size), (cuuint64_t(1) << 39) - ld * size};
+      cuuint64_t(ld * size), cuuint64_t(apart * size), (cuuint64_t(1) << 39) - cuuint64_t(ld * size)};
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1, 1};
   const cuuint32_t every[] = {1, 1, 1, 1};
   const CUresult result = encode(
