@@ -48,6 +48,10 @@ using uint32_t = unsigned int;
 constexpr int kTileM = 128, kTileN = 256, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
 
+// Of groups along K, boxes end at any line. The lines of a map's second dimension end at kAbove, its third
+// begins at any of the matrix's, and its last goes back by kAbove of them: addresses wrap around at 2^64.
+constexpr int kAbove = 1 << 25;  // lines; 2^64 are so many times 2^39, and a pitch is below 2^40
+
 constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
 constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
@@ -121,10 +125,6 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of groups along K, boxes end at any line. The lines of a map's second dimension end at kAbove, its third
-// begins at any of the matrix's, and its last goes back by kAbove of them: addresses wrap around at 2^64.
-constexpr int kAbove = 1 << 25;  // lines; 2^64 are so many times 2^39, and a pitch is below 2^40
-
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` lines behind
 // kAbove before line `end`, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -662,7 +662,8 @@ inline cudaError_t make_map(
   const cuuint64_t sizes[] = {
       cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count), cuuint64_t(above + 1)};
   const cuuint64_t pitches[] = {
-      cuuint64_t(ld * size), cuuint64_t(apart * size), (cuuint64_t(1) << 39) - cuuint64_t(ld * size)};
+      cuuint64_t(ld * size), cuuint64_t(apart * size),
+      (cuuint64_t(1) << 39) - cuuint64_t(ld * size)};
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1, 1};
   const cuuint32_t every[] = {1, 1, 1, 1};
   const CUresult result = encode(

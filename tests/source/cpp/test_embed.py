@@ -81,6 +81,13 @@ EMBEDDED = [(v, *case) for case, variants in zip(PLANNED, _HAVING, strict=True) 
 TURNS = [(_HAVING[i][i % len(_HAVING[i])], *case) for i, case in enumerate(PLANNED)]
 
 
+def test_embedded_groups_along_k_are_plain_cpp(tmp_path: Path) -> None:
+    """Whose maps of the TMA have a constant that the kernel has, too."""
+    compile_strictly(
+        write(tmp_path, small("mma_tma", "f16", layout="crr", grouped_k=True, name="k"))
+    )
+
+
 @pytest.mark.parametrize(("variant", "dtype", "more"), sift(EMBEDDED, TURNS[1::4]))
 def test_embedded_kernels_of_several_launches_are_plain_cpp(
     variant: str, dtype: str, more: dict[str, Any], tmp_path: Path
