@@ -83,9 +83,8 @@ TURNS = [(_HAVING[i][i % len(_HAVING[i])], *case) for i, case in enumerate(PLANN
 
 def test_embedded_groups_along_k_are_plain_cpp(tmp_path: Path) -> None:
     """Whose maps of the TMA have a constant that the kernel has, too."""
-    compile_strictly(
-        write(tmp_path, small("mma_tma", "f16", layout="crr", grouped_k=True, name="k"))
-    )
+    spec = make_spec("mma_tma", layout="crr", grouped_k=True, name="gemm")
+    compile_strictly(write(tmp_path, spec))
 
 
 @pytest.mark.parametrize(("variant", "dtype", "more"), sift(EMBEDDED, TURNS[1::4]))
