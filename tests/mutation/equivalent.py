@@ -67,6 +67,25 @@ _NOBODYS = "the last block gives nothing: nobody looks at its flags"
 _IN_ORDER = "blocks run in the order of their numbers here, so that flags are set when looked at"
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
 
+_FITS = "sides are at most 2^31 - 4096, blocks fewer than 2^31: the number fits in an int"
+_PRIME = "2^31 - 1 is prime: there are no grids of so many tiles"
+_NOTHING_LEFT = "a limit and what is just beyond it become the same"
+_MORE = "the launcher allows more shared memory than the launch asks for"
+_NOT_FLOAT = "alpha and beta are integers already"
+_WITHIN = (
+    "rounded toward zero before it is rounded to fewer bits: within the bound, as docs/checks.md "
+    "says"
+)
+_NAN_ANYWAY = "NaN times anything is NaN"
+_BY_ELEMENT = "lines are read element by element: as right, and slower"
+_UNITS = "aligned lines, and the lanes' places in them, are whole units: nothing is between"
+_UNREAD = "the compiler leaves out what is read and not used"
+_ONE_ROW = "of a single row no other one begins anywhere; a single column is never whole"
+_ALWAYS_PACKED = "one operand is always packed, whatever the other one is"
+_PROMOTED = "promoted twice as often: as right, and slower"
+_NEVER = "there are few tiles where K is cut into slices, and few slices"
+_SHIFTED_C = "C is not read there"
+
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
 _TMA = ("mma_tma", "mma_tma f32", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
 _WGMMA = ("wgmma", "wgmma split-k", "wgmma cluster")
@@ -76,6 +95,85 @@ _DESCRIPTOR = "const uint64_t begin = address >> 4, below = 8 * line >> 4, besid
 _WAIT_FOR_ONE = 'if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); ->'
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
+    *(
+        (_FITS, f"{kernel}: plan: {line}")
+        for kernel, lines in (
+            ("thread_1d", ("const index_t grid_x = blocks",)),
+            ("naive", ("const index_t grid_y = rows",)),
+            ("gemv", ("const index_t grid_x = tiles",)),
+            ("block_1d", ("const index_t grid_x = M < 3",)),
+            ("gemv batched", ("const index_t products = batch - first",)),
+            ("mma grouped", ("index_t places =", "index_t blocks =")),
+            ("mma grouped-k", ("index_t a_lines = packs_a ? K : 0, a_length",)),
+            ("mma split-k", ("index_t slices = steps < 9",)),
+            ("mma f16 split-k", ("index_t slices = steps < 3",)),
+            ("mma i8", ("index_t a_ld = packs_a ?",)),
+            (
+                "mma tf32",
+                (
+                    "index_t b_ld = packs_b ?",
+                    "index_t a_blocks",
+                    "index_t b_blocks",
+                    "index_t pack_x",
+                    "index_t a_parts",
+                    "index_t b_parts",
+                ),
+            ),
+            (
+                "simt sliced-k",
+                (
+                    "index_t steps =",
+                    "index_t most =",
+                    "index_t fit =",
+                    "index_t wanted =",
+                    "index_t each =",
+                    "index_t slices =",
+                    "index_t split =",
+                    "index_t bytes =",
+                    "index_t reduce_blocks =",
+                    "*bytes = size_t(plan.bytes); -> *bytes = int(",
+                ),
+            ),
+        )
+        for line in lines
+    ),
+    (_PRIME, "-> constexpr size_t kMost = 2147483646;"),
+    (_PRIME, "simt: plan: if (size_t(plan.tiles) > kMost)"),
+    (_NOTHING_LEFT, "-> const index_t grid_x = blocks < 2147483648 ?"),
+    (_NOTHING_LEFT, "-> const index_t grid_x = blocks < 2147483646 ?"),
+    (_NOTHING_LEFT, "-> const index_t grid_x = tiles < 2147483648 ?"),
+    (_NOTHING_LEFT, "-> const index_t grid_y = rows < 65536 ?"),
+    (_MORE, "SharedMemorySize, 49152);"),
+    (
+        _NOT_FLOAT,
+        "naive i8: argument: M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd,",
+    ),
+    (_NEVER, "simt sliced-k: refusal: if (size_t(plan.reduce_blocks) > kMost)"),
+    *((_WITHIN, f"mma: rounding: {line}") for line in ("scalar_t x = out", "x += out", "y += out")),
+    (_NAN_ANYWAY, "simt: beta: if (out.beta != 0) { -> if ((out.beta < 0 || out.beta > 0)) {"),
+    (_NAN_ANYWAY, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if ((beta < 0"),
+    (_SHIFTED_C, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if (__float_as_"),
+    (_SHIFTED_C, "simt: beta: if (out.beta != 0) x += out.beta * d.of[e]; -> if (__float_as_uint("),
+    (_BY_ELEMENT, "skinny: edge: if constexpr (kAligned) { -> if constexpr (false) {"),
+    (_UNITS, "-> const uint4 read = k < K - 1 ?"),
+    (_UNITS, "-> const index_t last = col < N - 1 ? K : 0;"),
+    (_UNITS, "-> const index_t last = col < N ? K - 1 : 0;"),
+    (_ROOM, "-> uint32_t b[(kWidth + 1)][kFragments]"),
+    (_SAME, "-> a_lines[i] = A + (row < M - 1 ? row : M - 1) * lda;"),
+    (_UNREAD, "-> for (int d = 0; d <= kWidth; ++d, from += ldb) {"),
+    (_UNREAD, "-> for (int d = 0; d < (kWidth + 1); ++d, from += ldb) {"),
+    (_UNREAD, "-> for (int e = 0; e <= kPiece; ++e) {"),
+    (_ROUNDS, "k0 += 1 * kWarps * kSlab) {"),
+    (_ROUNDS, "k0 += kSlabs * kWarps + kSlab) {"),
+    (_WALKED, "block_1d: narrow: for (index_t col = threadIdx.x; col < N; col += kThreads) {"),
+    (_WALKED, "shared_row: narrow: for (index_t col0 = 0; col0 < N; col0 += kThreads) {"),
+    (_WALKED, "shared_row: narrow: if (col < N) epilogue("),
+    (_NOT_STORED, "-> for (int at = a_bytes + 16 * threadIdx.x; at < (kBytesA < 700 ?"),
+    (_ONE_ROW, "mma: wide: const bool aligned = is_aligned(out.D, out.ldd) && col0"),
+    (_ALWAYS_PACKED, "mma i8: plan: index_t pack_parts ="),
+    (_PROMOTED, "promotion: end = (begin / 2 + 1) * 2; -> end = begin + 1;"),
+    (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < (unsigned short)(slices); slice += "),
+    (_STEPS, "-> for (int n = first; n < (unsigned short)(last); ++n) {"),
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
     (_NOBODYS, "-> for (index_t i = threadIdx.x; i < count - 1; i += 256) flags[i] = 0;"),

@@ -161,6 +161,15 @@ MISTAKES = {
         "naive", "return x < 0 ? 0 : x;", "return x > 0 ? x : 0;", epilogue="linear_bias_relu"
     ),
     "NaN is not stored": one("naive", STORE, "if (x == x) " + STORE),
+    "alpha = NaN stores nothing, before GELU": one(
+        "naive", "  D[c_at(row, col, ldd)] = output_t(gelu(x));",
+        "  if (alpha == alpha) D[c_at(row, col, ldd)] = output_t(gelu(x));",
+        dtype="bf16", epilogue="linear_bias_gelu",
+    ),
+    "shared memory in the place of C where beta is -0": one(
+        "mma", "finish_rows(staging, tile, out, out.beta != 0, lane)",
+        "finish_rows(staging, tile, out, __float_as_uint(out.beta) != 0, lane)",
+    ),
     "alpha = NaN stores nothing": one("naive", STORE, "if (alpha == alpha) " + STORE),
     "NaN of a GPU, rounded to tf32 by an addition": one(
         "mma", CONVERT, "x += 0x1000u;", dtype="tf32"

@@ -76,7 +76,8 @@ def refusals(spec: KernelSpec) -> Iterator[Call]:
                 shape = GemmProblem.packed(GemmShape(m, n, 8), spec.layouts, 2, 0)
                 yield Call(replace(shape, **one))
     whole = Call(GemmProblem.packed(GemmShape(128, 64, 640), spec.layouts, 2, -1))
-    for call in (good, whole, odd):
+    short = Call(GemmProblem.packed(GemmShape(128, 64, 16), spec.layouts, 2, -1))  # one slice of K
+    for call in (good, whole, odd, short):
         yield replace(call, no_bytes=True)
         yield replace(call, without=WORKSPACE)
         for at in (8, 255):  # nobody looks at a workspace where none is needed
