@@ -253,7 +253,7 @@ class GlobalRaces(ChunkObserver):
         low, high, used = extremes(self.threads, exact.shape, mask)
         good = exact & (size - 1) == 0
         good = good if used is None else good & used
-        arrays = np.broadcast_arrays(exact, low, high, self._epochs(exact.shape), good)
+        arrays = np.broadcast_arrays(exact, low, high, self._epochs(exact.shape, mask), good)
         return self._by_buffer(chunk, size, *(array[arrays[4]] for array in arrays[:4]))
 
     def _by_buffer(
@@ -276,9 +276,14 @@ class GlobalRaces(ChunkObserver):
                 yield Touch(records, several, index, *some)
             exact, rest = exact[~here], tuple(array[~here] for array in rest)
 
-    def _epochs(self, shape: tuple[int, ...]) -> Any:
+    def _epochs(self, shape: tuple[int, ...], mask: Mask | None) -> Any:
+        """Those of the blocks that access each place."""
         axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.epoch.shape[i] > 1)
-        return self.epoch.max(axes, keepdims=True) if axes else self.epoch
+        if not axes:
+            return self.epoch
+        own = self.epoch if mask is None else np.where(mask.bits, self.epoch, 0)
+        more = tuple(i for i, n in enumerate(shape) if n == 1 and own.shape[i] > 1)
+        return own.max(more, keepdims=True)
 
 
 def _blocks(chunk: ObservedChunk, mask: Mask | None) -> Any:

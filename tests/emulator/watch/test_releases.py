@@ -206,3 +206,11 @@ def test_an_atomic_keeps_what_others_have_shown() -> None:
         releases.release(place, thread, epoch=1, block_epoch=1, adds=True)
     releases.acquire(place, [99])
     assert releases.met(np.full(64, 99 * 1024), np.arange(64) * 1024).all()
+
+
+def test_a_place_that_all_blocks_share_has_the_epoch_of_who_writes_there() -> None:
+    """Lanes of two blocks take a lock in turns, so that the blocks have come to other epochs."""
+    lanes = _LOCK.replace(
+        "if (threadIdx.x == 0) {", "for (int x = 0; x < 9; ++x) if (threadIdx.x == x) {"
+    )
+    assert kinds(lanes) == set()
