@@ -1,0 +1,105 @@
+"""A script: stamps times again whose kernels are what they were.
+
+    python -m tests.hardware.stamps COMMIT TABLE...
+
+A change of templates makes the entries of their kernels outdated (`gen.source.versions`), also
+where it leaves a kernel as it is. Of the tables, files or folders, each entry that is stamped with
+the templates of COMMIT is stamped with today's, if the code that both make for its specification is
+the same, up to the host's side. Printed is how many entries of each kernel were, and were not.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from gen import files
+from gen.dispatch.table import Table, load
+from tests import ROOT
+
+# Prints, of each specification that the sources in the current folder take, the version of its
+# templates and its code. What is behind the last line is for programs that launch it.
+_MAKE = """
+import json, sys
+from gen.errors import GenError
+from gen.kernels.registry import spec_from_json
+from gen.source.render import render
+from gen.source.versions import template_version
+found = {}
+for text in json.load(sys.stdin):
+    try:
+        spec = spec_from_json(text)
+        code = render(spec).text.partition("#ifndef __CUDACC_RTC__")[0]
+    except GenError:
+        continue
+    found[text] = template_version(spec.row.template), code
+print(json.dumps(found))
+"""
+
+
+class Made(NamedTuple):
+    """A kernel: the version of its templates, and its code."""
+
+    version: str
+    code: str
+
+
+def made(sources: Path, specs: Sequence[str]) -> dict[str, Made]:
+    """What the sources in a folder make of specifications, which are JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MAKE], cwd=sources, input=json.dumps(specs), check=True,
+        stdout=subprocess.PIPE, text=True, encoding="utf-8",
+    )  # fmt: skip
+    return {spec: Made(*pair) for spec, pair in json.loads(done.stdout).items()}
+
+
+def made_by(commit: str, specs: Sequence[str]) -> dict[str, Made]:
+    """The same by the sources of a commit."""
+    archive = ["git", "archive", commit, "gen", "templates"]
+    with tempfile.TemporaryDirectory() as folder:
+        packed = subprocess.run(archive, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(["tar", "x", "-C", folder], input=packed, check=True)
+        return made(Path(folder), specs)
+
+
+def stamped(
+    table: Table, then: Mapping[str, Made], now: Mapping[str, Made], counted: Counter[str]
+) -> Table:
+    """The table, with today's stamps where a kernel's code is the same."""
+    entries = []
+    for entry in table.entries:
+        text = json.dumps(dict(entry.spec))
+        old, new = then.get(text), now.get(text)
+        if old and new and entry.templates == old.version != new.version:
+            same = old.code == new.code
+            counted[f"{entry.spec['variant']}, {'stamped' if same else 'other code'}"] += 1
+            entry = replace(entry, templates=new.version) if same else entry
+        entries.append(entry)
+    return replace(table, entries=tuple(entries))
+
+
+def main(args: Sequence[str]) -> int:
+    """Writes the tables, prints what was done."""
+    if len(args) < 2:
+        print(__doc__)
+        return 2
+    commit, *given = args
+    paths = [p for word in map(Path, given) for p in sorted(word.rglob("*.json")) or [word]]
+    specs = [json.dumps(dict(entry.spec)) for path in paths for entry in load(path).entries]
+    specs = list(dict.fromkeys(specs))
+    then, now, counted = made_by(commit, specs), made(ROOT, specs), Counter[str]()
+    for path in paths:
+        files.write(stamped(load(path), then, now, counted).to_json().encode(), path)
+    print("\n".join(f"{name}: {count}" for name, count in sorted(counted.items())) or "nothing")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
