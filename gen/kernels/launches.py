@@ -36,7 +36,9 @@ class Pointer:
     offset: int = 0
 
 
-ABOVE = 2**25  # lines: see TensorMap. A stride has to be below 2^40 bytes, and times this is 2^64
+# See TensorMap: a line of so many, in a dimension whose stride is 2^64 by ABOVE bytes, below 2^40.
+ABOVE_BITS = 25
+ABOVE = 1 << ABOVE_BITS
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gen.kernels import signature
 from gen.kernels.batches import apart
+from gen.kernels.launches import ABOVE_BITS
 from gen.kernels.tensor_cores.facts import facts, may_be_early, reduce_width
 from gen.kernels.tensor_cores.operands import operands, transposed
 from gen.kernels.tensor_cores.plan import parameters
@@ -151,6 +152,7 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "tests_barriers": True,
         "includes_cuda": True,
         "has_maps": True,
+        "above_bits": ABOVE_BITS,
         "map_lines": sorted(lines | ({g["staging_line"]} if writes else set())),
         "stages_c_in_matrices": writes and spec.dtypes.output.size == 2,
         "may_be_early": may_be_early(spec),
