@@ -289,8 +289,8 @@ __device__ inline void multiply(
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
-  // Says that the warp's copies are there, except those of the newest step, and that it has read the
-  // step before the one that it multiplies.
+  // Says that the warp's copies are there, except those of the newest step,
+  // and that it has read the step before the one that it multiplies.
   const auto arrive = [&] {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
     __syncwarp();  // all lanes' copies
@@ -310,11 +310,12 @@ __device__ inline void multiply(
   arrive();
   tile.load(0);
 
-  // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy would cost more
-  // instructions, and ptxas would find worse registers for the multiplications. The branch in `copy`, which all threads
-  // take alike, keeps it there.
+  // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy
+  // would cost more instructions, and ptxas would find worse registers for the multiplications. The
+  // branch in `copy`, which all threads take alike, keeps it there.
   // Copies go on behind the end of K, where they write zeros that nobody multiplies.
-  // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that much behind them.
+  // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that
+  // much behind them.
   int stage = 0;  // what is read
   int phase = 0;  // of the mbarrier
 #pragma unroll 1
