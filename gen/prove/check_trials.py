@@ -216,6 +216,12 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
         if spec.dtypes.accumulator.name == "f16":  # slices are added in alpha's type
             one = trial(spec, shape, "spanning", (2**-4, 0), WHOLE)
             yield replace(one, multiprocessors=count)
+    if spec.grouped or spec.grouped_k:
+        # Blocks of a large GPU pass over more groups than a warp looks at, several times.
+        ends = tuple(range(2, 602, 2))
+        size = (3, 5, ends[-1]) if spec.grouped_k else (ends[-1], 5, 3)
+        one = trial(spec, GemmShape(*size), "integer", (3, -2), WHOLE, ends)
+        yield replace(one, multiprocessors=MANY)
     if spec.row.persistent:
         m, n, k = spec.threadblock
         for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (MANY, k + 1), (2, 0)):

@@ -163,6 +163,22 @@ def _long(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, odd(np.broadcast_to(bits[:, None], (k, n))), c, 0 * bias
 
 
+def _opposed(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Two numbers a row of A that cancel out but for their last digits.
+
+    Where factors are made of parts, sums of the leading ones are 0.
+    """
+    m, k, n = problem.shape.m, problem.shape.k, problem.shape.n
+    _, _, c, bias = _integers(rng, problem, 2)
+    a = np.zeros((m, k), np.int64)
+    if k > 1:
+        at, rows = rng.integers(0, k - 1, m), np.arange(m)
+        large = 2 ** (_sum_bits(dtypes) - 4) * rng.choice((-1, 1), m)
+        a[rows, at] = large
+        a[rows, rng.integers(at + 1, k)] = -(large + rng.integers(1, 100, m))
+    return a, np.broadcast_to(2 ** rng.integers(0, 3, n), (k, n)), c, 0 * bias
+
+
 def _rounded(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Sums of one product, so that a result is rounded once, in alpha or in the sum with C."""
     most = min(99, numerics.largest_integer(dtypes.input.name))
@@ -254,6 +270,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "zeros": _zeros,
     "subnormal": _subnormal,
     "long": _long,
+    "opposed": _opposed,
     "rounded": _rounded,
     "overflowing": _overflowing,
     "extreme": _extreme,

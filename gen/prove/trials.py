@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gen.kernels.launches import BIAS
 from gen.prove.groups import draw_ends, most_groups
+from gen.spec import numerics
 from gen.spec.arch import UNIT
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import MATRIX
@@ -117,7 +118,10 @@ def beyond(dtypes: DTypes) -> list[tuple[str, float, float]]:
         # Beyond float's 24 bits and short's 16.
         return [("integer", 2**24 + 1, -(2**25) - 3), ("integer", 65_537, 32_769)]
     small = 2.0**-40 if dtypes.scalar.size == 8 else 2.0**-12
+    narrow = dtypes.output.size < dtypes.scalar.size
     return [
+        # 1 in D's type, which is not to say that D is the sum.
+        *[("integer", 1 + 0.875 * numerics.unit_roundoff(dtypes.output.name), 0)] * narrow,
         *(("scaled", 2.0**alpha, 2.0**beta) for alpha, beta in _exponents(dtypes)),
         # Near 1 and 0, which a kernel may treat apart.
         ("integer", 1.5, 0),
@@ -170,7 +174,7 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
         *(("residual", 1, 1), ("residual", -2, -2)) * narrow,
         *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded,
         *(("rounded", 1 / 3, 0), ("rounded", 1, 1)) * once,
-        *(("long", 1, 0), ("long", -2, 0)) * (spec.dtypes.parts > 1),
+        *(("long", 1, 0), ("long", -2, 0), ("opposed", 1, 0)) * (spec.dtypes.parts > 1),
     )
 
 
@@ -282,23 +286,31 @@ def verify_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
 
 
 def trial(
-    spec: KernelSpec, shape: GemmShape, kind: str, scalars: tuple[float, float], where: Placement
+    spec: KernelSpec,
+    shape: GemmShape,
+    kind: str,
+    scalars: tuple[float, float],
+    where: Placement,
+    ends: tuple[int, ...] = (),
 ) -> Trial:
     """A trial on any GPU, with C apart from D.
 
-    Of a batched kernel, how many products there are, and what they share, is drawn: with the same
-    shape and the same scalars, now this and now that. An epilogue's own matrices have leading
-    dimensions of their own where there are gaps; its numbers are drawn.
+    Where groups end is drawn if there are no `ends`. Of a batched kernel, how many products there
+    are, and what they share, is drawn: with the same shape and the same scalars, now this and now
+    that. An epilogue's own matrices have leading dimensions of their own where there are gaps; its
+    numbers are drawn.
     """
     problem = where.problem(shape, spec.layouts, *scalars)
     draw = random.Random(f"{shape} {kind} {scalars} {where}")
     if spec.grouped_k:
-        ends = draw_ends(shape.k, spec.threadblock.k, most_groups(spec, shape), draw)
+        most = most_groups(spec, shape)
+        ends = ends or draw_ends(shape.k, spec.threadblock.k, most, draw)
         one = draw.random() < _BESIDE and kind in _DRAWN_APART
         problem = where.batched(problem, spec.layouts, len(ends), "ABC" if one else "AB")
         problem = replace(problem, ends_k=ends)
     elif spec.grouped:
-        ends = draw_ends(shape.m, spec.threadblock.m, most_groups(spec, shape), draw)
+        most = most_groups(spec, shape)
+        ends = ends or draw_ends(shape.m, spec.threadblock.m, most, draw)
         one = draw.random() < _BESIDE and kind in _DRAWN_APART
         batch = where.batched(problem, spec.layouts, len(ends), "B" if one else "").batch
         problem = replace(problem, batch=Batch(len(ends), stride_b=batch.stride_b), ends=ends)

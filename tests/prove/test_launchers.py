@@ -124,6 +124,7 @@ BROKEN = [
     (FIXED, "if (M > kLargest / N) return cudaErrorInvalidValue;", ""),
     (FIXED, "if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;", ""),
     (FIXED, "*bytes = size_t(plan.bytes);", "*bytes = size_t(plan.partials_offset);"),
+    (FIXED, "  *bytes = 0;\n", ""),
     (FIXED, "const Plan plan{N, M,", "const Plan plan{M, N,"),
     (AUTO, "fit < 2 ? 1 : fit < most", "fit < 3 ? 1 : fit < most"),
     (AUTO, "cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared",

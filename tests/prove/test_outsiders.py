@@ -377,6 +377,25 @@ ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
         ),
         lambda trial: trial.kind == "wandering",
     ),
+    "a block passes over 32 groups along K at most": (
+        one(
+            "mma", "while (its.group - first >= 32) look();",
+            "if (its.group - first >= 32) look();", grouped_k=True, layout="crr", split_k=1,
+        ),
+        lambda trial: trial.multiprocessors == 132,
+    ),
+    "other products are left out where leading ones cancel out": (
+        one(
+            "wgmma", "if (isfinite(acc[i][j][r]))",
+            "if (isfinite(acc[i][j][r]) && acc[i][j][r] != 0)", dtype="f32_6xbf16",
+        ),
+        lambda trial: trial.kind == "opposed",
+    ),
+    "alpha that is 1 in f16 is 1": (
+        one("naive", ALPHA, "scalar_t x = (float(input_t(alpha)) == 1 ? 1 : alpha) * sum;",
+            dtype="f16"),
+        lambda trial: 1 < trial.problem.alpha < 1.01,
+    ),
     "C is read as read-only data": (
         one(
             "naive", "scalar_t(C[c_at(row, col, ldc)])",

@@ -131,8 +131,9 @@ class Undefined:
             chosen = f"lacking_either({code.local(parts[2])}, {yes}, {no})"
             return f"lacking({chosen}, {self._operand(code, parts[2])})"
         if item.opcode == "mov" and isinstance(parts[0], Vector):
-            # Half of a pair may be filled with anything.
-            return f"lacking_all({', '.join(self._operand(code, x) for x in parts[0].items)})"
+            # Half of a pair may be filled with anything; but bf16 behind a 0 is converted to f32.
+            halves = [half for half in parts[0].items if not isinstance(half, Imm)]
+            return f"lacking_all({', '.join(self._operand(code, half) for half in halves)})"
         names = [name for name in self._sources(item) if item.predicate != Reg(name)]
         return f"lacking({', '.join(self._local(code, name) for name in names)})"
 

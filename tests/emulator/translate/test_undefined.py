@@ -197,3 +197,13 @@ def test_a_structure_with_gaps_is_copied_whole() -> None:
     body += "  kept[(in[i] + i) & 3].a = i; kept[(in[i] + i) & 3].b = 2;\n}\n"
     body += "Pair one = kept[(in[x] + x) & 3];\nout[x] = one.a + one.b;"
     assert findings(body, n=0) == []
+
+
+def test_a_conversion_of_bf16_without_a_value() -> None:
+    body = (
+        "unsigned short bits; if (in[x] > 5) bits = *(volatile unsigned short*)(in + x);\n"
+        'float f; asm("{ mov.b32 %0, {0,%1};}" : "=f"(f) : "h"(bits));\n'
+    )
+    (finding,) = findings(body + "out[x] = f * 2;")
+    assert finding.check == "initcheck"
+    assert findings(body + "if (in[x] > 5) out[x] = f * 2;") == []

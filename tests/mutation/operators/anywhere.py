@@ -24,6 +24,8 @@ ANYWHERE: Operators = (
     ("batch", r"is_a \? a_count : b_count", ("b_count", "a_count")),
     ("batch", r"gridDim\.z / 2", ("gridDim.z",)),
     ("batch", r"gridDim\.z - 1", ("gridDim.z",)),
+    ("groups", r"while (\(its\.group - first >= 32\)) look", (r"if \1 look",)),
+    ("parts", r"if \((isfinite\((acc\S*)\))\)", (r"if (\1 && \2 != 0)",)),
     ("groups", r"min\(ahead, (?:rows|depth)\)", ("ahead",)),
     ("groups", r"^ *end = max\(end, before\);", ("",)),
     ("groups", r"(?<=begin = )before", ("0", "end")),

@@ -43,6 +43,7 @@ LAUNCHERS: Operators = (
     ("plan", r"\((\w+_lines) > (\w+_lines) \? \w+ : \w+\)", (r"\1", r"\2")),
     ("plan", r"\((\w+_length) > (\w+_length) \? \w+ : \w+\)", (r"\1", r"\2")),
     ("plan", r"pack_parts < 64 \? pack_parts : 64", ("pack_parts", "64")),
+    ("refusal", r"^ *\*bytes = 0;", ("",)),
     ("plan", r"> kMost", (">= kMost",)),
     (
         "plan",
