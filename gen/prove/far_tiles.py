@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gen.emulator import Finding, Observer
 
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
-_SHORT = 24  # of the other ones: less than a tile has
+_SHORT = 24  # of the other ones, and no more than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
 _LEFT = 2**32 + 1  # of which 32 bits keep less than a tile has
 _FAR = 2**32 + 2**12  # elements between matrices B
@@ -70,7 +70,8 @@ def far_tiles(
         return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
-    for shape in (GemmShape(_LINES, _SHORT, k), GemmShape(_SHORT, _LINES, k)):
+    short = min(_SHORT, *tile[:2])
+    for shape in (GemmShape(_LINES, short, k), GemmShape(short, _LINES, k)):
         for skips in ((0, 0), (1, 1), (0, 1)):
             if result := _run(spec, module, shape, skips, deadline, observers):
                 yield result

@@ -45,6 +45,11 @@ def test_tiles_of_few_columns() -> None:
     assert not complaints(make_spec("gemv", layout="ccr", vectors=2, strip=16, dtype="i8"))
 
 
+def test_tiles_of_few_rows() -> None:
+    spec = make_spec("mma", dtype="f16", layout="rcr", threadblock="16x64x64", warp="16x16")
+    assert not complaints(spec)
+
+
 def test_a_row_that_is_counted_in_32_bits_is_found() -> None:
     spec = make_spec("block_1d", grid=3)
     assert complaints(spec, "D[c_at(row,", "D[c_at(unsigned(row),")
