@@ -50,7 +50,7 @@ constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers 
 
 // Of groups along K, boxes end at any line. The lines of a map's second dimension end at kAbove, its third
 // begins at any of the matrix's, and its last goes back by kAbove of them: addresses wrap around at 2^64.
-constexpr int kAbove = 1 << 25;  // lines: 2^64 bytes are so many times 2^39, and a pitch is below 2^40
+constexpr int kAbove = 1 << 25;  // lines: 2^64 bytes are as many times 2^39; pitches are below 2^40
 
 constexpr int kWarpM = 64, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
