@@ -9,7 +9,8 @@ from gen.emulator.warp.masks import THREAD_AXES, Mask
 from gen.emulator.watch.findings import noun
 from gen.emulator.watch.granules import Touch
 from gen.emulator.watch.last_access import SITE_BITS, Clash
-from gen.emulator.watch.shared_races import CLUSTER, AccessRaces
+from gen.emulator.watch.ordering import CLUSTER
+from gen.emulator.watch.shared_races import AccessRaces
 
 _EXIT = CLUSTER - 1  # the clocks' key of the exit of block 0 of a cluster; the next one's is below
 

@@ -22,25 +22,29 @@ without a `fence.mbarrier_init`, behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from gen.emulator.isa.classes import is_barrier
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
-from gen.emulator.ptx.module import Instruction
-from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
-from gen.emulator.warp.masks import THREAD_AXES, Bits, Coordinates, Mask, narrow
+from gen.emulator.translate.program import Program
+from gen.emulator.warp.masks import Bits, Coordinates, Mask
 from gen.emulator.warp.shuffles import all_lanes, to_warps
 from gen.emulator.watch.findings import Sites, noun
-from gen.emulator.watch.granules import PER_WARP, WARP_LANE, SharedWatch, Touch
+from gen.emulator.watch.flag_clocks import (
+    ACQUIRES,
+    RELEASES,
+    STRONG,
+    FlagClocks,
+    is_strong,
+    polling_lines,
+)
+from gen.emulator.watch.granules import PER_WARP, WARP_LANE, Touch
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
+from gen.emulator.watch.ordering import Ordering, clocks_of
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
-from gen.emulator.watch.vector_clocks import Clocks
 
 
 class Readers(Protocol):
@@ -53,22 +57,29 @@ class Readers(Protocol):
 
 # What a finding says of an access, of where it is, and of the earlier one.
 RACES = "{access} at {place} races with {earlier}"
-# The clocks' keys of a cluster's barrier, and of all fences; mbarriers' are their offsets.
-CLUSTER, FENCES = -1, -2
-_ACQUIRES = {"acquire", "acq_rel"}
+_MOST_FLAGS = 64  # places that an instruction accesses and that are followed one by one
 _TOGETHER = ("ldmatrix", "stmatrix")
 
 
-class AccessRaces(SharedWatch):
+class AccessRaces(Ordering):
     """Finds races in shared memory; `copy_races` adds the copies in flight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._polls: dict[Program, set[int]] = {}
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
         super().begin(chunk)
         self.sites = Sites()
+        self.clocks = clocks_of(chunk)
+        program = chunk.launch.program
+        if program not in self._polls:
+            self._polls[program] = polling_lines(program.blocks)
+        self.polls = self._polls[program]
+        self.elects = any(i.opcode == "mbarrier" for block in program.blocks for i in block.body)
         self.flights = Last(1, self.columns, own=True)  # copies that are to write
         self.leaving = Last(1, self.columns, own=True)  # copies that are to read
-        self.clocks = _clocks(chunk)
         self.each = self.clocks is not None
         self.writes: Last | TimedLast
         self.reads: Several | TimedSeveral
@@ -86,8 +97,6 @@ class AccessRaces(SharedWatch):
         """See SharedWatch."""
         for records in (self.writes, self.flights, self.leaving, self.reads, self.atomics):
             records.widen(self.blocks)
-        if self.clocks:
-            self.clocks.widen(self.blocks)
         super().widen()
 
     # -- accesses ------------------------------------------------------------------------------
@@ -98,14 +107,23 @@ class AccessRaces(SharedWatch):
         touch = self._touch(site, space, address, mask)
         if touch is None:
             return
-        for earlier in (self.writes, self.atomics, self.flights):
-            self._report(chunk, site, "RAW", touch, earlier.clash(touch))
-        self.reads.add(touch, self.sites.number(site))
+        if self._is_plain(site):
+            for earlier in (self.writes, self.atomics, self.flights):
+                self._report(chunk, site, "RAW", touch, earlier.clash(touch))
+            self.reads.add(touch, self.sites.number(site))
+        else:
+            for earlier in (self.writes, self.flights):
+                self._report(chunk, site, "RAW", touch, earlier.clash(touch))
+            self.atomics.add(touch, self.sites.number(site))
+        self._flag(site, touch)
 
     def store(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:
         """See Observer."""
+        if not self._is_plain(site):
+            self.atomic(chunk, site, space, address, mask)
+            return
         touch = self._touch(site, space, address, mask)
         if touch is not None:
             self._before_write(chunk, site, touch)
@@ -116,22 +134,50 @@ class AccessRaces(SharedWatch):
     ) -> None:
         """See Observer."""
         touch = self._touch(site, space, address, mask)
-        if self.clocks and space == "shared" and _ACQUIRES & set(site.item.modifiers):
-            self.clocks.observe(FENCES, self._lanes(mask))
         if touch is not None:
             self._before_atomic(chunk, site, touch)
+            self._flag(site, touch)
 
     def fence(self, chunk: ObservedChunk, mask: Mask | None, wide: bool) -> None:
-        """See Observer. Seen by every atomic in shared memory that acquires, whatever its place.
+        """See Observer.
 
-        It counts for all lanes of a warp: cuda::pipeline elects one that has it for the others.
+        Beside mbarriers it counts for all lanes of a warp: cuda::pipeline elects one that has it
+        for the others.
         """
-        if self.clocks:
-            if mask is not None:
-                warps = np.asarray(to_warps(chunk, mask.bits).any(axis=-1))
-                mask = Mask(all_lanes(chunk, warps))
-            lanes = self._lanes(mask)
-            self.clocks.arrive(FENCES, lanes, np.ones(self.rows, np.bool_))
+        if not isinstance(self.clocks, FlagClocks):
+            return
+        if self.elects and mask is not None:
+            mask = Mask(all_lanes(chunk, np.asarray(to_warps(chunk, mask.bits).any(axis=-1))))
+        self.clocks.fence(self._lanes(mask), self.elects)
+
+    def _is_plain(self, site: Site) -> bool:
+        """Whether a load or a store races with those of flags.
+
+        Volatile ones are flags' where a loop waits for them: others only keep the compiler away.
+        """
+        words = STRONG & set(site.item.modifiers)
+        stores = site.item.opcode == "st"
+        flag = self.polls if stores else site.item.line in self.polls
+        return not (flag if words == {"volatile"} else words)
+
+    def _flag(self, site: Site, touch: Touch) -> None:
+        """What a strong access shows to others, and what it sees; warps take turns at atomics."""
+        item, clocks = site.item, self.clocks
+        if not isinstance(clocks, FlagClocks) or not is_strong(item):
+            return
+        words, (row, column) = set(item.modifiers), np.divmod(touch.index, self.columns)
+        if np.unique(column).size > _MOST_FLAGS:  # all are one place, which orders more
+            column = np.full_like(column, -1)
+        for at in np.unique(column):
+            here, codes = column == at, self._per_thread(np.False_)
+            codes[row[here], touch.low[here]] = True
+            lanes = clocks.lanes(codes)
+            for turn in clocks.by_warps(lanes) if item.opcode in ("atom", "red") else [lanes]:
+                if item.opcode != "ld":
+                    clocks.write(("at", at), turn, bool(RELEASES & words), item.opcode != "st")
+                if item.opcode in ("atom", "ld"):
+                    acquires = item.opcode == "atom" or bool(ACQUIRES & words)
+                    clocks.read(("at", at), turn, acquires)
 
     def _before_atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         for reads in self.readers:
@@ -166,84 +212,10 @@ class AccessRaces(SharedWatch):
         self.reads.drop(touch.index)
         self.atomics.drop(touch.index)
 
-    # -- threads -------------------------------------------------------------------------------
-    def _widen_for(self, mask: Mask | None) -> None:
-        if mask is not None and self.rows < self.blocks:
-            folded = self.fold_mask(mask)
-            if folded is not None and _differs(folded.bits):
-                self.widen()
-
-    def _per_thread(self, values: Any) -> npt.NDArray[Any]:
-        """Values over a chunk's axes as (rows, thread code)."""
-        shape = [n if i in THREAD_AXES or self.rows > 1 else 1 for i, n in enumerate(self.full)]
-        if self.clusters.size > 1:
-            values = self.clusters.fold(np.asarray(values).reshape(np.shape(values) or (1,) * 6))
-        by_block = np.broadcast_to(values, shape).transpose(0, 2, 4, 1, 3, 5)
-        table = np.zeros((self.rows, (int(self.codes.max()) // PER_WARP + 1) * PER_WARP),
-                         by_block.dtype)  # fmt: skip
-        table[:, self.codes.ravel()] = by_block.reshape(self.rows, -1)
-        return table
-
-    def _lanes(self, mask: Mask | None) -> npt.NDArray[np.bool_]:
-        """A mask as (rows, thread)."""
-        assert self.clocks is not None
-        self._widen_for(mask)
-        return self.clocks.lanes(self._per_thread(np.True_ if mask is None else mask.bits))
-
-    def _rows(self, blocks: Bits, rank: int = 0) -> npt.NDArray[np.bool_]:
-        """What is true of blocks, those of a rank in their clusters, for each row."""
-        clusters = self.clusters
-        flat = np.broadcast_to(blocks, clusters.row.shape).reshape(-1)
-        flat = flat if clusters.size == 1 else flat[clusters.peers[rank, clusters.firsts]]
-        if self.rows < self.blocks and flat.min() != flat.max():
-            self.widen()
-        return flat[: self.rows]
-
-    def _objects(self, offset: int, mask: Mask | None) -> Iterator[tuple[int, int, Mask | None]]:
-        """An mbarrier in each block where lanes name it: its key for the clocks, rank and lanes."""
-        if self.clusters.size == 1:
-            yield offset & OFFSET, 0, mask
-        elif rank := offset >> RANK_SHIFT:
-            yield offset - (1 << RANK_SHIFT), rank - 1, mask
-        else:
-            for rank, some in self.clusters.by_rank(mask):
-                yield rank << RANK_SHIFT | offset, rank, some
-
-    # -- what orders ---------------------------------------------------------------------------
-    def arrive(self, chunk: ObservedChunk, offset: int, mask: Mask | None, done: Bits) -> None:
-        """See Observer."""
-        if self.clocks:
-            for key, rank, some in self._objects(offset, mask):
-                rows = self._rows(done, rank)
-                self.clocks.arrive(key, self._lanes(some), rows)
-
-    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
-        """See Observer."""
-        if self.clocks:
-            for key, _, some in self._objects(offset, mask):
-                self.clocks.observe(key, self._lanes(some))
-
-    def cluster_arrive(
-        self, chunk: ObservedChunk, mask: Mask | None, releases: Mask | None, done: Bits
-    ) -> None:
-        """See Observer."""
-        assert self.clocks is not None
-        rows = self._rows(done)
-        if releases is not mask and self.clocks.proxies:
-            self.clocks.arrive_inits(CLUSTER, self._lanes(mask), np.zeros_like(rows))
-        self.clocks.arrive(CLUSTER, self._lanes(releases), rows)
-
-    def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
-        """See Observer."""
-        assert self.clocks is not None
-        self.clocks.observe(CLUSTER, self._lanes(mask))
-
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """See Observer."""
+        super().barrier(chunk, blocks)
         if self.clocks:
-            whole = np.ones((1,) * 6, np.bool_) if blocks is None else blocks
-            for _, some in self.clusters.by_rank(Mask(whole)):
-                self.clocks.meet(self._lanes(some))
             return
         rows = None
         if blocks is not None and not blocks.all():
@@ -253,18 +225,10 @@ class AccessRaces(SharedWatch):
         for records in self._records():
             records.clear(rows)
 
-    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
-        """See Observer."""
-        assert self.clocks is not None
-        self._widen_for(early)
-        for rank, some in self.clusters.by_rank(mask):
-            before = narrow(early, self.clusters.rank == rank)
-            self.clocks.meet(self._lanes(some), early=self._lanes(before))
-
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""
+        super().warp_sync(chunk, mask)
         if self.clocks:
-            self.clocks.meet(self._lanes(mask), by_warp=True)
             return
         self._widen_for(mask)
         lanes = self._per_thread(True if mask is None else mask.bits)
@@ -327,30 +291,3 @@ class AccessRaces(SharedWatch):
     def who(self, chunk: ObservedChunk, code: int) -> tuple[int, Coordinates]:
         """The rank of a thread's block in its cluster, and the thread's place in the block."""
         return code // self.block_codes, self.thread(chunk, code)
-
-
-def _differs(bits: Bits) -> bool:
-    return any(bits.shape[i] > 1 for i in (0, 2, 4))
-
-
-def _clocks(chunk: ObservedChunk) -> Clocks | None:
-    """The clocks of a kernel that needs them.
-
-    It has mbarriers, barriers for part of a block or for clusters, or clusters of several blocks.
-    """
-    blocks, several = chunk.launch.program.blocks, chunk.clusters.size
-    items = [item for block in blocks for item in block.instructions]
-    by_proxy = ("cp.async.bulk", "cp.reduce", "wgmma.mma")
-    copies = any(item.name.startswith(by_proxy) for item in items)
-    parts = any(block.kind == "barrier" and len(block.end.operands) > 1 for block in blocks)
-    mbarriers = any(item.opcode == "mbarrier" for item in items)
-    if not (copies or parts or mbarriers or several > 1 or any(map(_is_beyond, items))):
-        return None
-    return Clocks(chunk.threads, copies or (several > 1 and mbarriers), several)
-
-
-def _is_beyond(item: Instruction) -> bool:
-    """Whether it is a barrier for more than its block, or without waiting."""
-    return item.name.startswith("barrier.cluster") or (
-        is_barrier(item) and "arrive" in item.modifiers
-    )

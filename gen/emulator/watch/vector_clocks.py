@@ -63,7 +63,10 @@ class Clocks:
         count = self.agents.count
         self.known: Times = np.zeros((1, count, self.kinds * count), np.int32)
         self.own: Times = np.zeros((1, count), np.int32)  # what each lane has shown of its own
-        self.objects: dict[int, _Object] = {}
+        # The names of tables as `known`, and of those with one time of each agent.
+        self.of_agents: tuple[str, ...] = ("known",)
+        self.one_each: tuple[str, ...] = ("own",)
+        self.objects: dict[Any, _Object] = {}
         self._others = 0  # places behind those of threads
         self._bulk: dict[int, int] = {}
         self._inits: dict[int, int] = {}  # by the thread that initialises
@@ -72,7 +75,8 @@ class Clocks:
 
     def widen(self, rows: int) -> None:
         """Give every block what was common to all."""
-        self.known, self.own = (np.repeat(times, rows, axis=0) for times in (self.known, self.own))
+        for name in (*self.of_agents, *self.one_each):
+            setattr(self, name, np.repeat(getattr(self, name), rows, axis=0))
         self._asked = None
         for item in self.objects.values():
             item.arrived = np.repeat(item.arrived, rows, axis=0)
@@ -97,8 +101,10 @@ class Clocks:
             return
         threads = (np.arange(self.kinds)[:, None] * count + before).ravel()
         columns = np.append(threads, self.kinds * count + np.arange(self._others))
-        self.known = self.known.take(before, 1).take(columns, 2)
-        self.own = self.own.take(before, 1)
+        for name in self.of_agents:
+            setattr(self, name, getattr(self, name).take(before, 1).take(columns, 2))
+        for name in self.one_each:
+            setattr(self, name, getattr(self, name).take(before, 1))
         for item in self.objects.values():
             item.arrived, item.complete = (
                 times.take(columns, 1) for times in (item.arrived, item.complete)
@@ -216,13 +222,13 @@ class Clocks:
         item.complete = np.where(done[:, None], item.arrived, item.complete)
         self.now += 1
 
-    def _object(self, offset: int) -> _Object:
+    def _object(self, offset: Any) -> _Object:
         if offset not in self.objects:
             nothing = self._nothing()
             self.objects[offset] = _Object(nothing, nothing)
         return self.objects[offset]
 
-    def observe(self, offset: int, lanes: Lanes) -> None:
+    def observe(self, offset: Any, lanes: Lanes) -> None:
         """Lanes have seen the latest phase of an mbarrier complete."""
         (acting,) = self._acting(lanes)
         self._take(acting, self._object(offset).complete[:, None])
@@ -250,7 +256,8 @@ class Clocks:
         """More places, of which nobody knows anything yet."""
         first = self.kinds * self.places + self._others
         self._others += count
-        self.known = _widened(self.known, count)
+        for name in self.of_agents:
+            setattr(self, name, _widened(getattr(self, name), count))
         for item in self.objects.values():
             item.arrived, item.complete = (
                 _widened(times, count) for times in (item.arrived, item.complete)
