@@ -34,13 +34,13 @@ from gen.prove.groups import MANY as MANY_GROUPS
 from gen.prove.trials import (
     PACKED,
     RAGGED,
-    SCALARS,
     WHOLE,
     Trial,
     beyond,
     c_is_d,
     cases,
     placements,
+    scalars_in_turn,
     trial,
     verify_trials,
 )
@@ -151,7 +151,8 @@ def _single_lines(spec: KernelSpec) -> Iterator[Trial]:
 def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterator[Trial]:
     """Some trials of a shape: the next scalars, the next placement."""
     where = placements(spec)
-    cases = [("integer", *scalars) for scalars in SCALARS] + beyond(spec.dtypes)
+    cases = [("integer", *scalars) for scalars in scalars_in_turn(spec.dtypes)]
+    cases += beyond(spec.dtypes)
     for i in range(count * at, count * (at + 1)):
         kind, alpha, beta = cases[i % len(cases)]
         # Whole units every other time: what starts there is what vectors are for.

@@ -1,9 +1,10 @@
 """Index arithmetic beyond 32 bits, tried without the memory that it addresses.
 
 Two problems that are too large to store: rows (or columns) more than 2^32 elements apart, with so
-few blocks that they have to stride; and a D of more than 2^32 columns, of which only the last
-blocks are run, or the first, to which as many columns are left. The emulator maps the elements that
-matter and nothing between them, so that an index that wraps around is a wild access. Kernels whose
+few blocks that they have to stride; and a D with lines of more than 2^32 elements, of which only
+the last blocks are run, or the first, to which as many are left. The emulator maps the elements
+that matter and nothing between them, so that an index that wraps around is a wild access. Kernels
+whose
 M, N and K have to be below 2^31 are tried on the former alone, once packing their operands and once
 in place.
 """
@@ -35,7 +36,7 @@ from gen.spec.problem import GemmProblem, GemmShape
 # Elements between two lines, and columns of D. More than 2^32, so that neither int nor unsigned
 # holds it; twice as many are negative as an int; odd, so that no power of two hides a mistake.
 _FAR = 2**32 + 2**30 + 11
-_LEFT = 2**32 + 1  # columns, of which 32 bits keep less than a tile has
+_LEFT = 2**32 + 1  # elements of a line, of which 32 bits keep less than a tile has
 _UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
 _ALPHA, _BETA = 2, -1
 SECONDS = 60  # of CPU time, that no launch beyond 32 bits should need
@@ -50,17 +51,19 @@ class FarResult(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What is mapped of a matrix: `values` from (0, `column`) on."""
+    """What is mapped of a matrix: `values` from (`row`, `column`) on."""
 
     values: np.ndarray
     row_major: bool
+    row: int
     column: int
     ld: int
 
     def map(self, emulator: Emulator, name: str) -> LineArray:
         """Rows, or columns, of the part at their places in a matrix that is mostly not there."""
         lines = self.values if self.row_major else self.values.T
-        first = self.column if self.row_major else self.column * self.ld
+        line, along = (self.row, self.column) if self.row_major else (self.column, self.row)
+        first = line * self.ld + along
         size = self.values.itemsize
         # What an operand has between two lines, if anything, may be read along in whole units.
         unit = UNIT if name in "AB" and self.ld > 2 * lines.shape[1] + UNIT * 4 else 1
@@ -94,7 +97,7 @@ def far_results(
 ) -> Iterator[FarResult]:
     """Runs the kernel on these problems, where its grid and `why_not` let it.
 
-    A kernel whose threads stride over all columns of D cannot be run on the last ones alone.
+    A kernel whose threads stride over all of a line cannot be run on the last elements alone.
     deadline: when all launches have to end, as time.perf_counter gives it; if there is none, a
     launch has its SECONDS. Raises BudgetError for a launch that runs longer.
     """
@@ -104,17 +107,22 @@ def far_results(
     yield _run(spec, module, shape, _FAR, deadline, observers)
     if spec.row.depends_on_alignment:
         yield _run(spec, module, shape, _UNITS, deadline, observers)
-    below, beside = (tile.n, tile.m) if spec.swapped else (tile.m, tile.n)
-    wide = GemmShape(below + 1, _FAR, 3)
+    below, beside = tile[:2]
+
+    def with_lines_of(elements: int) -> GemmShape:
+        long = GemmShape(below + 1, elements, 3)
+        return replace(long, m=long.n, n=long.m) if spec.swapped else long
+
+    wide = with_lines_of(_FAR)
     try:
         main = spec.plan(GemmProblem.packed(wide, spec.layouts)).launch(spec.name)
-    except SpecError:  # more columns than the kernel takes, or more blocks than a grid can have
+    except SpecError:  # more elements than the kernel takes, or more blocks than a grid can have
         return
-    # Where blocks stride over tiles, the last one does not have the last columns.
-    if main.grid[0] * beside >= wide.n and main.grid[0] < MAX_GRID_X:
-        last = range(wide.n - 2 * beside, wide.n)
+    # Where blocks stride over tiles, the last one does not have the last elements.
+    if main.grid[0] * beside >= _FAR and main.grid[0] < MAX_GRID_X:
+        last, first = range(_FAR - 2 * beside, _FAR), range(2 * beside)
         yield _run(spec, module, wide, 0, deadline, observers, last)
-        yield _run(spec, module, replace(wide, n=_LEFT), 0, deadline, observers, range(2 * beside))
+        yield _run(spec, module, with_lines_of(_LEFT), 0, deadline, observers, first)
 
 
 def _run(
@@ -124,65 +132,73 @@ def _run(
     far: int,
     deadline: float | None,
     observers: Sequence[Observer],
-    columns: range | None = None,
+    along: range | None = None,
 ) -> FarResult:
-    """All of D, or some columns, of which the first or the last block along x runs.
+    """All of D, or some elements of its lines, of which the first or the last block along x runs.
 
-    far: elements from one line to the next, 0 for as many as a line has. columns: that exist of B,
-    C, D and the bias; None for all of them.
+    far: elements from one line to the next, 0 for as many as a line has. along: the rows, or
+    columns, of D that exist, and what belongs to them of other matrices; None for all of them.
     """
     layouts, types = spec.layouts, spec.dtypes
     rng = np.random.default_rng(0)
-    some = columns or range(shape.n)
-    column, width = some.start, len(some)
+    rows, columns = range(shape.m), range(shape.n)
+    if along and spec.swapped:
+        rows = along
+    elif along:
+        columns = along
+    row, column = rows.start, columns.start
+    height, width = len(rows), len(columns)
     emulator = Emulator()
     emulator.deadline, emulator.time_budget = deadline, None if deadline else SECONDS
 
-    def part(rows: int, at: range, whole: int, name: str, row_major: bool, extra: int) -> _Part:
-        stored = numerics.from_integers(rng.integers(-3, 4, (rows, len(at))), name)
-        length = whole if row_major else rows
+    def part(
+        below: range, beside: range, size: tuple[int, int], name: str, row_major: bool, extra: int
+    ) -> _Part:
+        stored = numerics.from_integers(rng.integers(-3, 4, (len(below), len(beside))), name)
         # Leading dimensions that differ; in whole units for the operands, if `far` is.
-        return _Part(stored, row_major, at.start, far + 16 * extra if far else length)
+        ld = far + 16 * extra if far else size[row_major]
+        return _Part(stored, row_major, below.start, beside.start, ld)
 
     input_, output = types.input.name, types.output.name
-    a = part(shape.m, range(shape.k), shape.k, input_, layouts.a, 0)
-    b = part(shape.k, some, shape.n, input_, layouts.b, 1)
-    c = part(shape.m, some, shape.n, output, layouts.c, 2)
-    d = part(shape.m, some, shape.n, output, layouts.c, 3)
+    m, n, k = shape.m, shape.n, shape.k
+    a = part(rows, range(k), (m, k), input_, layouts.a, 0)
+    b = part(range(k), columns, (k, n), input_, layouts.b, 1)
+    c = part(rows, columns, (m, n), output, layouts.c, 2)
+    d = part(rows, columns, (m, n), output, layouts.c, 3)
     d = d._replace(values=np.full_like(d.values, numerics.poison(output)))
     mapped = {n: p.map(emulator, n) for p, n in zip((a, b, c, d), "ABCD", strict=True)}
     places = {name: Place(array) for name, array in mapped.items()}
     bias = None
     if spec.has_bias:
         bias = numerics.from_integers(rng.integers(-3, 4, width), output)
-        places[BIAS] = Place(_Part(bias[None], True, column, shape.n).map(emulator, BIAS))
+        places[BIAS] = Place(_Part(bias[None], True, 0, column, shape.n).map(emulator, BIAS))
     operands = far_operands(spec, d.ld, 16 if far else 0)
     problem = GemmProblem(shape, a.ld, b.ld, c.ld, d.ld, _ALPHA, _BETA, operands=operands)
     own: dict[str, np.ndarray] = {}
     for operand in spec.operands:
-        name, size = operand.element(types).name, operand.shape(shape.m, width)
+        name, size = operand.element(types).name, operand.shape(height, width)
         if not operand.index:
             continue
         values = own[operand.name] = numerics.from_integers(rng.integers(-3, 4, size), name)
-        along = column if operand.index.endswith("col") else 0
-        at = _Part(values.reshape(1, -1), True, along, size[-1])
+        first = {"row": row, "col": column}.get(operand.index.rpartition(", ")[2], 0)
+        at = _Part(values.reshape(1, -1), True, 0, first, size[-1])
         if operand.index == MATRIX:
-            at = _Part(values, layouts.c, column, int(problem.value(operand.ld, d.ld)))
+            at = _Part(values, layouts.c, row, column, int(problem.value(operand.ld, d.ld)))
         places[operand.name] = Place(at.map(emulator, operand.name))
     if spec.grouped:
         places[OFFSETS] = Place(emulator.alloc(np.array([shape.m], np.int32), OFFSETS))
     steps = spec.plan(problem, alignment(places))
-    steps = steps if columns else striding(steps, spec.geometry.strides, 2)
-    products = shape.m * width * shape.k
-    found = _launch(spec, emulator, module, steps, places, columns, products, observers)
+    steps = steps if along else striding(steps, spec.geometry.strides, 2)
+    products = height * width * shape.k
+    found = _launch(spec, emulator, module, steps, places, along, products, observers)
     lines = emulator.read_lines(mapped["D"])
     got = lines if layouts.c else lines.T
     after = oracle.LINEAR if spec.fused else After(spec.epilogue, bias)
     inputs = (a.values, b.values, c.values, _ALPHA, _BETA, types.name, after)
     exact = want = oracle.oracle(*inputs)
     if spec.fused:
-        small = replace(problem, shape=GemmShape(shape.m, width, shape.k))
-        within = Within(0, column, shape.m, shape.n)
+        small = replace(problem, shape=GemmShape(height, width, shape.k))
+        within = Within(row, column, shape.m, shape.n)
         same, want = fused.fitting(spec, small, own, exact, got, within)
     elif spec.epilogue.endswith("gelu"):
         bound = oracle.error_bound(*inputs, sums_of(spec))
@@ -192,13 +208,14 @@ def _run(
         same = _bits(got) == _bits(want)
     untouched = _bits(got) == _bits(d.values)
     # Whichever blocks have run of the first or the last ones, these elements were theirs.
-    must = np.full_like(same, not columns)
-    if columns and column:
+    must = np.full_like(same, not along)
+    if along and along.start:
         must[-1, -1] = True
-    elif columns:
-        must[0, : width // 2] = True
+    elif along:
+        must[:1, : width // 2] = not spec.swapped
+        must[: height // 2, :1] |= spec.swapped
     wrong = ~same & (must | ~untouched)
-    return FarResult(shape, found, _difference(got, want, wrong, column, output))
+    return FarResult(shape, found, _difference(got, want, wrong, (row, column), output))
 
 
 def _launch(
@@ -207,7 +224,7 @@ def _launch(
     module: Module,
     steps: Plan,
     places: dict[str, Place],
-    columns: range | None,
+    along: range | None,
     products: int,
     observers: Sequence[Observer],
 ) -> list[Finding]:
@@ -216,7 +233,7 @@ def _launch(
     found = []
     for launch in steps.launches:
         x, y, z = launch.grid
-        run = (1 if columns else x, y, z)
+        run = (1 if along else x, y, z)
         # Some thirty times what any kernel of this kind should need.
         emulator.instruction_budget = (
             50_000 * math.prod(run) * math.prod(launch.block) + 1000 * products
@@ -234,7 +251,7 @@ def _launch(
             launch.shared_bytes,
             source_lines=module.text.splitlines(),
             observers=[SharedRaces(), GlobalRaces(), *observers],
-            window=((x - 1 if columns and columns.start else 0, 0, 0), run),
+            window=((x - 1 if along and along.start else 0, 0, 0), run),
         )
         found += report.findings
     return found
@@ -249,12 +266,12 @@ def _bits(matrix: np.ndarray) -> np.ndarray:
 
 
 def _difference(
-    got: np.ndarray, want: np.ndarray, wrong: np.ndarray, column: int, dtype: str
+    got: np.ndarray, want: np.ndarray, wrong: np.ndarray, first: tuple[int, int], dtype: str
 ) -> str:
-    """The first element of D that is wrong, if any. column: that the arrays begin with."""
+    """The first element of D that is wrong, if any. first: that the arrays begin with."""
     if not wrong.any():
         return ""
     i, j = (int(v) for v in np.argwhere(wrong)[0])
     values = (float(numerics.to_float64(m[i, j], dtype)) for m in (got, want))
     left, right = (f"{value:.9g}" for value in values)
-    return f"D[{i}, {j + column}] is {left}, exact is {right}"
+    return f"D[{i + first[0]}, {j + first[1]}] is {left}, exact is {right}"

@@ -109,6 +109,19 @@ SCALARS = (
 )  # fmt: skip
 
 
+# Of all magnitudes, with parts of a power of two where a float has them: what a kernel makes of few
+# scalars only it may take for a product.
+_FURTHER = (
+    (8, -1), (16, 5), (-4, 8), (7, 4), (-32, 0), (5, 16), (64, -9), (10, 1), (-100, -64), (1, 32),
+)  # fmt: skip
+_PARTS = ((0.5, -8), (1, 0.25), (-0.125, 0), (0, -0.5), (1.5, 1), (0.25, 0.75))
+
+
+def scalars_in_turn(dtypes: DTypes) -> list[tuple[float, float]]:
+    """What a shape after the other is tried with."""
+    return [*SCALARS, *_FURTHER, *(_PARTS if dtypes.scalar.is_float else ())]
+
+
 _NAN, _INF = float("nan"), float("inf")
 
 

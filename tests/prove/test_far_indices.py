@@ -125,3 +125,10 @@ def test_columns_that_are_left_are_counted_in_32_bits(number: str) -> None:
         make_spec("thread_tile_1d"), ("N - col0 < kTileN", f"{number}(N - col0) < kTileN")
     )
     assert [bool(r.findings or r.message) for r in found] == [False, False, True]
+
+
+@pytest.mark.parametrize("layout", ["rrr", "rcc"])
+def test_lines_of_any_length(layout: str) -> None:
+    spec = make_spec("thread_tile_1d", dtype="i8", layout=layout, threadblock="32x32x8")
+    for old, new in (("(N + kTileN", "(int(N) + kTileN"), ("const index_t col0", "const int col0")):
+        assert any(r.findings or r.message for r in results(spec, (old, new)))

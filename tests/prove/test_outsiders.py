@@ -58,6 +58,12 @@ MISTAKES = {
     # alpha and beta
     "C counts for negative beta alone": one("naive", BETA, "if (beta < 0) x +="),
     "C counts for positive beta alone": one("naive", BETA, "if (beta > 0) x +="),
+    "alpha as a shift": one(
+        "naive", ALPHA, "scalar_t x = alpha & 1 ? alpha * sum : sum << alpha / 2;", dtype="i32"
+    ),
+    "the scope of a block": one(
+        "wgmma", "st.release.gpu", "st.release.cta", stream_k=1, threadblock="64x64x64"
+    ),
     "C counts unless alpha is 1": one("naive", BETA, "if (beta != 0 && alpha != 1) x +="),
     "the magnitude of alpha": one("naive", ALPHA, "scalar_t x = fabsf(alpha) * sum;"),
     "alpha = 0 is 1": one("naive", ALPHA, "scalar_t x = (alpha == 0 ? 1 : alpha) * sum;"),

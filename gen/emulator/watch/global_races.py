@@ -30,13 +30,14 @@ from gen.emulator.watch.global_records import (
     thread_numbers,
 )
 from gen.emulator.watch.granules import extremes, granule_of
+from gen.emulator.watch.releases import Place
 
 # Such accesses race with plain ones, as atomics do.
 _STRONG = {"volatile", "relaxed", "mmio", "acquire", "release"}
-_COHERENT = {
-    "cg",
-    "cv",
-}  # loads past caches that no other block's stores reach: flags are polled so
+# Loads past caches that no other block's stores reach: flags are polled so.
+_COHERENT = {"cg", "cv"}
+_BLOCK = "cta"  # a scope: such an access is in no order with those of other blocks
+_ACCESSES = {"ld", "st", "atom", "red"}
 
 
 class GlobalRaces(ChunkObserver):
@@ -56,6 +57,11 @@ class GlobalRaces(ChunkObserver):
             self._launch = launch
             self.records: dict[Buffer, Records] = {}
             self.conflicts = GlobalConflicts(chunk, self.granule)
+            self._scoped = any(
+                item.opcode in _ACCESSES and _BLOCK in item.modifiers
+                for block in launch.program.blocks
+                for item in block.body
+            )
         self.epoch: Any = np.zeros((1,) * 6, np.int64)
         self.block_epoch: Any = self.epoch  # the last one that began with a barrier of the block
         self.threads = thread_numbers(chunk)
@@ -70,7 +76,7 @@ class GlobalRaces(ChunkObserver):
         for touch in self._touches(chunk, site, space, address, mask):
             words = set(site.item.modifiers)
             if (_STRONG | _COHERENT) & words and self.conflicts.releases.any:
-                self._acquire(touch, "acquire" in words)
+                self._acquire(site, touch)
             if _STRONG & words:
                 self.conflicts.against_writer(chunk, site, "RAW", touch.granules())
             else:
@@ -166,22 +172,39 @@ class GlobalRaces(ChunkObserver):
         for index, thread, epoch in zip(*pieces, strict=True):
             if releases.too_many:
                 break
-            place, block = (touch.records, index), thread // THREADS
-            if sees:
-                releases.acquire(place, [block])
-            if shows:
-                releases.release(place, thread, epoch, since[block], adds)
-            else:
-                releases.write(place, thread, adds)
+            block = thread // THREADS
+            for place in self._places(site, (touch.records, index), block):
+                if sees:
+                    releases.acquire(place, [block])
+                if shows:
+                    releases.release(place, thread, epoch, since[block], adds)
+                else:
+                    releases.write(place, thread, adds)
 
-    def _acquire(self, touch: Touch, at_once: bool) -> None:
+    def _acquire(self, site: Site, touch: Touch) -> None:
         """What a load sees, at once or behind the next fence."""
-        see = self.conflicts.releases.acquire if at_once else self.conflicts.releases.look
+        releases = self.conflicts.releases
+        see = releases.acquire if "acquire" in site.item.modifiers else releases.look
         triples = np.unique(
             np.stack([touch.index, touch.low // THREADS, touch.high // THREADS]), axis=1
         )
         for index, low, high in triples.T.tolist():
-            see((touch.records, index), range(low, high + 1))
+            if not self._scoped:
+                see((touch.records, index), range(low, high + 1))
+                continue
+            for block in range(low, high + 1):
+                for place in self._places(site, (touch.records, index), block):
+                    see(place, [block])
+
+    def _places(self, site: Site, place: Place, block: int) -> list[Place]:
+        """Where an access shows and sees: that of all blocks, that of its own block, or both.
+
+        In a kernel with no access of the scope of a block, the former is enough.
+        """
+        if not self._scoped:
+            return [place]
+        own = (place, block)
+        return [own] if _BLOCK in site.item.modifiers else [place, own]
 
     def fence(self, chunk: ObservedChunk, mask: Mask | None, wide: bool) -> None:
         """See Observer."""

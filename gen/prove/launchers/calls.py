@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from gen.kernels.launches import BIAS, WORKSPACE
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove.launchers.batches import batches, groups, groups_k
 from gen.prove.launchers.call import Call, with_own
@@ -33,13 +34,14 @@ def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     first = Call(GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1), no_tma=True)
     some = itertools.islice(_problems(spec), count)
     found = [first, *some, *_placed(spec), *_sliced(spec), *refusals(spec), *_largest(spec)]
+    found += itertools.islice(_together(spec), count // 2)
     if spec.batched:
         found = [*found, *batches(spec, found)]
     if spec.grouped_k:
         found = [*found, *groups_k(spec, found)]
     elif spec.grouped:
         found = [*found, *groups(spec, found)]
-    return [*(with_own(spec, call) for call in found), *refusals_of_own(spec)]
+    return [*(with_own(spec, call) for call in found), *refusals_of_own(spec, count)]
 
 
 def _problems(spec: KernelSpec) -> Iterator[Call]:
@@ -65,6 +67,37 @@ def _problems(spec: KernelSpec) -> Iterator[Call]:
         if in_place := draw.random() < 0.2:
             call = replace(call, problem=replace(problem, ldc=problem.ldd), skips=(a, b, d, d))
         yield replace(call, current=device, capturing=capturing, in_place=in_place)
+
+
+def _together(spec: KernelSpec) -> Iterator[Call]:
+    """One or two things that may be refused, where others may excuse them.
+
+    A check that stands behind the wrong condition shows where that is not met.
+    """
+    draw = random.Random(1)
+    nulls, lines = ("A", "B", "C", "D", BIAS, WORKSPACE), ("lda", "ldb", "ldc", "ldd")
+    while True:
+        m, n, k = (draw.choice((1, 2, 64, 100, 640)) for _ in range(3))
+        alpha, beta, k = draw.choice((0, 1, 2)), draw.choice((0, 0, 1, -1)), draw.choice((0, k, k))
+        p = GemmProblem.packed(GemmShape(m, n, k), spec.layouts, alpha, beta)
+        in_place = draw.random() < 0.5
+        bad = draw.sample((*nulls, *lines), draw.choice((1, 1, 2)))
+        if in_place:  # what is wrong with one is wrong with the other
+            bad += [{"D": "C", "C": "D"}[name] for name in bad if name in "CD"]
+            p = replace(p, ldc=p.ldd)
+        changed: dict[str, Any] = {
+            name: draw.choice((getattr(p, name) - 1, 0, -1, 2**45)) for name in lines if name in bad
+        }
+        if in_place and (one := changed.get("ldd", changed.get("ldc"))) is not None:
+            changed |= {"ldc": one, "ldd": one}
+        skip = draw.choice((0, 0, 1, 16)) * spec.dtypes.input.size
+        yield Call(
+            replace(p, **changed),
+            (skip, draw.choice((0, skip)), 0, 0),
+            without=" ".join(name for name in nulls if name in bad),
+            in_place=in_place,
+            no_bytes=draw.random() < 0.1,
+        )
 
 
 def _placed(spec: KernelSpec) -> Iterator[Call]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -105,8 +106,11 @@ def refusals(spec: KernelSpec) -> Iterator[Call]:
 _LINES = (0, -1, 69, 70, 99, 100, 2**38, 2**44, 2**63 - 1)
 
 
-def refusals_of_own(spec: KernelSpec) -> Iterator[Call]:
-    """The user's own operands: each null, or with lines that are too short, or too long."""
+def refusals_of_own(spec: KernelSpec, count: int) -> Iterator[Call]:
+    """The user's own operands: each null, or with lines that are too short, or too long.
+
+    Then so many calls with several of them, where other things differ that matter not to them.
+    """
     good = with_own(spec, Call(GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1)))
     for operand in spec.operands:
         if not operand.index:
@@ -116,3 +120,19 @@ def refusals_of_own(spec: KernelSpec) -> Iterator[Call]:
         for ld in _LINES if operand.index == MATRIX else ():
             values = {**dict(good.problem.operands), operand.ld: ld}
             yield replace(good, problem=replace(good.problem, operands=tuple(values.items())))
+    arrays = [operand for operand in spec.operands if operand.index]
+    draw = random.Random(2)
+    for _ in range(count if arrays else 0):
+        m, n, k = (draw.choice((1, 2, 100)), draw.choice((1, 2, 70)), draw.choice((0, 1, 600)))
+        p = GemmProblem.packed(GemmShape(m, n, k), spec.layouts, 2, draw.choice((0, 0, 1, -1)))
+        call = with_own(spec, Call(p, in_place=draw.random() < 0.3))
+        if call.in_place:
+            call = replace(call, problem=replace(call.problem, ldc=p.ldd))
+        null = [x.name for x in arrays if draw.random() < 0.2]
+        null += [name for name in ("A", "B", "C", BIAS) if draw.random() < 0.1]
+        values = dict(call.problem.operands)
+        for operand in arrays:
+            if operand.index == MATRIX and draw.random() < 0.2:
+                values[operand.ld] = draw.choice(_LINES)
+        problem = replace(call.problem, operands=tuple(values.items()))
+        yield replace(call, problem=problem, without=" ".join(null))

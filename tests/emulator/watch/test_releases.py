@@ -66,11 +66,34 @@ def test_what_was_released_before_is_seen() -> None:
         ("__syncthreads();\n    if (threadIdx.x == 0) set(flags);", "set(flags);", "RAW"),
         ("st.release.gpu", "st.relaxed.gpu", "RAW"),
         ("ld.acquire.gpu", "ld.relaxed.gpu", "RAW"),
+        ("st.release.gpu", "st.release.cta", "RAW"),  # shows nothing to another block
+        ("ld.acquire.gpu", "ld.acquire.cta", "RAW"),
     ],
 )
 def test_what_nothing_orders(old: str, new: str, kind: str) -> None:
     assert _SOURCE.count(old) == 1
     assert kind in kinds(_SOURCE.replace(old, new))
+
+
+def test_a_block_sees_what_it_releases_to_itself() -> None:
+    """Its scope is enough for one half of a block to wait for the other."""
+    text = """
+    extern "C" __global__ void hand_over(float* data, int* flags) {
+      int* flag = flags + blockIdx.x, half = 0;
+      float* own = data + 64 * blockIdx.x;
+      if (threadIdx.x == 0) {
+        own[0] = 3;
+        asm volatile("st.release.cta.global.s32 [%0], 1;" ::"l"(flag) : "memory");
+      } else if (threadIdx.x == 32) {
+        while (!half)
+          asm volatile("ld.acquire.SCOPE.global.s32 %0, [%1];" : "=r"(half) : "l"(flag) : "memory");
+        own[1] = own[0];
+      }
+    }
+    """
+    for scope in ("cta", "gpu"):
+        assert kinds(text.replace("SCOPE", scope)) == set()
+    assert "RAW" in kinds(text.replace("SCOPE", "cta").replace("st.release", "st.relaxed"))
 
 
 def test_what_a_block_has_seen_it_shows() -> None:

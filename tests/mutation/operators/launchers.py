@@ -17,6 +17,12 @@ LAUNCHERS: Operators = (
         r"beta != 0 && \((?=C == nullptr)",
         ("(", "beta > 0 && (", "(beta < 0 || beta > 0) && ("),
     ),
+    (
+        "refusal",
+        r"if \(((?:D|bias|up) == nullptr)",
+        (r"if ((beta != 0 && \1)", r"if ((C != D && \1)"),
+    ),
+    ("refusal", r"(?<=nullptr \|\| )(ldd < \w)", (r"(C != D && \1)",)),
     ("refusal", r"\b(M|N|K) < 0(?: \|\| |(?=\)))", (r"\1 < -1 || ",)),
     ("refusal", r"(size_t\(\w+\)) > kSide", (r"\1 >= kSide", r"int(\1) < 0")),
     ("refusal", r"\(A == nullptr", ("(A == B || A == nullptr",)),

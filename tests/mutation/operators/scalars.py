@@ -72,6 +72,7 @@ INTEGERS: Operators = (
     ("beta", rf"{_BETA} != 0", (r"(\1 & 255) != 0", r"(\1 & 0x7fffffff) != 0")),
     ("beta", rf"{_BETA} \* (?=scalar_t)", (r"short(\1) *", r"int(float(\1)) *")),
     ("alpha", rf"{_ALPHA} \*", (r"short(\1) *", r"int(float(\1)) *", r"(\1 & 0xffff) *")),
+    ("alpha", _PRODUCT, (r"(\1 > 0 && (\1 & \1 - 1) == 0 ? \2 << \1 / 2 : \1 * \2)",)),
     ("saturation", _PRODUCT, (r"int(min(max(1LL * \1 * \2, -2147483647LL), 2147483647LL))",)),
     (
         "saturation",

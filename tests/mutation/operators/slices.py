@@ -22,6 +22,7 @@ SLICES: Operators = (
     ("slices", r"first_step \* kTileK", ("first_step",)),
     ("slices", r"pair\(i, 1, j\)", ("pair(i, 0, j)",)),
     ("stream", r"n > first(?=\) finish)", ("n > 0",)),
+    ("stream", r"(st\.release|ld\.acquire)\.gpu", (r"\1.cta",)),
     ("stream", r"while \(!set\)", ("if (!set)", "while (false)")),
     ("stream", r"blockIdx\.x - 1(?=\)\.take)", ("blockIdx.x",)),
     ("stream", r"blockIdx\.x(?=\)\.give)", ("blockIdx.x + 1",)),
