@@ -198,6 +198,7 @@ def _observers(check: str) -> list[Observer]:
     from gen.emulator import (
         EarlyAccesses,
         GlobalRaces,
+        MissedPhases,
         ReadOnlyLoads,
         SharedRaces,
         UninitializedReads,
@@ -207,4 +208,4 @@ def _observers(check: str) -> list[Observer]:
         raise unknown("check", check, CHECKS)
     if check == "init":
         return [UninitializedReads()]
-    return [SharedRaces(), GlobalRaces(), EarlyAccesses(), ReadOnlyLoads()]
+    return [SharedRaces(), GlobalRaces(), MissedPhases(), EarlyAccesses(), ReadOnlyLoads()]

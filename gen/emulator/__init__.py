@@ -30,6 +30,7 @@ from gen.emulator.watch.findings import Finding
 from gen.emulator.watch.global_races import GlobalRaces
 from gen.emulator.watch.joined_loads import match_widths
 from gen.emulator.watch.matrix_races import SharedRaces
+from gen.emulator.watch.missed_phases import MissedPhases
 from gen.emulator.watch.outcomes import Outcomes, told
 from gen.emulator.watch.read_only import ReadOnlyLoads
 from gen.emulator.watch.same_values import SameValues
@@ -47,6 +48,7 @@ __all__ = [
     "GlobalRaces",
     "LaunchReport",
     "LineArray",
+    "MissedPhases",
     "Observer",
     "Outcomes",
     "Printed",

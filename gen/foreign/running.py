@@ -16,6 +16,7 @@ from gen.emulator import (
     Finding,
     GlobalRaces,
     LaunchReport,
+    MissedPhases,
     Observer,
     Printed,
     ReadOnlyLoads,
@@ -108,6 +109,8 @@ class Checks:
         found: list[Observer] = []
         if "racecheck" in self.tools:
             found += [SharedRaces(), GlobalRaces(), EarlyAccesses(), ReadOnlyLoads()]
+        if "synccheck" in self.tools:
+            found.append(MissedPhases())
         if "initcheck" in self.tools:
             found.append(UninitializedReads())
         return found

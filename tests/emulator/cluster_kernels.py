@@ -12,6 +12,7 @@ from gen.emulator import (
     Emulator,
     Finding,
     GlobalRaces,
+    MissedPhases,
     SharedRaces,
     UninitializedReads,
 )
@@ -60,6 +61,7 @@ def launch(
     args = [*device, *(arguments(emulator, device) if callable(arguments) else arguments)]
     observers = [
         SharedRaces(), GlobalRaces(), EarlyAccesses(), UninitializedReads(), Counters(),
+        MissedPhases(),
     ]  # fmt: skip
     report = emulator.launch(
         ptx, "kernel", grid, (threads, 1, 1), args, source_lines=source.splitlines(),

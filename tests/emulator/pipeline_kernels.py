@@ -12,6 +12,7 @@ from gen.emulator import (
     Emulator,
     GlobalRaces,
     LaunchReport,
+    MissedPhases,
     SharedRaces,
     TensorMap,
     UninitializedReads,
@@ -192,7 +193,9 @@ def launch(
     return emulator.launch(
         compile_cuda(source, arch), "kernel", (blocks, 1, 1), (64, 1, 1), args,
         source_lines=source.splitlines(),
-        observers=[SharedRaces(), GlobalRaces(), EarlyAccesses(), UninitializedReads()],
+        observers=[
+            SharedRaces(), GlobalRaces(), EarlyAccesses(), UninitializedReads(), MissedPhases(),
+        ],
     )  # fmt: skip
 
 

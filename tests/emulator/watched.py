@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gen.emulator import EarlyAccesses, Emulator, GlobalRaces, LaunchReport, SharedRaces
+from gen.emulator import (
+    EarlyAccesses,
+    Emulator,
+    GlobalRaces,
+    LaunchReport,
+    MissedPhases,
+    SharedRaces,
+)
 
 
 class Watched(Emulator):
@@ -12,5 +19,5 @@ class Watched(Emulator):
 
     def launch(self, *args: Any, **options: Any) -> LaunchReport:
         """See Emulator."""
-        observers = [SharedRaces(), GlobalRaces(), EarlyAccesses()]
+        observers = [SharedRaces(), GlobalRaces(), EarlyAccesses(), MissedPhases()]
         return super().launch(*args, **options, observers=observers)

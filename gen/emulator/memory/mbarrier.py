@@ -92,8 +92,10 @@ class MBarriers(Objects):
             state.bytes = state.bytes + self._per_block(expect, lanes, offset)
             done = self._complete(site, offset, lanes, state, arrivals, here)
             self._write(offset, here, state.pack())
-            for observer in self.chunk.launch.observers if releases else ():
-                observer.arrive(self.chunk, offset, lanes, done)
+            for observer in self.chunk.launch.observers:
+                observer.count(self.chunk, site, offset, lanes, done)
+                if releases:
+                    observer.arrive(self.chunk, offset, lanes, done)
             if wanted:
                 result = _blend(lanes, words, result)
         return result
@@ -121,6 +123,7 @@ class MBarriers(Objects):
             done = self._complete(site, offset, lanes, state, arrivals, here)
             self._write(offset, here, state.pack())
             for observer in self.chunk.launch.observers:
+                observer.count(self.chunk, site, offset, lanes, done)
                 observer.arrive_copies(self.chunk, offset, lanes, done)
 
     def track(self, site: Site, address: Value, mask: Mask | None) -> None:
@@ -143,8 +146,9 @@ class MBarriers(Objects):
             if done.min() == done.max():
                 done = done.flat[0]
             seen = narrow(lanes, done)
-            if seen is not NOBODY and acquires:
-                for observer in self.chunk.launch.observers:
+            for observer in self.chunk.launch.observers if seen is not NOBODY else ():
+                observer.passed(self.chunk, site, offset, seen)
+                if acquires:
                     observer.observe(self.chunk, offset, seen)
             result = _blend(lanes, done, result)
         self._note(Poll(site, address, wanted, ~np.asarray(result)), mask)

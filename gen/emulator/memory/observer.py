@@ -206,6 +206,20 @@ class Observer:
         in which the phase is complete with that.
         """
 
+    def count(
+        self, chunk: ObservedChunk, site: Site, offset: int, mask: Mask | None, done: Bits
+    ) -> None:
+        """The lanes, or copies of theirs, arrive at an mbarrier, in whatever order memory is seen.
+
+        Before `arrive` or `arrive_copies`, with their `offset` and `done`.
+        """
+
+    def passed(self, chunk: ObservedChunk, site: Site, offset: int, mask: Mask | None) -> None:
+        """The lanes' wait has found its phase complete, in whatever order memory is seen.
+
+        Before `observe`, with its `offset`.
+        """
+
     def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
         """The lanes have seen that the latest phase of the mbarrier at `offset` is complete."""
 
