@@ -36,7 +36,7 @@ found = {}
 for text in json.load(sys.stdin):
     try:
         spec = spec_from_json(text)
-        code = render(spec).text.partition("#ifndef __CUDACC_RTC__")[0]
+        code = render(spec).text.partition("#ifndef __CUDACC_RTC__  // the host's side")[0]
     except GenError:
         continue
     found[text] = template_version(spec.row.template), code

@@ -60,6 +60,16 @@ def test_shipped_kernels_are_clean(variant: str, dtype: str) -> None:
     assert report.shapes == shapes
 
 
+def test_warpgroups_take_turns_without_steps_along_k() -> None:
+    """No wgmma orders the threads that wait for their turn before it is handed on."""
+    spec = make_spec("wgmma", schedule="pingpong", threadblock="64x64x32", stages=3, stream_k=1)
+    shapes = [GemmShape(64, 65, 0)]
+    assert check(render(spec), shapes).ok
+    report = check(plant(spec, ("if (first >= last) asm", "if (false) asm")), shapes)
+    assert report.findings
+    assert all("may miss its phase" in one.finding.message for one in report.findings)
+
+
 @pytest.mark.slow  # the README checks the default kernel of tiles
 @pytest.mark.parametrize("variant", ["tiles", "rec_tiles", "thread_1d"])
 def test_the_default_kernel_on_corners(variant: str) -> None:

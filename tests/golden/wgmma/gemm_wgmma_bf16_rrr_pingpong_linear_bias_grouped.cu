@@ -585,6 +585,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       if (n > 0) finish(stage);
       advance();
     }
+    // Behind a wgmma all threads have seen their turn. Without any, one may still wait for it, and would
+    // miss it, were it over.
+    if (steps == 0) asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
     if (threadIdx.x % 128 == 0) barrier_arrive(turn);  // the other warpgroup may multiply
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     if (steps > 0) finish(stage);

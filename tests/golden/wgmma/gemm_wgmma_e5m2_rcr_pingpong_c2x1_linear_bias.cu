@@ -577,6 +577,9 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       finish(stage);
       tile.promote();
     }
+    // Behind a wgmma all threads have seen their turn. Without any, one may still wait for it, and would
+    // miss it, were it over.
+    if (steps == 0) asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
     if (threadIdx.x % 128 == 0) barrier_arrive(turn);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd, bias};

@@ -12,6 +12,7 @@ _DROPPED = (  # statements that can be left out, where they are a line of their 
             r"cp\.async\.(?:bulk\.)?wait_group",
             r"cp\.async\.wait_all",
             r"fence\.",
+            r"bar\.sync %0",
             r"griddepcontrol\.launch_dependents",
             r"griddepcontrol\.wait",
             r"wgmma\.(?:fence|commit_group|wait_group)",
