@@ -8,7 +8,7 @@ from gen.spec.problem import GemmShape
 from tests.prove.test_defects import plant
 from tests.support.slow import slow
 
-SHAPES = [GemmShape(129, 130, 136)]
+SHAPES = [GemmShape(129, 130, 264)]  # stages come round twice
 MASK = ("address % (1 << 18) >> 4", "address >> 4")  # what is left out
 
 

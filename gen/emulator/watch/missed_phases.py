@@ -74,7 +74,9 @@ class MissedPhases(Ordering):
         if not (self.alone[gate] & some).any():
             return
         self.alone[gate] = self.alone[gate] & ~some
-        group = self.clocks.agents.lanes // (32 * gate)
+        warp = self.clocks.agents.lanes // 32
+        each = self.clocks.warps // self.clusters.size  # of a block
+        group = warp // each * each + warp % each // gate
         for one in np.unique(group[some]) if gate > 1 else ():
             self.clocks.meet(lanes & (group == one))
         if gate == 1:

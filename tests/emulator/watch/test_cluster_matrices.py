@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gen.emulator import Emulator, Finding, GlobalRaces, SharedRaces, TensorMap
+from gen.emulator import Emulator, Finding, GlobalRaces, MissedPhases, SharedRaces, TensorMap
 from tests.emulator.emulator_kernels import compile_cuda
 from tests.emulator.watch.test_matrix_races import COLUMNS, KERNEL, ROWS, SHARED
 
@@ -63,7 +63,7 @@ def run(source: str, clusters: int = 2, steps: int = 6) -> tuple[bool, list[Find
     report = emulator.launch(
         compile_cuda(source, "compute_90a"), "gemm", (2 * clusters, 1, 1), (384, 1, 1),
         [*maps, d, np.int32(64 * steps)], SHARED, source.splitlines(),
-        [SharedRaces(), GlobalRaces()], cluster=(2, 1, 1),
+        [SharedRaces(), GlobalRaces(), MissedPhases()], cluster=(2, 1, 1),
     )  # fmt: skip
     return bool((emulator.read(d) == wanted).all()), report.findings
 

@@ -8,7 +8,14 @@ import re
 import numpy as np
 import pytest
 
-from gen.emulator import Emulator, GlobalRaces, LaunchReport, SharedRaces, TensorMap
+from gen.emulator import (
+    Emulator,
+    GlobalRaces,
+    LaunchReport,
+    MissedPhases,
+    SharedRaces,
+    TensorMap,
+)
 from tests.emulator.emulator_kernels import compile_cuda
 from tests.emulator.pipeline_kernels import HELPERS
 from tests.support.slow import each
@@ -109,7 +116,7 @@ def run(source: str, steps: int = 8, swizzle: int = 128) -> tuple[bool, LaunchRe
     report = emulator.launch(
         compile_cuda(source, "compute_90a"), "gemm", (1, 1, 1), (384, 1, 1),
         [*maps, d, np.int32(64 * steps)], SHARED, source.splitlines(),
-        [SharedRaces(), GlobalRaces()],
+        [SharedRaces(), GlobalRaces(), MissedPhases()],
     )  # fmt: skip
     return bool((emulator.read(d) == wanted).all()), report
 
