@@ -1,8 +1,8 @@
 """The last products of a batch too large to store, more than 2^32 elements behind the first.
 
-They are more than a launch of a kernel on CUDA cores has. All matrices are mapped, and take room
-only where something is written: the operands of the last two products, and what kernels make of
-them. Of each launch, only the blocks run that this takes.
+They are more than a launch of a kernel on CUDA cores has, or two that far apart. All matrices are
+mapped, and take room only where something is written: the operands of the last two products, and
+what kernels make of them. Of each launch, only the blocks run that this takes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _PRODUCTS = MAX_GRID_YZ + _LAST
 _PACKED = MAX_GRID_YZ // 2  # matrices of an operand that the blocks of a grid pack
 _MANY = (2**15 + 1) * MAX_GRID_YZ + _LAST  # more than 2^31
 _STRIDE = 2**17 + 48  # times the products, more than 2^32 elements; in whole units of 16 bytes
+_FAR = 2**32 + 2**12  # elements from one product to the next
 _BUDGET = 10**9
 
 
@@ -57,6 +58,10 @@ def far_batches(
     alone = replace(alone, operands=far_operands(spec, length, 0))
     apart = (_STRIDE + 16 * i for i in range(4))  # a stride in place of another is another place
     yield _run(spec, module, replace(alone, batch=Batch(_PRODUCTS, *apart)), deadline, observers)
+    yield _run(
+        spec, module, replace(alone, batch=Batch(_LAST, *(_FAR + 16 * i for i in range(4)))),
+        deadline, observers,
+    )  # fmt: skip
     if spec.packs:
         yield _run(spec, module, _packed(spec), deadline, observers)
     if not spec.row.takes_workspace:  # products are numbered beyond 32 bits, too
@@ -89,7 +94,8 @@ def _run(
 ) -> FarResult:
     """The last products."""
     count = problem.batch.products
-    last = replace(problem, batch=problem.batch._replace(products=_LAST))
+    near = problem.extent("D", spec.layouts)
+    last = replace(problem, batch=problem.batch._replace(products=_LAST, stride_d=near))
     given = draw_operands(spec, last, "integer")
     # A persistent kernel has a block, or a cluster, for each product, and for each of two slices.
     runner = EmulatorRunner(

@@ -22,6 +22,7 @@ from gen.compile.nvrtc import Module
 from gen.device.execute import Place, alignment, striding
 from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, SharedRaces
 from gen.errors import SpecError
+from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Plan, Pointer, TensorMap
 from gen.prove import fused, oracle
 from gen.prove.fused import Within
@@ -107,6 +108,9 @@ def far_results(
     yield _run(spec, module, shape, _FAR, deadline, observers)
     if spec.row.depends_on_alignment:
         yield _run(spec, module, shape, _UNITS, deadline, observers)
+    elif "few" in spec.tunables:  # whose sizes have to be whole units, too
+        whole = GemmShape(*(ceil_div(size, UNIT) * UNIT for size in (shape.m, shape.n, shape.k)))
+        yield _run(spec, module, whole, _UNITS, deadline, observers)
     below, beside = tile[:2]
 
     def with_lines_of(elements: int) -> GemmShape:

@@ -28,7 +28,7 @@ from gen.prove.far_indices import SECONDS, FarResult, far_operands
 from gen.prove.fused import Within
 from gen.prove.inputs import draw_operands
 from gen.spec import numerics
-from gen.spec.arch import MAX_GRID_X
+from gen.spec.arch import MAX_GRID_X, UNIT
 from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Batch, GemmProblem, GemmShape
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
 _SHORT = 24  # of the other ones, and no more than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
+_TILES = 2**32 + 48  # and of their tiles, in whole units of 16 bytes
 _LEFT = 2**32 + 1  # of which 32 bits keep less than a tile has
 _FAR = 2**32 + 2**12  # elements between matrices B
 _LAST = 40  # of these, what is computed; of groups along K, what the first one has
@@ -58,14 +59,8 @@ def far_tiles(
     """
     tile = spec.threadblock
     if not spec.row.takes_workspace:
-        height, width = (tile.n, tile.m) if spec.swapped else tile[:2]
-        # Blocks that stride over tiles number them beyond 32 bits, too.
-        rows = max(_ROWS, (2**31 + _LAST) * height) if "x" in spec.geometry.strides else _ROWS
-        few = min(width, 3)  # columns, so that no tile is beside another
-        shape = GemmShape(few, rows, 2) if spec.swapped else GemmShape(rows, few, 2)
-        left = replace(shape, **{"n" if spec.swapped else "m": _LEFT})
-        for size, at_end in ((shape, True), (left, False)):
-            if result := _run(spec, module, size, (0, 0), deadline, observers, at_end):
+        for shape, at_end in _problems(spec):
+            if result := _run(spec, module, shape, (0, 0), deadline, observers, at_end):
                 yield result
         return
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
@@ -77,6 +72,28 @@ def far_tiles(
                 yield result
                 if skips == (1, 1):
                     break  # where packing takes too long, C and D alone are not aligned
+
+
+def _problems(spec: KernelSpec) -> Iterator[tuple[GemmShape, bool]]:
+    """On CUDA cores: the shapes, and whether the last lines are computed, or the first.
+
+    No tile is beside another. Kernels whose tiles have few rows, or columns, number them beyond 32
+    bits, along both axes; they read several elements at once where lines are whole units of 16.
+    """
+    (m, n, _), few = spec.threadblock, "few" in spec.tunables
+    below, beside = (n, m) if spec.swapped else (m, n)
+    rows = max(_ROWS, (2**31 + _LAST) * below) if "x" in spec.geometry.strides else _ROWS
+    if few:
+        rows = _TILES * below
+    shape, short = GemmShape(rows, min(beside, 3), 2), "n" if spec.swapped else "m"
+    if spec.swapped:
+        shape = GemmShape(shape.n, shape.m, 2)
+    yield shape, True
+    yield replace(shape, **{short: _LEFT}), False
+    if few:
+        yield GemmShape(min(m, 3), _TILES * n, 2), True
+        yield GemmShape(m, _TILES * n, UNIT), True
+        yield GemmShape(_TILES * m, n, UNIT), True
 
 
 class _Sparse(NamedTuple):
@@ -192,7 +209,9 @@ def _run(
         if spec.row.takes_workspace:
             windows = _windows(spec, launch, tiles, size, shape.k)
         else:
-            windows = _row_windows(spec, launch, these, min(shape.m, shape.n))
+            short = "few" in spec.tunables and not down
+            size = tile.n if short else tile.m
+            windows = _row_windows(spec, launch, these, min(shape.m, shape.n), size)
         for window in windows:
             runner.window = window
             args = arguments(launch.args, places, runner)
@@ -213,24 +232,25 @@ def _long_lines(launch: Launch) -> bool:
 
 
 def _row_windows(
-    spec: KernelSpec, launch: Launch, rows: range, columns: int
+    spec: KernelSpec, launch: Launch, rows: range, columns: int, size: int
 ) -> Iterator[tuple[Dim3, Dim3]]:
-    """The blocks that compute these rows, whether they have rows, elements or tiles each.
+    """The blocks that compute these rows, or columns, whether they have these, elements or tiles.
 
-    Along the axis where they stride, that is told by what is left of a whole grid's share.
+    size: lines of a tile. Along the axis where blocks stride, that is told by what is left of a
+    whole grid's share.
     """
     x, y, z = launch.grid
     if "y" in spec.geometry.strides:
-        for first, count in _runs({row // spec.threadblock.m % y for row in rows}):
+        for first, count in _runs({row // size % y for row in rows}):
             yield (0, first, 0), (x, count, z)
         return
     if not spec.geometry.strides:  # a block for each tile, of which there is one beside another
-        for first, count in _runs({row // spec.threadblock.m for row in rows}):
+        for first, count in _runs({row // size for row in rows}):
             yield (first, 0, 0), (count, y, z)
         return
     threads = math.prod(launch.block)
     elements = range(rows.start * columns, rows.stop * columns)
-    by_rows = {row // size % x for size in (1, spec.threadblock.m) for row in rows}
+    by_rows = {row // each % x for each in (1, size) for row in rows}
     for first, count in _runs(by_rows | {e // threads % x for e in elements}):
         yield (first, 0, 0), (count, y, z)
 

@@ -106,6 +106,7 @@ def test_products_beyond_32_bits_are_right(variant: str) -> None:
 
 FAR = [
     ("tiles", "product * stride_d", "int(product * stride_d)"),
+    ("tiles", "product * stride_d", "product * int(stride_d)"),
     ("tiles", "first + blockIdx.z", "blockIdx.z"),
     ("tiles", "const index_t product", "const int product"),
     ("mma", "i += gridDim.z / 2", "i += gridDim.z"),

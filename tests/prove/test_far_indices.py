@@ -32,7 +32,10 @@ def test_every_kernel_is_right_far_away(variant: str, dtype: str) -> None:
     assert [(list(map(str, r.findings)), r.message) for r in found] == [([], "")] * len(found)
     walks_over_columns = variant in ("block_1d", "shared_row", "gemv")
     row = VARIANTS[variant]
-    assert len(found) == (2 if row.takes_workspace else 3 + row.by_vectors) or walks_over_columns
+    assert (
+        len(found) == (2 if row.takes_workspace else 3 + (row.by_vectors or variant == "skinny"))
+        or walks_over_columns
+    )
 
 
 BIASED = [
@@ -132,3 +135,13 @@ def test_lines_of_any_length(layout: str) -> None:
     spec = make_spec("thread_tile_1d", dtype="i8", layout=layout, threadblock="32x32x8")
     for old, new in (("(N + kTileN", "(int(N) + kTileN"), ("const index_t col0", "const int col0")):
         assert any(r.findings or r.message for r in results(spec, (old, new)))
+
+
+@pytest.mark.parametrize("variant", ["gemv", "skinny"])
+@pytest.mark.parametrize("ld", ["lda", "ldb"])
+def test_aligned_lines_far_from_each_other(variant: str, ld: str) -> None:
+    """Where several elements are read at once."""
+    call = r"multiply<true>(sums" if variant == "skinny" else "multiply<kWidth>(sums"
+    rest = ", row0, col0, M, N, K, A, lda, B, ldb)"
+    found = results(make_spec(variant), (call + rest, call + rest.replace(ld, f"int({ld})")))
+    assert any(r.findings or r.message for r in found)

@@ -71,3 +71,19 @@ def test_rows_that_are_left_are_counted_in_32_bits(number: str) -> None:
     spec = make_spec("thread_tile_1d")
     (message,) = complaints(spec, "M - row0 < kTileM", f"{number}(M - row0) < kTileM")
     assert message.startswith("in the first ")
+
+
+@pytest.mark.parametrize(
+    ("variant", "options", "old", "new"),
+    [
+        ("skinny", {}, "tile < groups * strips", "tile < unsigned(groups * strips)"),
+        ("skinny", {}, "multiply<true>(sums, row0, col0", "multiply<true>(sums, row0, int(col0)"),
+        ("skinny", {}, "multiply<true>(sums, row0, col0", "multiply<true>(sums, int(row0), col0"),
+        ("gemv", {"layout": "ccr"}, "sums, row0, col0", "sums, row0, int(col0)"),
+        ("gemv", {"few": "columns", "layout": "crc"}, "col = col0 + i;", "col = int(col0 + i);"),
+    ],
+)
+def test_few_rows_have_many_columns(
+    variant: str, options: dict[str, str], old: str, new: str
+) -> None:
+    assert complaints(make_spec(variant, **options), old, new)

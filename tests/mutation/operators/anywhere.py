@@ -138,6 +138,14 @@ ANYWHERE: Operators = (
     ),
     ("narrow", r"\bindex_t\(", ("int(", "uint32_t(")),
     ("narrow", r"const index_t (\w+) =", (r"const int \1 =",)),
+    ("narrow", r"(?<=product \* )stride_[abcd](?=;)", (r"int(\g<0>)",)),
+    ("narrow", r"groups \* strips", (r"int(\g<0>)", r"uint32_t(\g<0>)")),
+    (
+        "narrow",
+        r"(multiply(?:<\w+>)?\(sums), row0, col0",
+        (r"\1, int(row0), col0", r"\1, row0, int(col0)"),
+    ),
+    ("narrow", r"(multiply(?:<\w+>)?\(sums.*) (ld[ab])", (r"\1 int(\2)", r"\1 uint32_t(\2)")),
     (
         "special",
         r"sum(\[.*\])? \+= (\w\S*) \* (\S.*);",
