@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ from gen.foreign.steps import Step
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 20
 SECONDS = 60.0  # of CPU time for a launch
+MOST_IN_TURN = 256  # blocks of a launch that is repeated with its blocks one by one
+SECONDS_IN_TURN = 10.0  # of CPU time for that
 INSTRUCTIONS_A_THREAD = 1_000_000  # after which a kernel is taken for endless
 
 
@@ -132,26 +135,47 @@ def run_steps(steps: Sequence[Step], checks: Checks, counters: Counters | None =
 
     Raises UsageError for bad arguments, CheckError for what the emulator does not support.
     """
-    outcome = _run(steps, checks, checks.make(), counters)
+    outcome = _run(steps, checks, Emulator(), checks.make(), counters)
+    if outcome.ok and not counters and "racecheck" in checks.tools:
+        _run_in_turn(steps, checks, outcome)
     races = [finding for finding in outcome.findings if finding.kind == "WAW"]
     # A wild access loads bytes of ones, which are then the same everywhere.
     if not races or any(finding.check == "memcheck" for finding in outcome.findings):
         return outcome
     # Whether racing threads write the same value takes another run, which looks at the values.
     watch = SameValues()
-    _run(steps, checks, [watch])
+    _run(steps, checks, Emulator(), [watch])
     outcome.notes = [finding for finding in races if watch.harmless(finding)]
     outcome.findings = [f for f in outcome.findings if f not in outcome.notes]
     return outcome
 
 
+def _run_in_turn(steps: Sequence[Step], checks: Checks, outcome: Outcome) -> None:
+    """Adds what is found where blocks start one by one, from the first on and from the last on.
+
+    Of blocks that wait for each other: together they are in step, and one that does not wait for
+    all of the others has seen them come all the same.
+    """
+    several = [one for one in outcome.launched if one.report.waits and math.prod(one.grid) > 1]
+    if not several or max(math.prod(one.grid) for one in several) > MOST_IN_TURN:
+        return
+    for last_first in (False, True):
+        emulator = Emulator(chunk_threads=1)
+        emulator.last_first = last_first
+        again = _run(steps, replace(checks, seconds=SECONDS_IN_TURN), emulator, checks.make())
+        if again.findings:
+            outcome.findings, outcome.suppressed = again.findings, again.suppressed
+            return
+
+
 def _run(
     steps: Sequence[Step],
     checks: Checks,
+    emulator: Emulator,
     observers: Sequence[Observer],
     counters: Counters | None = None,
 ) -> Outcome:
-    emulator = Emulator(checks.max_findings, time_budget=checks.seconds)
+    emulator.max_findings, emulator.time_budget = checks.max_findings, checks.seconds
     memory = Memory(emulator, checks.seed)
     outcome = Outcome()
     for step in steps:

@@ -39,13 +39,17 @@ MEMORY_LIMIT = 1 << 31  # bytes that a chunk may take, with its registers
 
 @dataclass(frozen=True)
 class LaunchReport:
-    """What a launch did: findings, thread-instructions run, and seconds (without compiling)."""
+    """What a launch did: findings, thread-instructions run, and seconds (without compiling).
+
+    waits: whether threads may have waited for others to change memory.
+    """
 
     findings: list[Finding]
     instructions: int
     seconds: float
     suppressed: int = 0  # findings that were like others, or beyond the limit
     printed: tuple[Printed, ...] = ()  # what printf has printed, in the order in which it ran
+    waits: bool = False
 
 
 class Emulator(DeviceMemory):
@@ -164,7 +168,7 @@ class Emulator(DeviceMemory):
         seconds = time.perf_counter() - start
         return LaunchReport(
             findings.ordered(), launch.instructions, seconds, findings.suppressed,
-            tuple(launch.printed),
+            tuple(launch.printed), launch.spins,
         )  # fmt: skip
 
     def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
