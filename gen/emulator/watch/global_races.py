@@ -30,6 +30,7 @@ from gen.emulator.watch.global_records import (
     thread_numbers,
 )
 from gen.emulator.watch.granules import extremes, granule_of
+from gen.emulator.watch.guesses import guesses
 from gen.emulator.watch.releases import Place
 
 # Such accesses race with plain ones, as atomics do.
@@ -46,13 +47,16 @@ class GlobalRaces(ChunkObserver):
     def __init__(self) -> None:
         self._launch: ObservedLaunch | None = None
         self._granules: dict[Program, int] = {}
+        self._guesses: dict[Program, set[int]] = {}
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer. Records last for a launch, and are about all its chunks."""
         launch = chunk.launch
         if launch.program not in self._granules:
             self._granules[launch.program] = granule_of(launch.program, "global")
+            self._guesses[launch.program] = guesses(launch.program.blocks)
         self.granule = self._granules[launch.program]
+        self.guesses = self._guesses[launch.program]
         if launch is not self._launch:
             self._launch = launch
             self.records: dict[Buffer, Records] = {}
@@ -77,7 +81,7 @@ class GlobalRaces(ChunkObserver):
             words = set(site.item.modifiers)
             if (_STRONG | _COHERENT) & words and self.conflicts.releases.any:
                 self._acquire(site, touch)
-            if _STRONG & words:
+            if _STRONG & words or id(site.item) in self.guesses:
                 self.conflicts.against_writer(chunk, site, "RAW", touch.granules())
             else:
                 self._load(chunk, site, touch, kept=not words & {"nc", *_COHERENT})

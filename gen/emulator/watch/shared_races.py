@@ -42,6 +42,7 @@ from gen.emulator.watch.flag_clocks import (
     polling_lines,
 )
 from gen.emulator.watch.granules import PER_WARP, WARP_LANE, Touch
+from gen.emulator.watch.guesses import guesses
 from gen.emulator.watch.last_access import SITE_BITS, Clash, Last, Several
 from gen.emulator.watch.ordering import Ordering, clocks_of
 from gen.emulator.watch.timed_access import TimedLast, TimedSeveral
@@ -67,6 +68,7 @@ class AccessRaces(Ordering):
     def __init__(self) -> None:
         super().__init__()
         self._polls: dict[Program, set[int]] = {}
+        self._guesses: dict[Program, set[int]] = {}
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
@@ -76,7 +78,8 @@ class AccessRaces(Ordering):
         program = chunk.launch.program
         if program not in self._polls:
             self._polls[program] = polling_lines(program.blocks)
-        self.polls = self._polls[program]
+            self._guesses[program] = guesses(program.blocks)
+        self.polls, self.guesses = self._polls[program], self._guesses[program]
         self.elects = any(i.opcode == "mbarrier" for block in program.blocks for i in block.body)
         self.flights = Last(1, self.columns, own=True)  # copies that are to write
         self.leaving = Last(1, self.columns, own=True)  # copies that are to read
@@ -155,6 +158,8 @@ class AccessRaces(Ordering):
 
         Volatile ones are flags' where a loop waits for them: others only keep the compiler away.
         """
+        if id(site.item) in self.guesses:
+            return False
         words = STRONG & set(site.item.modifiers)
         stores = site.item.opcode == "st"
         flag = self.polls if stores else site.item.line in self.polls
