@@ -19,6 +19,7 @@ from typing import NamedTuple
 from gen.compile import nvrtc
 from gen.emulator import Finding, Observer
 from gen.errors import CheckError, MissingError
+from gen.prove.accuracy import less_accurate
 from gen.prove.far_batches import far_batches
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
@@ -129,6 +130,12 @@ def check(
         if planned.probed and not report.error:
             report.unreached = _unreached(report, stand, planned.probed, deadline)
             report.unprobed += planned.probed.skipped
+            if (
+                report.ok
+                and planned.probed.edited.edited
+                and (worse := less_accurate(spec, module))
+            ):
+                report.mismatches.append(worse)
     if not report.error and (report.ok or not first):
         report.launcher = check_launcher(planned.source)
         report.unreached += report.launcher.unreached

@@ -142,7 +142,7 @@ def against_oracle(
         worst, message = within_bound(spec, problem, operands, got, core, exact_sums=exact_sums)
         if message or not exact_sums:
             return worst, message
-    exact = _exact(spec, problem, operands)
+    exact = exact_results(spec, problem, operands)
     got = got[: len(exact)]
     if gelu and dtypes.accumulator.is_float:  # only what it leaves as it is has no error
         same = exact >= oracle.GELU_IS_IDENTITY
@@ -165,7 +165,7 @@ def _against_intervals(
     """The same where the epilogue is the user's own: see `gen.prove.fused`."""
     output, rows = spec.dtypes.output, covered(problem)
     behind = ((0, problem.shape.m - rows), (0, 0))
-    x, got = np.pad(_exact(spec, problem, operands), behind), got[:rows]
+    x, got = np.pad(exact_results(spec, problem, operands), behind), got[:rows]
     if not output.is_float:
         exact = fused.results(spec, problem, operands.own, x, within)[:rows]
         message = _first_difference(spec, got, exact, "the oracle")
@@ -195,7 +195,7 @@ def _arguments(spec: KernelSpec, problem: GemmProblem, x: Operands) -> _Inputs:
     return x.a, x.b, x.c, problem.alpha, problem.beta, spec.dtypes.name, after
 
 
-def _exact(spec: KernelSpec, problem: GemmProblem, operands: Operands) -> np.ndarray:
+def exact_results(spec: KernelSpec, problem: GemmProblem, operands: Operands) -> np.ndarray:
     """What the oracle has for the rows that are computed."""
     return by_group(problem, operands, lambda p, x: oracle.oracle(*_arguments(spec, p, x)))
 
@@ -232,7 +232,7 @@ def within_bound(
     operands without infinities and NaN allow. Returns the worst error as a fraction of its bound,
     and what is wrong, if anything.
     """
-    exact = _exact(spec, problem, operands)
+    exact = exact_results(spec, problem, operands)
     bound = _bound(spec, problem, finite(operands, spec.dtypes), core, exact_sums=exact_sums)
     if not np.isfinite([problem.alpha, problem.beta]).all():  # no overflow: all have the same
         bound = np.where(np.isfinite(exact), bound, 0)

@@ -1,7 +1,7 @@
 """The matrices that a kernel is tried with, the same in every run.
 
-Of the kinds of inputs, all but "random" give results that are exact, in whichever order a kernel
-sums; of some, the results are infinite or NaN, in whichever order, too.
+Of the kinds of inputs, all but "random" and "positive" give results that are exact, in whichever
+order a kernel sums; of some, the results are infinite or NaN, in whichever order, too.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "outweighed": _outweighed,
     "wandering": _wandering,
 }
-KINDS = ("random", *_EXACT)
+KINDS = ("random", "positive", *_EXACT)
 
 
 def _random(rng: _Rng, size: tuple[int, ...], dtype: str, low: float) -> np.ndarray:
@@ -404,8 +404,8 @@ class _One(NamedTuple):
 def _draw_one(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -> _One:
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     input_, output = spec.dtypes.input.name, spec.dtypes.output.name
-    if kind == "random":
-        low = 0 if spec.dtypes.accumulator.name == "f16" else -1
+    if kind in ("random", "positive"):
+        low = 0 if kind == "positive" or spec.dtypes.accumulator.name == "f16" else -1
         a, b = (_random(rng, size, input_, low) for size in ((m, k), (k, n)))
         c, bias = (_random(rng, size, output, -1) for size in ((m, n), (n,)))
     else:
