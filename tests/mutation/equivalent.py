@@ -315,6 +315,8 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_STEPS, "-> for (int n = 0; n < short(steps); ++n) {"),
     (_STEPS, "-> for (; n < short(steps); n += kTeams) {"),
     (_STEPS, "-> for (int n = first; n < short(last); ++n) {"),
+    (_STEPS, "-> for (int n = begin; n < short(end); ++n) {"),
+    (_STEPS, "-> for (int n = begin; n < (unsigned short)(end); ++n) {"),
     (_STEPS, "mma split-k: sizes: for (int n = 0; n < steps; ++n) {"),
     (_NONE, "phase: if (steps > 0) { -> if (true) {"),
     (_ALIKE, "mma i8: swizzle: return line *"),

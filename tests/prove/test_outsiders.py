@@ -67,6 +67,7 @@ MISTAKES = {
     "C counts unless alpha is 1": one("naive", BETA, "if (beta != 0 && alpha != 1) x +="),
     "the magnitude of alpha": one("naive", ALPHA, "scalar_t x = fabsf(alpha) * sum;"),
     "alpha = 0 is 1": one("naive", ALPHA, "scalar_t x = (alpha == 0 ? 1 : alpha) * sum;"),
+    "beta whose square is zero": one("naive", BETA, "if (beta * beta != 0) x +="),
     "beta = 1 is forgotten": one("naive", BETA, "if (beta != 0 && beta != 1) x +="),
     "small beta is 0": one("naive", BETA, "if (fabsf(beta) > 1e-6f) x +="),
     "beta = NaN is 0": one("naive", BETA, "if (beta < 0 || beta > 0) x +="),
