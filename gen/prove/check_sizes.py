@@ -121,6 +121,7 @@ def _halved(size: int) -> int:
 
 
 _MOST_NEAR = {False: 4096, True: 1100}
+_MOST_IN_GROUP = 8192  # rows of tiles that are computed close in time; half of them for several
 # Products of whole tiles, on CUDA cores and on tensor cores.
 _WORK = {False: 4 * 10**6, True: 3 * 10**7}
 _MOST_WORK = 2 * 10**8  # of one problem on CUDA cores
@@ -161,11 +162,18 @@ def long_ones(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
 
 
 def groups_of_tiles(spec: KernelSpec) -> list[GemmShape]:
-    """As many tiles along M as are computed close in time, a group more, and a part of one."""
+    """As many tiles along M as are computed close in time, a group more, and a part of one.
+
+    Of a cluster, its blocks' tiles are one.
+    """
     group, (m, n, _) = spec.tunables.get("swizzle", 0), spec.threadblock
-    if not 0 < group * m <= 4096:
+    m, n = m * spec.cluster[0], n * spec.cluster[1]
+    if not 0 < group * m <= _MOST_IN_GROUP:
         return []
-    sizes = [(group * m, 2 * n, 1), (2 * group * m + 1, n + 1, 1), (group * m + m, 2 * n + 1, 1)]
+    part = (group * m + m, 2 * n + 1, 1)
+    sizes = [part]
+    if group * m <= _MOST_IN_GROUP // 2:
+        sizes = [(group * m, 2 * n, 1), (2 * group * m + 1, n + 1, 1), part]
     return turned(spec, [GemmShape(*size) for size in sizes])
 
 

@@ -50,10 +50,11 @@ def batches(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
             off: dict[str, Any] = {f"stride_{'abcd'[at]}": aligned.batch[at + 1] + bytes_ // size}
             yield Call(replace(aligned, batch=aligned.batch._replace(**off)))
     length = 70 if spec.layouts.c else 100
-    extent = p.extent("D", spec.layouts)
-    for count, ldd in ((2, 2 * length), (3, 3 * length + 2), (3, 3 * length - 1)):
-        for stride in (length - 1, length, length + 1, extent - 1, extent, (extent - length) * 3):
-            longer = replace(p, ldd=ldd)
+    for count, ldd in ((2, length), (2, 2 * length), (3, 3 * length + 2), (3, 3 * length - 1)):
+        longer = replace(p, ldd=ldd)
+        extent = longer.extent("D", spec.layouts)  # of one product: the next begins behind it
+        ends = (extent - length, extent - length + 1, extent - 1, extent, (extent - length) * 3)
+        for stride in (length - 1, length, length + 1, *ends):
             batch = longer.batched(spec.layouts, count).batch._replace(stride_d=stride)
             yield Call(replace(longer, batch=batch))
 
