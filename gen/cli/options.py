@@ -114,11 +114,20 @@ def tunable_options(command: Command) -> Command:
         where = "every kernel" if everywhere else ", ".join(owners[name])
         tunable = first[name]
         facts = [f"{tunable.help[0].upper()}{tunable.help[1:]}"]
-        facts += [tunable.values] * (tunable.metavar != tunable.values)
+        values: dict[str, list[str]] = {}
+        for variant in VARIANTS.values():
+            for t in variant.tunables:
+                if t.name == name and t.metavar != t.values:
+                    values.setdefault(t.values, []).append(variant.name)
+        if len(values) > 1:
+            facts += [f"{some} ({', '.join(whose)})" for some, whose in values.items()]
+            where = ""
+        else:
+            facts += values
         defaults = {t.default for v in VARIANTS.values() for t in v.tunables if t.name == name}
         if len(defaults) == 1 and not callable(tunable.default) and tunable.default is not False:
             facts.append(f"default {tunable.show(tunable.default)}")
-        text = f"{'; '.join(facts)} ({where})."
+        text = f"{'; '.join(facts)} ({where})." if where else f"{'; '.join(facts)}."
         if isinstance(tunable, Expression):
             text = f"{text[:-1]}; see --operand."
         flag, metavar = f"--{name.replace('_', '-')}", tunable.metavar

@@ -47,10 +47,13 @@ class Fused:
     def about(self) -> list[str]:
         """What the head of the file says of the operands."""
         return [
-            f"{o.symbol}  {_shape(o)}, {o.element(self._dtypes).cuda}"
-            if o.index
-            else f"{o.symbol}  a number of alpha's type"
+            f"{o.symbol}  {what}" + (f"; {o.name} above" if o.symbol != o.name else "")
             for o in self._epilogue.operands
+            for what in [
+                f"{_shape(o)}, {o.element(self._dtypes).cuda}"
+                if o.index
+                else "a number of alpha's type"
+            ]
         ]
 
     @property

@@ -248,7 +248,11 @@ class KernelSpec:
     @property
     def command(self) -> str:
         """The command that emits this kernel again."""
-        options = [option_of(name, value) for name, value in self.said.items()]
+        words = {t.name: t.show for t in self.row.tunables}  # such as auto for 0
+        options = [
+            option_of(name, value if value is True else words[name](value))
+            for name, value in self.said.items()
+        ]
         name = [f"--name {self.symbol}"] if self.symbol else []
         fixed = f"--variant {self.variant} --dtype {self.dtypes.name} --layout {self.layouts}"
         return " ".join(["gen emit", fixed, f"--arch {self.arch}", *options, *name])

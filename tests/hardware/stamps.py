@@ -30,13 +30,15 @@ _MAKE = """
 import json, sys
 from gen.errors import GenError
 from gen.kernels.registry import spec_from_json
+from gen.prove.cpp_tokens import tokens
 from gen.source.render import render
 from gen.source.versions import template_version
 found = {}
 for text in json.load(sys.stdin):
     try:
         spec = spec_from_json(text)
-        code = render(spec).text.partition("#ifndef __CUDACC_RTC__  // the host's side")[0]
+        text_of = render(spec).text.partition("#ifndef __CUDACC_RTC__  // the host's side")[0]
+        code = " ".join(token.text for token in tokens(text_of))  # comments are none of it
     except GenError:
         continue
     found[text] = template_version(spec.row.template), code

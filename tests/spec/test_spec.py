@@ -662,7 +662,7 @@ def test_values_are_kept_as_they_are_compared() -> None:
                      threadblock="128x256x32", warp="64x64", instruction="m16n8k8")  # fmt: skip
     assert spec.full_name == "gemm_mma_f16_rcr_m16n8k8_skauto_linear_bias_relu_g4"
     assert (spec.split_k, spec.has_bias, spec.instruction) == (0, True, (16, 8, 8))
-    assert "--split-k 0 --epilogue linear_bias_relu --swizzle 4" in spec.command
+    assert "--split-k auto --epilogue linear_bias_relu --swizzle 4" in spec.command
     assert make_spec("mma", split_k="3") == make_spec("mma", split_k=3)
     assert make_spec("mma", threadblock=" 0128x256X32 ") == make_spec("mma")
 

@@ -117,8 +117,8 @@ struct Slab {
   uint32_t b[2 * kFragments][4], a[kGroups][4];
 };
 
-// Computes a warp's sums for the tile of D that begins at (row0, col0). Lines outside of it are others
-// once more.
+// Computes a warp's sums for the tile of D that begins at (row0, col0). Where lines do not exist,
+// the last one counts again, or zeros.
 template <bool kAligned>  // whether kWidth elements are read at once
 __device__ inline void multiply(
     Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
@@ -253,7 +253,6 @@ inline cudaError_t launch(
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
 //        short, a matrix of more than 2^44 elements
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -272,7 +271,6 @@ decode_1_launch(  // D = alpha * A * B + beta * C
 
   const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
   const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
@@ -819,7 +817,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {

@@ -542,7 +542,7 @@ few_1_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -683,8 +683,8 @@ struct Slab {
   uint32_t b[2 * kFragments][4], a[kGroups][4];
 };
 
-// Computes a warp's sums for the tile of D that begins at (row0, col0). Lines outside of it are others
-// once more.
+// Computes a warp's sums for the tile of D that begins at (row0, col0). Where lines do not exist,
+// the last one counts again, or zeros.
 template <bool kAligned>  // whether kWidth elements are read at once
 __device__ inline void multiply(
     Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
@@ -823,7 +823,6 @@ inline cudaError_t launch(
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
 //        short, a matrix of more than 2^44 elements
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -842,7 +841,6 @@ few_2_launch(  // D = alpha * A * B + beta * C
 
   const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
   const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;

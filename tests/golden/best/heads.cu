@@ -243,7 +243,6 @@ inline cudaError_t launch(
 //     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
 //        short, a matrix of more than 2^44 elements,
 //        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -274,7 +273,6 @@ heads_1_launch(  // D = alpha * A * B + beta * C
 
   const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
   const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
@@ -895,7 +893,7 @@ heads_2_workspace(  // for a launch with these arguments
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
 //        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -1542,7 +1540,7 @@ heads_3_workspace(  // for a launch with these arguments
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
 //        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -2189,7 +2187,7 @@ heads_4_workspace(  // for a launch with these arguments
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
 //        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

@@ -287,7 +287,6 @@ CUresult heads_1_launch(
 
   const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
   const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  if (grid_x > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
   Kernels kernels;
   CUresult error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;

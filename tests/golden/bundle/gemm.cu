@@ -530,7 +530,7 @@ gemm_mma_f16_rrr_1_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -734,7 +734,7 @@ __device__ inline void tile_at(
 struct Output {  // what D is made from, besides accumulators, and where it goes
   int rows, cols;
   scalar_t alpha, beta;
-  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may be null
   output_t* D;
   index_t ldc, ldd;
 };
@@ -1109,7 +1109,7 @@ gemm_mma_i8_rrr_2_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

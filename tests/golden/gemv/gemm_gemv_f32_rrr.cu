@@ -182,7 +182,6 @@ inline cudaError_t launch(
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
 //        short, a matrix of more than 2^44 elements
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -201,7 +200,6 @@ gemm_gemv_f32_rrr_launch(  // D = alpha * A * B + beta * C
 
   const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
   const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;

@@ -11,7 +11,7 @@
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --embed cubin --variant mma --dtype f16 --layout rrr --arch sm_80,sm_90
-//     --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 0
+//     --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k auto
 //     --epilogue linear_bias --swizzle 12 --name gemm_mma_f16_rrr_skauto_linear_bias
 // Compile:  c++ -std=c++17 -c gemm_mma_f16_rrr_skauto_linear_bias.cpp; programs link -ldl where the C library is older than 2.34
 // SPDX-License-Identifier: 0BSD

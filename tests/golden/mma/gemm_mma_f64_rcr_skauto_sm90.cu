@@ -16,7 +16,7 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f64 --layout rcr --arch sm_90 --threadblock 128x128x16 --warp 64x32 --instruction m16n8k4 --stages 3 --split-k 0 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f64 --layout rcr --arch sm_90 --threadblock 128x128x16 --warp 64x32 --instruction m16n8k4 --stages 3 --split-k auto --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_mma_f64_rcr_skauto_sm90.cu, or by NVRTC as it is
 // gen-spec: {"variant": "mma", "dtype": "f64", "layout": "rcr", "arch": "sm_90", "threadblock": "128x128x16", "warp": "64x32", "instruction": "m16n8k4", "stages": 3, "split_k": 0, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
@@ -574,7 +574,7 @@ gemm_mma_f64_rcr_skauto_sm90_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

@@ -495,7 +495,7 @@ gemm_mma_tf32_crr_s2_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

@@ -218,7 +218,7 @@ __device__ inline void tile_at(
 struct Output {  // what D is made from, besides accumulators, and where it goes
   int rows, cols;
   scalar_t alpha, beta;
-  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may be null
   output_t* D;
   index_t ldc, ldd;
   const output_t* bias;  // one for each column
@@ -229,7 +229,7 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
   return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
 }
 
-// Rectifier. NaN stays NaN.
+// Rectifier.
 __device__ inline scalar_t relu(scalar_t x) {
   return x < 0 ? 0 : x;
 }
@@ -612,7 +612,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {

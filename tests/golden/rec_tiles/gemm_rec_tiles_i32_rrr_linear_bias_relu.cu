@@ -49,13 +49,13 @@ __device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
   return row * ldc + col;
 }
 
-// Rectifier. NaN stays NaN.
+// Rectifier.
 __device__ inline scalar_t relu(scalar_t x) {
   return x < 0 ? 0 : x;
 }
 
 // Element (row, col) of D: alpha * sum + beta * C + bias, then relu. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
+// beta is 0: it may be null.
 __device__ inline void epilogue(
     accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
     index_t ldc, output_t* D, index_t ldd, const output_t* bias) {

@@ -123,7 +123,6 @@ inline cudaError_t launch(
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
 //        short, a matrix of more than 2^44 elements
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -142,7 +141,6 @@ gemm_shared_row_f64_rcr_grid64_linear_bias_gelu_launch(  // D = alpha * A * B + 
   if (bias == nullptr) return cudaErrorInvalidValue;
 
   const index_t grid_x = M < 64 ? M : 64;  // blocks; they stride over the rest
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;

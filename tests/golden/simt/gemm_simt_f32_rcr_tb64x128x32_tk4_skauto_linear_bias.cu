@@ -21,7 +21,7 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 64x128x32 --warp 64x64 --stages 4 --sliced-k 4 --split-k 0 --epilogue linear_bias --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 64x128x32 --warp 64x64 --stages 4 --sliced-k 4 --split-k auto --epilogue linear_bias --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_simt_f32_rcr_tb64x128x32_tk4_skauto_linear_bias.cu, or by NVRTC as it is
 // gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rcr", "arch": "sm_80", "threadblock": "64x128x32", "warp": "64x64", "stages": 4, "sliced_k": 4, "split_k": 0, "epilogue": "linear_bias", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
@@ -614,7 +614,7 @@ gemm_simt_f32_rcr_tb64x128x32_tk4_skauto_linear_bias_workspace(  // for a launch
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

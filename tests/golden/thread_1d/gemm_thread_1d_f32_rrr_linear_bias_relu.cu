@@ -108,7 +108,6 @@ inline cudaError_t launch(
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
 //        short, a matrix of more than 2^44 elements
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -128,7 +127,6 @@ gemm_thread_1d_f32_rrr_linear_bias_relu_launch(  // D = alpha * A * B + beta * C
 
   const index_t blocks = (M * N + kThreads - 1) / kThreads;  // they stride over the rest
   const index_t grid_x = blocks < 2147483647 ? blocks : 2147483647;
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;

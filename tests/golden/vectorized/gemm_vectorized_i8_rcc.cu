@@ -47,7 +47,7 @@ __device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
 }
 
 // Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
+// beta is 0: it may be null.
 __device__ inline output_t epilogue(
     accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
     index_t ldc) {

@@ -17,7 +17,7 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype bf16_f32 --layout rrc --arch sm_90a --schedule cooperative --threadblock 256x128x32 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --split-k 0 --epilogue linear_bias_relu --swizzle 8
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype bf16_f32 --layout rrc --arch sm_90a --schedule cooperative --threadblock 256x128x32 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --split-k auto --epilogue linear_bias_relu --swizzle 8
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_bf16_f32_rrc_tb256x128x32_skauto_linear_bias_relu.cu, or by NVRTC as it is
 // gen-spec: {"variant": "wgmma", "dtype": "bf16_f32", "layout": "rrc", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "256x128x32", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 0, "epilogue": "linear_bias_relu", "swizzle": 8}
 // SPDX-License-Identifier: 0BSD
@@ -702,7 +702,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {

@@ -322,8 +322,8 @@ __device__ inline void store(
 constexpr int kChunk = 16;  // elements in 16 bytes
 // An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
 // with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
-// B is always copied: not contiguous along K, it is transposed here. ldmatrix transposes elements of
-// 2 bytes and no others.
+// B is always copied: not contiguous along K, it is transposed here. wgmma takes elements of
+// 2 bytes across K and no others.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
@@ -576,7 +576,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {

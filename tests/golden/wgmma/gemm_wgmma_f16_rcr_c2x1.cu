@@ -156,8 +156,8 @@ __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, 
 // ------------------------------------------------------------------------ what a warpgroup does
 // Where a matrix is in shared memory, for wgmma: its address, how long lines are, and how far apart
 // panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
-// exchanges 16 bytes by their address: a matrix may begin inside of a line. Bits of the address from the
-// 18th on are the block's rank in its cluster.
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. There is room for 18 bits of
+// the address: higher ones are the block's rank in its cluster.
 __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   const uint64_t swizzle = 1;  // of 128 bytes
   const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;
@@ -587,7 +587,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {

@@ -20,7 +20,7 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f32_6xbf16 --layout ccr --arch sm_90a --schedule cooperative --threadblock 256x64x32 --stages 2 --cluster 1x1 --promote 32 --stream-k 0 --split-k 0 --epilogue linear --swizzle 8
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f32_6xbf16 --layout ccr --arch sm_90a --schedule cooperative --threadblock 256x64x32 --stages 2 --cluster 1x1 --promote 32 --stream-k 0 --split-k auto --epilogue linear --swizzle 8
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f32_6xbf16_ccr_tb256x64x32_s2_p32_skauto.cu, or by NVRTC as it is
 // gen-spec: {"variant": "wgmma", "dtype": "f32_6xbf16", "layout": "ccr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "256x64x32", "stages": 2, "cluster": "1x1", "promote": 32, "stream_k": 0, "split_k": 0, "epilogue": "linear", "swizzle": 8}
 // SPDX-License-Identifier: 0BSD
@@ -729,7 +729,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. A line of it has several parts, of which boxes have all. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA. A line of it has several parts, of which boxes have all.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t parts) {

@@ -1,4 +1,4 @@
-// gemm_wgmma_i8_rcr_tb64x64x64: D = alpha * A * B + beta * C
+// gemm_wgmma_i8_crr_tb64x64x64: D = alpha * A * B + beta * C
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
@@ -8,17 +8,17 @@
 // and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
 // arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
 //
-//   A  M x K, row-major, signed char
-//   B  K x N, column-major, signed char
+//   A  M x K, column-major, signed char
+//   B  K x N, row-major, signed char
 //   C  M x N, row-major, int; not read when beta is 0
 //   D  M x N, row-major, int; may be C, must not overlap A or B
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype i8 --layout rcr --arch sm_90a --schedule cooperative --threadblock 64x64x64 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --split-k 1 --epilogue linear --swizzle 32
-// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_i8_rcr_tb64x64x64.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "i8", "layout": "rcr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "64x64x64", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 32}
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype i8 --layout crr --arch sm_90a --schedule cooperative --threadblock 64x64x64 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --split-k 1 --epilogue linear --swizzle 32
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_i8_crr_tb64x64x64.cu, or by NVRTC as it is
+// gen-spec: {"variant": "wgmma", "dtype": "i8", "layout": "crr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "64x64x64", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -33,7 +33,7 @@
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace gemm_wgmma_i8_rcr_tb64x64x64_ns {  // several emitted files may be in one program
+namespace gemm_wgmma_i8_crr_tb64x64x64_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = signed char;
 using output_t = int;
@@ -96,12 +96,6 @@ __device__ inline void copy_box(
       "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
       "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
       : "memory");
-}
-// Brings a box to the L2 cache. Other kernels may still write to it: they write to L2, too.
-__device__ inline void prefetch_box(const tensor_map_t& map, int inner, int outer) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(inner),
-               "r"(outer)
-               : "memory");
 }
 // Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
 __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, uint32_t shared) {
@@ -172,7 +166,7 @@ __device__ inline void tile_at(
 struct Output {  // what D is made from, besides accumulators, and where it goes
   int rows, cols;
   scalar_t alpha, beta;
-  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may be null
   output_t* D;
   index_t ldc, ldd;
 };
@@ -308,59 +302,37 @@ __device__ inline void store(
 
 // ------------------------------------------------------------------------ packing
 constexpr int kChunk = 16;  // elements in 16 bytes
-// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
-// with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
+// wgmma takes elements of 1 byte along K alone: operands that are not contiguous along K are first
+// transposed into the workspace. blockIdx.z is 0 for A, 1 for B.
 
-// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
-__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
-  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
-  const int bits = first % 4 * 8;
-  return {
-      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
-      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
-}
-
-// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
-// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
-__device__ inline void pack_lines(
+// Packs lines whose elements are `ld` apart, 32 at a time: lanes read neighbours, a chunk of a line each.
+__device__ inline void pack_transposed(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
-  const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
-       line += index_t(gridDim.x) * 8) {
-    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
-         at += index_t(gridDim.y) * 32 * kChunk) {
-      const input_t* const from = source + line * ld + at;
-      const int shift = reinterpret_cast<size_t>(from) % 16;
-      const input_t* const low = from - shift / sizeof(input_t);
-      uint4 chunk;
-      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
-        const uint4* const both = reinterpret_cast<const uint4*>(low);
-        chunk = part_of(both[0], both[1], shift);
-      } else {
-        alignas(16) input_t elements[kChunk];
+  for (index_t line = index_t(blockIdx.x) * 32 + threadIdx.x % 32; line < lines;
+       line += index_t(gridDim.x) * 32) {
+    for (index_t at = (index_t(blockIdx.y) * 8 + threadIdx.x / 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 8 * kChunk) {
+      alignas(16) input_t elements[kChunk];
 #pragma unroll
-        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
-        chunk = *reinterpret_cast<const uint4*>(elements);
+      for (int e = 0; e < kChunk; ++e) {
+        elements[e] = at + e < length ? source[line + (at + e) * ld] : input_t(0);
       }
-      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
+          *reinterpret_cast<const uint4*>(elements);
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    gemm_wgmma_i8_rcr_tb64x64x64_pack(  // copies of both operands
+    gemm_wgmma_i8_crr_tb64x64x64_pack(  // copies of both operands
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
   const bool is_a = blockIdx.z == 0;
-  pack_lines(
+  pack_transposed(
       is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
       is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
 }
@@ -373,10 +345,10 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
-    gemm_wgmma_i8_rcr_tb64x64x64(  // D = alpha * A * B + beta * C
+    gemm_wgmma_i8_crr_tb64x64x64(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
-        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -418,15 +390,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       barrier_init(empty(stage), 1);  // a thread of the consumers
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
-    // A little comes to L2 while the kernels before still run.
-    for (int n = 0; early && n < steps && n < 2; ++n) {
-      const int k = n * kTileK;
-      prefetch_box(a_map, k, row0);
-      prefetch_box(b_map, k, col0);
-    }
   }
   __syncthreads();
-  if (early) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
   const auto next = [&](int& w) {
@@ -516,21 +481,20 @@ struct Plan {
   size_t A, B;  // addresses
   index_t lda, ldb, multiprocessors;
 
-  bool packs_a = K > 0 && (A % 16 != 0 || lda % 16 != 0);  // its lines are not aligned
+  bool packs_a = K > 0;  // its lines do not run along K
   index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 127) / 128 * 128 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 16 != 0);  // its lines are not aligned
+  bool packs_b = K > 0;  // its lines do not run along K
   index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 127) / 128 * 128 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t bytes = b_offset + (b_lines * b_ld + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
-  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t b_box = N < kTileN ? N : kTileN;  // lines of it
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 127) / 128 / 4;  // of a line
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 31) / 32;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 127) / 128;  // of a line
   index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
 };
 
@@ -538,7 +502,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {
@@ -570,9 +535,9 @@ inline cudaError_t make_map(
 }
 
 // Sets *bytes to the size of the workspace that the launcher needs.
-// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+// It holds A and B transposed.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-gemm_wgmma_i8_rcr_tb64x64x64_workspace(  // for a launch with these arguments
+gemm_wgmma_i8_crr_tb64x64x64_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -580,8 +545,8 @@ gemm_wgmma_i8_rcr_tb64x64x64_workspace(  // for a launch with these arguments
   if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
   if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
   if (M > kLargest / N) return cudaErrorInvalidValue;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
   *bytes = size_t(plan.bytes);
@@ -600,12 +565,12 @@ gemm_wgmma_i8_rcr_tb64x64x64_workspace(  // for a launch with these arguments
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-gemm_wgmma_i8_rcr_tb64x64x64_launch(  // D = alpha * A * B + beta * C
+gemm_wgmma_i8_crr_tb64x64x64_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = gemm_wgmma_i8_rcr_tb64x64x64_workspace;
+  auto ask = gemm_wgmma_i8_crr_tb64x64x64_workspace;
   cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -636,21 +601,21 @@ gemm_wgmma_i8_rcr_tb64x64x64_launch(  // D = alpha * A * B + beta * C
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel = gemm_wgmma_i8_rcr_tb64x64x64;
+  const auto kernel = gemm_wgmma_i8_crr_tb64x64x64;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        gemm_wgmma_i8_rcr_tb64x64x64_pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2),
+        gemm_wgmma_i8_crr_tb64x64x64_pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2),
         256, 0, stream, plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines,
         plan.b_length, B, ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd);
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace gemm_wgmma_i8_rcr_tb64x64x64_ns
+}  // namespace gemm_wgmma_i8_crr_tb64x64x64_ns
