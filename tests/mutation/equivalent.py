@@ -85,6 +85,9 @@ _ALWAYS_PACKED = "one operand is always packed, whatever the other one is"
 _PROMOTED = "promoted twice as often: as right, and slower"
 _NEVER = "there are few tiles where K is cut into slices, and few slices"
 _SHIFTED_C = "C is not read there"
+_LATER = "handed back or on later: as right, and slower"
+_ONE_GROUP = "one warpgroup multiplies, whose number is 0; found where there are two"
+_EACH_ITS_OWN = "there are no more warps than this"
 
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
 _TMA = ("mma_tma", "mma_tma f32", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
@@ -174,6 +177,19 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_PROMOTED, "promotion: end = (begin / 2 + 1) * 2; -> end = begin + 1;"),
     (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < (unsigned short)(slices); slice += "),
     (_STEPS, "-> for (int n = first; n < (unsigned short)(last); ++n) {"),
+    (_LATER, "move hand back down: finish(stage); -> tile.promote();"),
+    (_LATER, "move hand back down: if (steps > 0) finish(stage); -> tile.complete();"),
+    (_LATER, 'barrier_arrive(turn); -> asm volatile("wgmma.wait_group.sync.aligned 0;"'),
+    (_ONE_GROUP, "wgmma parts: descriptor: tile.multiply_"),
+    (_ONE_GROUP, "wgmma grouped: descriptor: const uint32_t a = stage + group"),
+    (_ONE_GROUP, "wgmma stream-k: descriptor: const uint32_t a = stage + group"),
+    (_EACH_ITS_OWN, "-> store(tile, out, d_map, staging + warp % kWarps * kSlots,"),
+    (_EACH_ITS_OWN, "-> store(tile, out, d_map, staging[warp % kWarps], "),
+    (_ONE_ROW, "-> const bool aligned = is_aligned(out.D, out.rows == 1 ? 16 : out.ldd) && row0 +"),
+    (_ONE_ROW, "-> const bool aligned = is_aligned(out.D, out.cols == 1 ? 16 : out.ldd)"),
+    (_OUTSIDE, "wgmma grouped: start: const int steps = int((K + kTileK - 1) / kTileK), tiles_n"),
+    (_SMALL, "wgmma stream-k: narrow: sums = static_cast<float*>(partials)"),
+    (_SMALL, "-> const int blocks = work < multiprocessors ? work : multiprocessors;"),
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
     (_NOBODYS, "-> for (index_t i = threadIdx.x; i < count - 1; i += 256) flags[i] = 0;"),

@@ -520,7 +520,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   };
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
-    if (threadIdx.x / 32 != kWarps) return;
     for (int w = blockIdx.x; all.find(w, place); w += gridDim.x) {
       if (threadIdx.x % 32 != 0) continue;  // the warp finds tiles, and one thread has them copied
       const int row0 = place.row0, col0 = place.col0, b_matrix = b_count > 1 ? place.group : 0;
