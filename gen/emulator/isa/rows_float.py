@@ -25,8 +25,9 @@ op(f"sub.{{rz,rm,rp}}{MORE}", "directed(odd_sum(a.astype(F64), -b.astype(F64)), 
 op(f"mul.{{rz,rm,rp}}{MORE}", "directed(a.astype(F64) * b.astype(F64), T, MODE)")
 # The product is exact. The sum is rounded to 53 bits before it is rounded to 24, which differs from
 # one rounding only where those 53 bits end exactly half-way between two floats and bits were lost
-# below them: about once in 2**29 operations on random data, never on integers below 2**53.
-op(f"fma.rn{MORE}", "(widened(a) * widened(b) + c).astype(D)")
+# below them: about once in 2**29 operations on random data, never on integers below 2**53. c is
+# converted first, since numpy adds numbers of one type faster than it converts one as it adds.
+op(f"fma.rn{MORE}", "(widened(a) * widened(b) + c.astype(F64)).astype(D)")
 op(f"fma.{{rz,rm,rp}}{MORE}",
    "directed(odd_sum(a.astype(F64) * b.astype(F64), c.astype(F64)), T, MODE)")  # fmt: skip
 op("fma.rn.f64", "fma_f64(a, b, c)")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
-from gen.emulator.memory.global_memory import Cells, Counted, Report, Site, aligned_bytes, fits
+from gen.emulator.memory.global_memory import Cells, Counted, Report, Site, aligned_bytes
 from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
 from gen.emulator.warp.lacking import Lacking
 from gen.emulator.warp.masks import Mask, Shape, joined_shape, spread
@@ -44,6 +45,7 @@ class Scratch(Counted):
         self.shape = shape
         self.owner = np.arange(self.count, dtype=np.int64).reshape(shape)
         self._views: dict[Any, npt.NDArray[Any]] = {}
+        self._latest: _Places | None = None
 
     def view(self, dtype: Any) -> npt.NDArray[Any]:
         """(owners, elements) of `dtype`."""
@@ -54,13 +56,16 @@ class Scratch(Counted):
     def _offsets(
         self, site: Site, address: Value, mask: Mask | None, report: Report
     ) -> tuple[Owners, npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-        """Owners and byte offsets that are safe to use, and which violate something, if any."""
-        relative = np.asarray(address).reshape(address.shape or (1,) * 6) + np.int64(site.offset)
-        active = None if mask is None else mask.over(relative.shape)
-        if active is not None:
-            relative = np.where(active.bits, relative, relative.item(active.first))
-        if fits(relative, site.size, self.nbytes):
-            return self.owner, relative, None
+        """Owners and indices of elements that are safe to use, and which violate something, if any.
+
+        The index is one of elements of `site.whole`.
+        """
+        latest = self._latest
+        if latest is None or latest.address is not address or latest.mask is not mask:
+            latest = self._latest = _places(address, mask)
+        if latest.fit(site, self.nbytes):
+            return self.owner, latest.index(site), None
+        relative = latest.offsets + np.int64(site.offset)
         owner, offset = self.owner, relative
         stranger: Any = np.False_
         if self.clusters is not None and bool((relative >> RANK_SHIFT).any()):
@@ -68,16 +73,16 @@ class Scratch(Counted):
         outside = (offset < 0) | (offset + site.size > self.nbytes) | stranger
         bad = outside | (offset & (site.size - 1) != 0)
         if not bad.any():
-            return owner, offset, None
+            return owner, offset >> site.shift, None
         what = "out of bounds" if outside.any() else "misaligned"
         where = np.broadcast_to(relative, bad.shape)
         report(site, what, where, outside if outside.any() else bad, mask)
-        return owner, np.where(bad, 0, offset), bad
+        return owner, np.where(bad, 0, offset >> site.shift), bad
 
     def load(self, site: Site, address: Value, mask: Mask | None, report: Report) -> list[Value]:
         """Values at `address` (+ site.offset) of each owner, one array per lane."""
-        owner, relative, bad = self._offsets(site, address, mask, report)
-        index, view = relative >> site.shift, self.view(site.whole)
+        owner, index, bad = self._offsets(site, address, mask, report)
+        view = self.view(site.whole)
         if owner is self.owner and self._alike(index):
             data = view.take(index.ravel(), axis=1)
             dims = self.dims + tuple([index.shape[i] for i in self.rest])
@@ -93,9 +98,8 @@ class Scratch(Counted):
         self, site: Site, address: Value, values: Value, mask: Mask | None, report: Report
     ) -> None:
         """Write `values` at `address` (+ site.offset) of each owner."""
-        owner, relative, bad = self._offsets(site, address, mask, report)
+        owner, index, bad = self._offsets(site, address, mask, report)
         data, view = site.together(values), self.view(site.whole)
-        index = relative >> site.shift
         shape = joined_shape(index.shape, data.shape, self.shape)
         active = None if mask is None else mask.over(shape)
         whole = active is None and bad is None and self.changes is None and owner is self.owner
@@ -131,12 +135,51 @@ class Scratch(Counted):
         self, site: Site, address: npt.NDArray[np.int64], mask: Mask | None, report: Report
     ) -> Iterator[Cells]:
         """For atomics: all owners' memory, the lanes that access it, and their indices."""
-        owner, relative, bad = self._offsets(site, address, mask, report)
+        owner, index, bad = self._offsets(site, address, mask, report)
         here = np.broadcast_to(True if mask is None else mask.bits, address.shape)
         here = here if bad is None else here & ~bad
         view = self.view(site.dtype)
-        index = np.broadcast_to(owner * view.shape[1] + (relative >> site.shift), here.shape)
+        index = np.broadcast_to(owner * view.shape[1] + index, here.shape)
         yield view.reshape(-1), here, index[here]
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """The addresses of an access, of which a kernel mostly makes several, at constant offsets.
+
+    offsets: those of lanes that run. joined: all bits that are set in one of them.
+    """
+
+    address: Value
+    mask: Mask | None
+    offsets: npt.NDArray[np.int64]
+    joined: int
+    least: int
+    most: int
+    _indices: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+
+    def fit(self, site: Site, nbytes: int) -> bool:
+        """Whether accesses from here are seen to be aligned and within so many bytes."""
+        aligned = (self.joined | site.offset) & (site.size - 1) == 0
+        first, last = self.least + site.offset, self.most + site.offset
+        return aligned and first >= 0 and last + site.size <= nbytes
+
+    def index(self, site: Site) -> npt.NDArray[np.int64]:
+        """The elements that a site accesses, where it fits."""
+        if site.shift not in self._indices:
+            self._indices[site.shift] = self.offsets >> site.shift
+        return self._indices[site.shift] + np.int64(site.offset >> site.shift)
+
+
+def _places(address: Value, mask: Mask | None) -> _Places:
+    offsets = np.asarray(address).reshape(address.shape or (1,) * 6)
+    active = None if mask is None else mask.over(offsets.shape)
+    if active is not None:
+        offsets = np.where(active.bits, offsets, offsets.item(active.first))
+    joined = int(np.bitwise_or.reduce(offsets, axis=None))
+    least = int(np.minimum.reduce(offsets, axis=None))
+    most = int(np.maximum.reduce(offsets, axis=None))
+    return _Places(address, mask, offsets, joined, least, most)
 
 
 class Stack(Scratch):

@@ -31,12 +31,12 @@ class Instruction:
     negated: bool = False
     line: int = 0  # line of the kernel's own CUDA file, 0 where the compiler gave none
 
-    @property
+    @cached_property
     def opcode(self) -> str:
         """The name up to the first dot: "ld"."""
         return self.name.partition(".")[0]
 
-    @property
+    @cached_property
     def modifiers(self) -> tuple[str, ...]:
         """What follows the opcode: ("global", "nc", "f32")."""
         return tuple(self.name.split(".")[1:])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.emulator.memory.observer import Observer
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.run.spinning import Spinning
@@ -45,6 +46,7 @@ class Chunk(Parking):
         """Execute until every lane has exited, or until it waits for other blocks (False)."""
         program, blocks = self.launch.program, self.launch.program.blocks
         registers, observers = self.registers, self.launch.observers
+        watches = [one.block for one in observers if type(one).block is not Observer.block]  # few
         at, mask, alone, lanes = 0, self.live, True, self.lanes
         if self._kept is None:
             for observer in observers:
@@ -54,8 +56,8 @@ class Chunk(Parking):
         while True:
             block = blocks[at]
             program.reached.add(at)
-            for observer in observers:
-                observer.block(self, at, mask)
+            for watch in watches:
+                watch(self, at, mask)
             self._count(lanes * block.length, block.end)
             run = program.plain if alone else program.blended
             condition = run[at](registers, self, mask)

@@ -44,4 +44,4 @@ class LaunchState:
     @property
     def spins(self) -> bool:
         """Whether lanes may wait for memory to change."""
-        return any(block.looks for block in self.program.blocks)
+        return self.program.spins

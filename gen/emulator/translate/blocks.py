@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from gen.emulator.isa import instructions
 from gen.emulator.isa.classes import is_barrier
@@ -56,9 +57,9 @@ class Block:
         """All of them, with the one that ends the block."""
         return [*self.body, self.end] if self.end else self.body
 
-    @property
+    @cached_property
     def length(self) -> int:
-        """Instructions in the block."""
+        """Instructions in the block, to which none are added any more."""
         return len(self.body) + (self.end is not None)
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,12 @@ class Program:
     reached: set[int] = field(default_factory=set)  # blocks that have run in any launch
     source: str = ""
     _needed: dict[frozenset[tuple[int, bool]], frozenset[int]] = field(default_factory=dict)
+    _lines: tuple[int, set[int]] = (0, set())  # of so many blocks that have run
+
+    @cached_property
+    def spins(self) -> bool:
+        """Whether lanes may wait for memory to change."""
+        return any(block.looks for block in self.blocks)
 
     def needed(self, places: frozenset[tuple[int, bool]]) -> frozenset[int]:
         """The slots of registers that lanes may read later which wait at some blocks.
@@ -77,13 +83,16 @@ class Program:
 
     def lines_run(self) -> set[int]:
         """The CUDA lines of which an instruction has run in any launch."""
-        run = (self.blocks[at] for at in self.reached)
-        return {item.line for block in run for item in block.instructions}
+        if self._lines[0] != len(self.reached):
+            run = (self.blocks[at] for at in self.reached)
+            lines = {item.line for block in run for item in block.instructions}
+            self._lines = len(self.reached), lines
+        return self._lines[1]
 
 
 def compile_kernel(kernel: PtxKernel) -> Program:
     """Generate all blocks; PtxError names the first instruction not understood."""
-    return replace(_translated(kernel), reached=set())
+    return replace(_translated(kernel), reached=set(), _lines=(0, set()))
 
 
 # Emulators come and go in a process, and translating takes as long as NVRTC.

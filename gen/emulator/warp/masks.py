@@ -88,7 +88,8 @@ class Mask:
         if shape not in self._views:
             axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.bits.shape[i] != 1)
             bits = np.any(self.bits, axis=axes, keepdims=True) if axes else self.bits
-            full = None if bits.all() else Active(bits, int(spread(bits, shape).argmax()))
+            whole = np.count_nonzero(bits) == bits.size
+            full = None if whole else Active(bits, int(spread(bits, shape).argmax()))
             self._views[shape] = full
         return self._views[shape]
 
@@ -116,10 +117,11 @@ def narrow(mask: Mask | None, condition: Value) -> Mask | None:
     """The lanes of `mask` where `condition` holds: the same object if all, NOBODY if none."""
     if condition.ndim == 0:
         return mask if condition else NOBODY
-    if condition.all():
+    count = np.count_nonzero(condition)  # takes a fraction of the time of `all` and `any`
+    if count == condition.size:
         return mask
     bits = condition if mask is None else condition & mask.bits
-    return Mask(bits) if bits.any() else NOBODY
+    return Mask(bits) if np.count_nonzero(bits) else NOBODY
 
 
 def split(mask: Mask | None, condition: Value) -> tuple[Mask | None, Mask | None]:
@@ -128,9 +130,11 @@ def split(mask: Mask | None, condition: Value) -> tuple[Mask | None, Mask | None
         active = mask.over(condition.shape)
         if active is not None:
             used = condition & active.bits
-            if not used.any():
+            count = np.count_nonzero(used)
+            if not count:
                 return NOBODY, mask
-            if (used == active.bits).all():
+            several = used.size // active.bits.size
+            if count == np.count_nonzero(active.bits) * several:
                 return mask, NOBODY
     yes = narrow(mask, condition)
     return (yes, NOBODY) if yes is mask else (yes, narrow(mask, ~condition))

@@ -7,6 +7,7 @@ clocks it keeps; without any, nothing here is recorded.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from gen.emulator.isa.classes import is_barrier
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.ptx.module import Instruction
+from gen.emulator.translate.program import Program
 from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
 from gen.emulator.warp.masks import THREAD_AXES, Bits, Mask, narrow
 from gen.emulator.watch.flag_clocks import FlagClocks, has_flags
@@ -138,19 +140,25 @@ def clocks_of(chunk: ObservedChunk) -> Clocks | None:
     It has mbarriers, flags, barriers for part of a block or for clusters, or clusters of several
     blocks.
     """
-    blocks, several = chunk.launch.program.blocks, chunk.clusters.size
-    items = [item for block in blocks for item in block.instructions]
-    by_proxy = ("cp.async.bulk", "cp.reduce", "wgmma.mma")
-    copies = any(item.name.startswith(by_proxy) for item in items)
-    parts = any(block.kind == "barrier" and len(block.end.operands) > 1 for block in blocks)
-    mbarriers = any(item.opcode == "mbarrier" for item in items)
-    kind = FlagClocks if has_flags(items) else Clocks
-    if not (
-        copies or parts or mbarriers or several > 1 or kind is FlagClocks
-        or any(map(_is_beyond, items))
-    ):  # fmt: skip
+    kind, needed, copies, mbarriers = _clocks_for(chunk.launch.program)
+    several = chunk.clusters.size
+    if not (needed or several > 1):
         return None
     return kind(chunk.threads, copies or (several > 1 and mbarriers), several)
+
+
+@lru_cache(maxsize=16)  # one chunk follows the other
+def _clocks_for(program: Program) -> tuple[type[Clocks], bool, bool, bool]:
+    """The kind of clocks, whether a single block needs them, and what they depend on besides."""
+    items = [item for block in program.blocks for item in block.instructions]
+    by_proxy = ("cp.async.bulk", "cp.reduce", "wgmma.mma")
+    copies = any(item.name.startswith(by_proxy) for item in items)
+    ends = (block.end for block in program.blocks if block.kind == "barrier")
+    parts = any(len(end.operands) > 1 for end in ends if end)
+    mbarriers = any(item.opcode == "mbarrier" for item in items)
+    kind = FlagClocks if has_flags(items) else Clocks
+    needed = copies or parts or mbarriers or kind is FlagClocks or any(map(_is_beyond, items))
+    return kind, needed, copies, mbarriers
 
 
 def _is_beyond(item: Instruction) -> bool:

@@ -28,6 +28,19 @@ class _Touched:
         self.start = buffer.base & -16  # where all pieces are aligned
         count = -(-(buffer.base - self.start + buffer.nbytes) // granule)
         self.by = {True: np.full(count, -1, np.int32), False: np.full(count, -1, np.int32)}
+        self.any = {True: False, False: False}  # of these, whether there is one
+        self.granule, self._shift = granule, granule.bit_length() - 1
+
+    def index(self, addresses: Numbers, size: int) -> Numbers:
+        """The granules of accesses of `size` bytes at these addresses, which begin in the buffer.
+
+        Launches have millions of loads and few findings: this takes as few passes as it can.
+        """
+        first: Numbers = (addresses - self.start) >> self._shift
+        if size <= self.granule:
+            return first
+        index: Numbers = (first[:, None] + np.arange(size // self.granule)).ravel()
+        return index[index < len(self.by[True])]  # what is misaligned may end behind it
 
 
 class ReadOnlyLoads(ChunkObserver):
@@ -89,27 +102,30 @@ class ReadOnlyLoads(ChunkObserver):
     ) -> None:  # fmt: skip
         """An access of `size` bytes at each address that is `used`, of those that lanes have."""
         loads, number = "nc" in site.item.modifiers, self.sites.number(site)
-        several = np.arange(max(1, size // self.granule))
         while used.size:
             buffer = chunk.memory.find(int(used[0]))
             if buffer is None:  # memcheck's
                 used = used[used != used[0]]
                 continue
-            here = (used >= buffer.base) & (used + size <= buffer.base + buffer.nbytes)
-            here |= used == used[0]
+            end = buffer.base + buffer.nbytes
+            here, rest = used, used[:0]
+            if int(used.min()) < buffer.base or int(used.max()) + size > end:
+                inside = (used >= buffer.base) & (used + size <= end)
+                inside |= used == used[0]
+                here, rest = used[inside], used[~inside]
             if buffer not in self.touched:
                 self.touched[buffer] = _Touched(buffer, self.granule)
             touched = self.touched[buffer]
-            index = (used[here, None] - touched.start) // self.granule + several
-            index = index[(index >= 0) & (index < len(touched.by[loads]))]
+            index = touched.index(here, size)
             touched.by[loads][index] = number
-            other = touched.by[not loads][index]
+            touched.any[loads] = True
+            other = touched.by[not loads][index] if touched.any[not loads] else index[:0]
             if other.max(initial=-1) >= 0:
                 at = int(np.argmax(other >= 0))
                 place = touched.start + int(index[at]) * self.granule
                 lane = self._lane(chunk, address, size, place, mask)
                 self._report(chunk, site, self.sites[int(other[at])], place, lane)
-            used = used[~here]
+            used = rest
 
     def _lane(
         self, chunk: ObservedChunk, address: Numbers, size: int, place: int, mask: Mask | None

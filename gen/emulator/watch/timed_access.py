@@ -118,13 +118,19 @@ class TimedSeveral:
     def _slots(self, index: Index) -> Index:
         """The slots of granules, new ones for those that have none."""
         slots = self.slots.reshape(-1)
-        fresh = np.unique(index[slots[index] < 0])
-        if fresh.size:
-            slots[fresh] = self.used + np.arange(fresh.size)
-            self.used += fresh.size
-            if self.used > len(self.low):
-                more = np.full((self.used, self.low.shape[1]), -1, np.int64)  # twice the room
-                self._grow(more, 0)
+        found = slots[index]
+        fresh = index[found < 0]
+        if not fresh.size:
+            return found
+        # Of equal granules, the last one leaves its number: unique, without sorting them.
+        numbers = np.arange(fresh.size)
+        slots[fresh] = numbers
+        fresh = fresh[slots[fresh] == numbers]
+        slots[fresh] = self.used + np.arange(fresh.size)
+        self.used += fresh.size
+        if self.used > len(self.low):
+            more = np.full((self.used, self.low.shape[1]), -1, np.int64)  # twice the room
+            self._grow(more, 0)
         return slots[index]
 
     def _entries(self, slots: Index, warps: Codes) -> Index:
