@@ -262,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ packing
-// ldmatrix cannot transpose elements of 4 bytes: operands that are not contiguous along K are first
+// Only elements of 2 bytes reach tensor cores across K: operands that are not contiguous along K are first
 // transposed into the workspace. blockIdx.z is even for A, odd for B.
 
 // Packs lines whose elements are `ld` apart, 32 at a time: lanes read neighbours, a chunk of a line each.

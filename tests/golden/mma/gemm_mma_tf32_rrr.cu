@@ -285,8 +285,8 @@ __device__ inline void store(
 // ------------------------------------------------------------------------ packing
 // An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
 // with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
-// B is always copied: not contiguous along K, it is transposed here. ldmatrix transposes elements of
-// 2 bytes and no others.
+// B is always copied: not contiguous along K, it is transposed here. Only elements of 2 bytes
+// reach tensor cores across K.
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {

@@ -302,7 +302,7 @@ __device__ inline void store(
 
 // ------------------------------------------------------------------------ packing
 constexpr int kChunk = 16;  // elements in 16 bytes
-// wgmma takes elements of 1 byte along K alone: operands that are not contiguous along K are first
+// Only elements of 2 bytes reach tensor cores across K: operands that are not contiguous along K are first
 // transposed into the workspace. blockIdx.z is 0 for A, 1 for B.
 
 // Packs lines whose elements are `ld` apart, 32 at a time: lanes read neighbours, a chunk of a line each.
