@@ -210,8 +210,26 @@ class Launcher:
         try:
             if self.workspace_bytes and not values[_SPACE]:
                 self._with_workspace(stream, values)
-            else:
-                self._launch(stream, values)
+                return
+            try:
+                mine = self._idle.pop()
+            except IndexError:  # threads have all of them
+                mine = self._new()
+            try:
+                try:
+                    mine.write(*values)
+                except (struct.error, OverflowError):
+                    mine.write(*mine.block.converted(values))
+                if stream != mine.stream:
+                    mine.set(stream)
+                for follow, queue in mine.steps:
+                    if follow:
+                        follow(values)
+                    (status,) = queue()
+                    if status:
+                        check(status, "cuLaunchKernelEx")
+            finally:
+                self._idle.append(mine)
         except CheckError:
             if gpu.has(stream):
                 raise
@@ -223,32 +241,11 @@ class Launcher:
             if entered:
                 gpu.leave()
 
-    def _launch(self, stream: int, values: Values) -> None:
-        try:
-            mine = self._idle.pop()
-        except IndexError:  # threads have all of them
-            mine = self._new()
-        try:
-            try:
-                mine.write(*values)
-            except (struct.error, OverflowError):
-                mine.write(*mine.block.converted(values))
-            if stream != mine.stream:
-                mine.set(stream)
-            for follow, queue in mine.steps:
-                if follow:
-                    follow(values)
-                (status,) = queue()
-                if status:
-                    check(status, "cuLaunchKernelEx")
-        finally:
-            self._idle.append(mine)
-
     def _with_workspace(self, stream: int, values: Values) -> None:
         pool = self._gpu.pool.handle
         space = call("cuMemAllocFromPoolAsync", self.workspace_bytes, pool, stream)
         try:
-            self._launch(stream, (*values[:_SPACE], int(space), *values[_SPACE + 1 :]))
+            self(stream, (*values[:_SPACE], int(space), *values[_SPACE + 1 :]))
         finally:
             call("cuMemFreeAsync", space, stream)
 

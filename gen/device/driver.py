@@ -150,11 +150,13 @@ class LoadedKernel:
     def __init__(self, function: Any, launch: Launch) -> None:
         self._function, self._launch = function, launch
         self._config = _config(launch)
+        self._queue = partial(bindings().cuLaunchKernelEx, self._config, function)
 
     def __call__(self, stream: Stream, parameters: Parameters) -> None:
         """Queues one launch; from one thread at a time. Raises CheckError."""
         self._config.hStream = stream.handle
-        call("cuLaunchKernelEx", self._config, self._function, parameters.address, 0)
+        (status,) = self._queue(parameters.address, 0)
+        check(status, "cuLaunchKernelEx")
 
     def with_parameters(self, parameters: Parameters) -> tuple[Any, Callable[[], tuple[Any]]]:
         """A launch for callers to whom microseconds matter: its configuration, and what starts it.

@@ -377,8 +377,8 @@ def test_a_training_step_in_a_cuda_graph() -> None:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Makes tensors pass for a GPU's; the products that were computed without an operator."""
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The products that were computed without an operator."""
     found: list[Any] = []
 
     def spied(name: str) -> None:
@@ -390,10 +390,16 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         monkeypatch.setattr(operators, name, called)
 
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
     spied("alone")
     spied("alone_linear")
     return found
+
+
+@pytest.fixture
+def alone(counted: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The same, while all tensors pass for a GPU's."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
+    return counted
 
 
 class Own(torch.Tensor):  # type: ignore[misc,name-defined]
@@ -453,3 +459,19 @@ def test_operators_are_called_where_somebody_sees_them(alone: list[Any]) -> None
         traced = torch.jit.trace(lambda a: gt.matmul(a, weight), x, check_trace=False)
     same(traced(2 * x), 2 * want)
     assert alone == []
+
+
+@pytest.mark.gpu
+def test_a_gpus_products_without_operators(counted: list[Any]) -> None:
+    x, weight, bias = (ints(*n, dtype=DOUBLE).cuda() for n in ((2, 3, 8), (5, 8), (5,)))
+    same(gt.linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
+    same(gt.matmul(x, weight.t(), bias=bias), torch.nn.functional.linear(x, weight, bias))
+    with torch.autocast("cuda", dtype=torch.float16):
+        found = gt.linear(x.float(), weight.float())
+    same(found, torch.nn.functional.linear(x, weight).half())
+    assert len(counted) == 2
+    tensors = [one.requires_grad_() for one in (x, weight, bias)]
+    wanted = gradients(torch.nn.functional.linear, tensors)
+    for one, want in zip(gradients(gt.linear, tensors), wanted, strict=True):
+        same(one, want)
+    assert len(counted) == 5
