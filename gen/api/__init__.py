@@ -11,7 +11,9 @@ from gen.errors import UsageError
 
 __all__ = ["Kernel", "grouped_matmul", "matmul"]
 
-_kernels: dict[tuple[Any, ...], Kernel] = {}
+_Choices = tuple[str, str, str | None, str | None, str]  # as `matmul` has them, of its arguments
+
+_kernels: dict[tuple[Any, ...], Kernel] = {}  # by choices, then tunables
 
 
 def matmul(
@@ -61,7 +63,10 @@ def matmul(
     Raises UsageError and SpecError for arrays that do not fit together or that no kernel takes,
     MissingError where device="gpu" and there is none, CheckError where the driver refuses.
     """
-    kernel = _kernel(variant, epilogue, bias, dtype, invariant, device, tunables)
+    choices = variant, epilogue, dtype, invariant, device
+    kernel = None if tunables or bias is not None else _kernels.get(choices)
+    if kernel is None:
+        kernel = _kernel(choices, bias, tunables)
     return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands)
 
 
@@ -109,25 +114,16 @@ def grouped_matmul(
     if len(getattr(bias, "shape", ())) == 2:
         epilogue, operands = groups.with_bias(epilogue, operands, bias)
         bias = None
-    kernel = _kernel(variant, epilogue, bias, dtype, None, device, tunables)
+    kernel = _kernel((variant, epilogue, dtype, None, device), bias, tunables)
     return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands, offsets)
 
 
-def _kernel(
-    variant: str,
-    epilogue: str,
-    bias: Any,
-    dtype: str | None,
-    invariant: str | None,
-    device: str,
-    tunables: dict[str, Any],
-) -> Kernel:
+def _kernel(choices: _Choices, bias: Any, tunables: dict[str, Any]) -> Kernel:
     """The kernel for these choices, made at their first call."""
+    variant, epilogue, dtype, invariant, device = choices
     if bias is not None and epilogue == "linear":
         epilogue = "linear_bias"
-    key: tuple[Any, ...] = (variant, epilogue, dtype, invariant, device)
-    if tunables:
-        key = (*key, *sorted(tunables.items()))
+    key = variant, epilogue, dtype, invariant, device, *sorted(tunables.items())
     kernel = _kernels.get(key)
     if kernel is None:
         if epilogue != "linear":

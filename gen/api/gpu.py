@@ -8,19 +8,18 @@ parameters of all launches point into: a call writes that block and launches.
 from __future__ import annotations
 
 import ctypes
-import math
 import struct
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gen.api.problem import whole
+from gen.api.problem import scalar
 from gen.api.views import framework_dtype
 from gen.compile.nvrtc import Module
 from gen.device import tensor_map
 from gen.device.context import Gpu
-from gen.device.driver import Parameters, call, check
+from gen.device.driver import LoadedKernel, Parameters, call, check
 from gen.errors import CheckError, MissingError, UsageError
 from gen.kernels.launches import BIAS, WORKSPACE, Launch, Plan, Pointer, TensorMap
 from gen.spec.dtypes import DTypes
@@ -29,12 +28,20 @@ if TYPE_CHECKING:
     from cuda.core.utils import StridedMemoryView
 
 BUFFERS = ("A", "B", "C", "D", BIAS, WORKSPACE)
+# What a call has: the addresses of these (of a workspace maybe 0), of the user's own operands
+# before the workspace's, then alpha and beta.
+Values = tuple[Any, ...]
+_SPACE = -3  # the place of the workspace's
 
-_SCALARS: dict[str, Any] = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32}
+_WORD = 8  # bytes of an address
+# alpha and beta: how `struct` writes them, and what makes infinite what is beyond their range.
+_SCALARS: dict[str, tuple[str, Any]] = {
+    "f32": ("f", ctypes.c_float), "f64": ("d", ctypes.c_double), "i32": ("i", ctypes.c_int32),
+}  # fmt: skip
 
 
 def new_array(
-    gpu: Gpu, shape: tuple[int, ...], kind: str, row_major: bool, stream: int
+    gpu: Gpu, shape: tuple[int, ...], strides: tuple[int, ...], kind: str, stream: int
 ) -> StridedMemoryView:
     """New memory of a GPU as cuda.core's StridedMemoryView, which any framework takes by DLPack."""
     import numpy as np
@@ -48,10 +55,7 @@ def new_array(
     size = int(np.prod(shape)) * dtype.itemsize
     with gpu:
         memory = gpu.memory(size, Stream.from_handle(stream))
-    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    if not row_major:
-        strides = [math.prod(shape[:i]) for i in range(len(shape))]
-    return StridedMemoryView.from_buffer(memory, shape, tuple(strides), dtype=dtype)
+    return StridedMemoryView.from_buffer(memory, shape, strides, dtype=dtype)
 
 
 class _Block:
@@ -59,15 +63,28 @@ class _Block:
 
     def __init__(self, dtypes: DTypes, buffers: Sequence[str]) -> None:
         self.buffers = buffers
-        self.addresses = (ctypes.c_uint64 * len(buffers))()
-        self.scalars = (_SCALARS[dtypes.scalar.name] * 2)()
+        letter, self._kind = _SCALARS[dtypes.scalar.name]
+        packed = struct.Struct(f"{len(buffers)}Q2{letter}")
+        self._memory = ctypes.create_string_buffer(packed.size)
+        self.write = partial(packed.pack_into, self._memory, 0)
+        self._dtypes = dtypes
 
     def place(self, name: str) -> int:
         """Where the address of a buffer lies, or "alpha" or "beta"."""
+        start = ctypes.addressof(self._memory)
         if name in self.buffers:
-            return ctypes.addressof(self.addresses) + 8 * self.buffers.index(name)
-        size = ctypes.sizeof(self.scalars) // 2
-        return ctypes.addressof(self.scalars) + size * ("alpha", "beta").index(name)
+            return start + _WORD * self.buffers.index(name)
+        size = ctypes.sizeof(self._kind)
+        return start + _WORD * len(self.buffers) + size * ("alpha", "beta").index(name)
+
+    def converted(self, values: Values) -> Values:
+        """The same with alpha and beta that `write` takes: infinite where they are out of range.
+
+        Raises UsageError, SpecError for what are no such numbers.
+        """
+        *addresses, alpha, beta = values
+        numbers = scalar(alpha, "alpha", self._dtypes), scalar(beta, "beta", self._dtypes)
+        return (*addresses, *(self._kind(number).value for number in numbers))
 
 
 class _Map:
@@ -83,9 +100,9 @@ class _Map:
         self._address = -1
         self._encoded: Any = None
 
-    def follow(self, addresses: tuple[int, ...]) -> None:
+    def follow(self, values: Values) -> None:
         """Makes it the map of the matrix at its address of these."""
-        address = addresses[self._which] + self._offset
+        address = values[self._which] + self._offset
         if address == self._address:
             return
         if self._encoded is None or 0 in self._described.dims:
@@ -100,12 +117,12 @@ class _Map:
 class _Step:
     """One launch, with its parameters in memory as the driver takes them."""
 
-    def __init__(self, gpu: Gpu, module: Module, launch: Launch, block: _Block) -> None:
+    def __init__(self, gpu: Gpu, kernel: LoadedKernel, launch: Launch, block: _Block) -> None:
         parameters = Parameters(
             [0 if isinstance(arg, Pointer | TensorMap) else arg for arg in launch.args.values()]
         )
         self._memory = parameters  # whose address is what the driver gets
-        self._values, self.parameters = parameters.values, parameters.address
+        self._values = parameters.values
         self._inside: list[tuple[int, int, int]] = []  # parameter, buffer, offset
         self._maps: list[_Map] = []
         for i, (name, arg) in enumerate(launch.args.items()):
@@ -118,16 +135,38 @@ class _Step:
                 parameters.pointers[i] = block.place(arg.buffer)
             elif name in ("alpha", "beta"):
                 parameters.pointers[i] = block.place(name)
-        # One after another: to start early takes a structure, and more of Python for each call.
-        self.queue = gpu.load(module, replace(launch, early=False)).queue
+        self.config, self.queue = kernel.with_parameters(parameters)
         self.moves = bool(self._inside or self._maps)
 
-    def follow(self, addresses: tuple[int, ...]) -> None:
+    def follow(self, values: Values) -> None:
         """Writes what follows from addresses otherwise: offsets into buffers, tensor maps."""
         for i, which, offset in self._inside:
-            self._values[i] = addresses[which] + offset
+            self._values[i] = values[which] + offset
         for found in self._maps:
-            found.follow(addresses)
+            found.follow(values)
+
+
+class _Launches:
+    """Memory for all launches of a call, with what a call needs of it, so that it looks up nothing.
+
+    write: puts values where parameters point. steps: of each launch what follows addresses
+    otherwise, or None, and the driver's function. stream: which the configurations have.
+    """
+
+    __slots__ = ("block", "configs", "made", "steps", "stream", "write")
+
+    def __init__(self, block: _Block, made: Sequence[_Step]) -> None:
+        self.block, self.write = block, block.write
+        self.made = made
+        self.steps = [(step.follow if step.moves else None, step.queue) for step in made]
+        self.configs = [step.config for step in made]
+        self.stream = -1
+
+    def set(self, stream: int) -> None:
+        """Makes it the stream of all launches."""
+        for config in self.configs:
+            config.hStream = stream
+        self.stream = stream
 
 
 class Launcher:
@@ -137,52 +176,60 @@ class Launcher:
     stream, and goes back there: one that is kept would be shared by streams, or by a captured graph
     and later calls. Inside a capture, the driver makes both a part of the graph.
 
-    own: the arrays that an epilogue of the user's own takes; their addresses follow the bias's.
+    own: the arrays that an epilogue of the user's own takes.
     """
 
     def __init__(
         self, gpu: Gpu, module: Module, steps: Plan, dtypes: DTypes, own: Sequence[str] = ()
     ) -> None:
-        self._gpu, self._lock = gpu, threading.Lock()
+        self._gpu, self._dtypes = gpu, dtypes
         self.workspace_bytes = steps.workspace_bytes
-        self._is_integer = not dtypes.scalar.is_float
         # An operand of one's own may be called bias: then a kernel has no other.
         fixed = ("" if name in own else name for name in BUFFERS[:-1])
-        block = _Block(dtypes, (*fixed, *own, WORKSPACE))
-        self._write = struct.Struct(f"{len(block.buffers)}Q").pack_into
-        self._addresses, self._scalars = block.addresses, block.scalars
+        self._buffers = (*fixed, *own, WORKSPACE)
+        # One after another: none starts early here.
+        self._launched = [replace(launch, early=False) for launch in steps.launches]
         with gpu:
-            self._made = [_Step(gpu, module, launch, block) for launch in steps.launches]
-        # What a call needs of them, so that it looks up nothing.
-        self._steps = [
-            (step.follow if step.moves else None, step.queue, step.parameters)
-            for step in self._made
-        ]
+            self._kernels = [gpu.load(module, launch) for launch in self._launched]
+        # What no call uses just now: the driver has copied parameters when a launch returns. Taking
+        # it from here and giving it back is faster than a lock, and threads do not wait.
+        self._idle = [self._new()]
 
-    def __call__(self, stream: int, addresses: tuple[int, ...], alpha: Any, beta: Any) -> None:
-        """Queues everything; `addresses` are those of the buffers, of a workspace maybe 0.
+    def _new(self) -> _Launches:
+        block = _Block(self._dtypes, self._buffers)
+        both = zip(self._kernels, self._launched, strict=True)
+        return _Launches(block, [_Step(self._gpu, *each, block) for each in both])
 
-        Raises CheckError, and UsageError for what the caller has given.
+    def __call__(self, stream: int, values: Values) -> None:
+        """Queues everything.
+
+        Raises CheckError, and UsageError and SpecError for what the caller has given.
         """
-        if self._is_integer:
-            alpha, beta = whole(alpha, "alpha"), whole(beta, "beta")
         gpu = self._gpu
         entered = gpu.enter()
         try:
-            if self.workspace_bytes and not addresses[-1]:
-                self._with_workspace(stream, addresses, alpha, beta)
+            if self.workspace_bytes and not values[_SPACE]:
+                self._with_workspace(stream, values)
                 return
-            with self._lock:  # the driver has copied the parameters when a launch returns
-                self._write(self._addresses, 0, *addresses)
-                scalars = self._scalars
-                scalars[0] = alpha
-                scalars[1] = beta
-                for follow, queue, parameters in self._steps:
+            try:
+                mine = self._idle.pop()
+            except IndexError:  # threads have all of them
+                mine = self._new()
+            try:
+                try:
+                    mine.write(*values)
+                except (struct.error, OverflowError):
+                    mine.write(*mine.block.converted(values))
+                if stream != mine.stream:
+                    mine.set(stream)
+                for follow, queue in mine.steps:
                     if follow:
-                        follow(addresses)
-                    (status,) = queue(stream, parameters, 0)
+                        follow(values)
+                    (status,) = queue()
                     if status:
-                        check(status, "cuLaunchKernel")
+                        check(status, "cuLaunchKernelEx")
+            finally:
+                self._idle.append(mine)
         except CheckError:
             if gpu.has(stream):
                 raise
@@ -190,19 +237,15 @@ class Launcher:
                 f"stream is of another GPU than the arrays, which are on GPU {gpu.index}; pass "
                 "one of that GPU (of its primary context)"
             ) from None
-        except TypeError:
-            raise UsageError(f"alpha={alpha!r} and beta={beta!r} have to be numbers") from None
         finally:
             if entered:
                 gpu.leave()
 
-    def _with_workspace(
-        self, stream: int, addresses: tuple[int, ...], alpha: Any, beta: Any
-    ) -> None:
+    def _with_workspace(self, stream: int, values: Values) -> None:
         pool = self._gpu.pool.handle
         space = call("cuMemAllocFromPoolAsync", self.workspace_bytes, pool, stream)
         try:
-            self(stream, (*addresses[:-1], int(space)), alpha, beta)
+            self(stream, (*values[:_SPACE], int(space), *values[_SPACE + 1 :]))
         finally:
             call("cuMemFreeAsync", space, stream)
 
@@ -215,8 +258,8 @@ class Launchers:
         self._each = each
         self.workspace_bytes = max(launcher.workspace_bytes for launcher, _ in each)
 
-    def __call__(self, stream: int, addresses: tuple[int, ...], alpha: Any, beta: Any) -> None:
+    def __call__(self, stream: int, values: Values) -> None:
         """See Launcher."""
         for launcher, moves in self._each:
-            moved = (at + move for at, move in zip(addresses, moves, strict=False))
-            launcher(stream, (*moved, *addresses[len(moves) :]), alpha, beta)
+            moved = (at + move for at, move in zip(values, moves, strict=False))
+            launcher(stream, (*moved, *values[len(moves) :]))

@@ -8,11 +8,12 @@ from typing import Any
 
 from gen.api.call import Arguments, Call
 from gen.api.frameworks import BY_TYPE, Framework, beside, framework, stream_handle
+from gen.api.frameworks.protocol import Result, Together
 from gen.api.gpu import Launcher, Launchers
 from gen.api.groups import fitted, with_offsets
 from gen.api.operands import NOTHING, Own, checked, forms, is_number
 from gen.api.origin import Origin, Target
-from gen.api.views import HOST, View, element
+from gen.api.views import HOST, View, element, packed
 from gen.device import context
 from gen.device.choose import DEVICES
 from gen.errors import UsageError, said_in_python, unknown
@@ -28,15 +29,15 @@ MOST_PREPARED = 4096
 class _Prepared:
     """A call with all that follows from the forms of its arrays: what is left is to launch it."""
 
-    __slots__ = ("call", "dtype", "launcher", "row_major", "shape", "workspace_bytes")
+    __slots__ = ("check_overlap", "device", "launcher", "result", "workspace_bytes")
 
-    def __init__(self, call: Call, launcher: Launcher | Launchers | None, dtype: Any) -> None:
-        self.call, self.launcher, self.dtype = call, launcher, dtype
-        self.shape, self.row_major = call.result_shape, call.layouts.c
+    def __init__(
+        self, call: Call, device: int, launcher: Launcher | Launchers | None, dtype: Any
+    ) -> None:
+        self.device, self.launcher = device, launcher
+        self.result = _result(call, dtype)
+        self.check_overlap = call.check_overlap
         self.workspace_bytes = launcher.workspace_bytes if launcher else 0
-
-
-_ALIGNED = (True, True, True)  # A, B and D
 
 
 class Kernel:
@@ -102,27 +103,19 @@ class Kernel:
     ) -> Any:  # fmt: skip
         """The same, with all arguments by position, which Python passes faster."""
         given = None if stream is None else stream_handle(stream)
-        kind = type(a)
-        home = BY_TYPE.get(kind) or framework(a, "A")
-        at_a, form_a = home.describe(a, "A", given)
-        own = home if type(b) is kind else beside(home, b, "B", given)
-        at_b, form_b = own.describe(b, "B", given)
-        at_c = at_out = at_bias = 0
-        form_c = form_out = form_bias = None
-        if c is not None:
-            at_c, form_c = beside(home, c, "C", given).describe(c, "C", given)
-        if out is not None:
-            own = home if type(out) is kind else beside(home, out, "out", given)
-            at_out, form_out = own.describe(out, "out", given)
-        if bias is not None:
-            at_bias, form_bias = beside(home, bias, "bias", given).describe(bias, "bias", given)
+        home = BY_TYPE.get(type(a)) or framework(a, "A")
+        views = None
+        together = home.together(a, b, c, out, bias)
+        if together is None:
+            views = _views(home, a, b, c, out, bias, given)
+            together = _together(views)
+        form, at_a, at_b, at_c, at_out, at_bias = together
         # Calls with the same key differ in addresses, alpha, beta and stream, and in nothing else.
         # New memory is aligned.
-        aligned = _ALIGNED
-        if (at_a | at_b | at_out) & 15:
+        aligned: Any = (at_a | at_b | at_out) & 15 == 0
+        if not aligned:
             aligned = (at_a & 15 == 0, at_b & 15 == 0, at_out & 15 == 0)
-        key: Any = (form_a, form_b, form_c, form_out, form_bias, beta == 0, aligned)
-        addresses: tuple[int, ...] = (at_a, at_b, at_c, at_out, at_bias)
+        key: Any = (form, beta == 0, aligned)
         extra = NOTHING
         at_extra: tuple[int, ...] = ()
         if operands or offsets is not None:
@@ -130,30 +123,31 @@ class Kernel:
             checked(self._origin.wanted.epilogue, operands)
             extra = _described(home, operands, given)
             at_extra = tuple(view.address for view in extra.views.values())
-            addresses += at_extra
-            key = (*key[:-1], forms(extra), aligned)
+            key = (*key, forms(extra))
         ready = self._prepared.get(key)
         if ready is None:
-            views = _views(key, addresses)
-            if form_a[3] == HOST:
+            views = views or _views(home, a, b, c, out, bias, given)
+            if views.a.device == HOST:
                 given_arrays = (a, b, c, bias, operands or {})
                 return self._on_host(given_arrays, out, views, alpha, beta, given, extra)
             ready = self._prepare(key, views, alpha, beta, home, extra)
-        device = form_a[3]
+        device = ready.device
+        made = out
         if out is None:
-            made, at_out = home.empty(a, device, ready.shape, ready.dtype, ready.row_major, given)
-        else:
-            made = out
-            ready.call.check_overlap(at_out, addresses)
+            made, at_out = home.empty(a, device, ready.result, given)
+        if c is None:
+            at_c = at_out
+        at_space = 0
+        if ready.workspace_bytes:
+            _held, at_space = home.workspace(a, device, ready.workspace_bytes, given)
+        values: tuple[Any, ...] = (at_a, at_b, at_c, at_out, at_bias, at_space, alpha, beta)
+        if at_extra:
+            values = (*values[:5], *at_extra, *values[5:])
+        if out is not None:
+            ready.check_overlap(at_out, values)
         on = home.stream(device) if given is None else given
         if ready.launcher is not None:  # the result has elements
-            space: tuple[Any, int] = (None, 0)
-            if ready.workspace_bytes:
-                space = home.workspace(a, device, ready.workspace_bytes, given)
-            at_c = at_out if c is None else at_c
-            ready.launcher(
-                on, (at_a, at_b, at_c, at_out, at_bias, *at_extra, space[1]), alpha, beta
-            )
+            ready.launcher(on, values)
         if home.has_streams:
             return made
         if given is None or out is None:
@@ -169,7 +163,8 @@ class Kernel:
         call = self.fitted(views, alpha, beta, extra)
         on = context.gpu(views.a.device)
         with on:
-            alignment = Alignment(*key[-1])
+            matrices = (views.a, views.b, views.out)
+            alignment = Alignment(*(x is None or x.address % UNIT == 0 for x in matrices))
             spec, module = self._origin.build(call, on, alignment)
 
             def made(alignment: Alignment) -> Launcher:
@@ -179,7 +174,8 @@ class Kernel:
             launcher = None if call.empty else _launcher(call, alignment, made)
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
-        ready = _Prepared(call, launcher, _result_dtype(home, call, views.a))
+        dtype = _result_dtype(home, call, views.a)
+        ready = _Prepared(call, views.a.device, launcher, dtype)
         self._prepared[key] = ready
         return ready
 
@@ -202,8 +198,8 @@ class Kernel:
         }
         inputs = [None if x is None else framework(x, name).on_host(x, name) for name, x in named]
         if out is None:
-            dtype = _result_dtype(home, call, views.a)
-            out, _ = home.empty(arrays[0], HOST, call.result_shape, dtype, call.layouts.c, None)
+            result = _result(call, _result_dtype(home, call, views.a))
+            out, _ = home.empty(arrays[0], HOST, result, None)
         else:
             both = (*views, *extra.views.values())
             addresses = tuple(0 if view is None else view.address for view in both)
@@ -252,14 +248,33 @@ def _launcher(
     return Launchers(each)
 
 
-def _views(key: tuple[Any, ...], addresses: tuple[int, ...]) -> Arguments:
-    """The arrays of a call as `fit` takes them."""
-    pairs = zip(addresses[1:5], key[1:5], strict=True)
-    others = (None if form is None else View(at, *form) for at, form in pairs)
-    return Arguments(View(addresses[0], *key[0]), *others)  # type: ignore[arg-type]
+def _views(
+    home: Framework, a: Any, b: Any, c: Any, out: Any, bias: Any, stream: int | None
+) -> Arguments:
+    """The arrays of a call, where A's framework is `home`, described one by one."""
+
+    def view(array: Any, name: str) -> View:
+        at, form = beside(home, array, name, stream).describe(array, name, stream)
+        return View(at, *form)
+
+    named = (("C", c), ("out", out), ("bias", bias))
+    others = (None if x is None else view(x, name) for name, x in named)
+    return Arguments(view(a, "A"), view(b, "B"), *others)
+
+
+def _together(views: Arguments) -> Together:
+    """See `Framework.together`."""
+    form = tuple(None if view is None else view[1:] for view in views)
+    a, b, c, out, bias = (0 if view is None else view.address for view in views)
+    return form, a, b, c, out, bias
 
 
 def _result_dtype(home: Framework, call: Call, a: View) -> Any:
-    """The type of a new result for `Framework.empty`."""
+    """The framework's type of a new result."""
     kind = call.dtypes.output.name
-    return None if element(a.dtype) == kind else home.dtype(kind)
+    return a.dtype if element(a.dtype) == kind else home.dtype(kind)
+
+
+def _result(call: Call, dtype: Any) -> Result:
+    """The shape, strides and type of a new result for `Framework.empty`."""
+    return call.result_shape, packed(call.result_shape, call.layouts.c), dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from gen.errors import SpecError, UsageError
 
@@ -136,6 +136,16 @@ def _what_is_wrong(down: int, right: int) -> str:
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of an array without gaps, in elements."""
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def packed(shape: tuple[int, ...], by_row: bool) -> tuple[int, ...]:
+    """The strides of an array without gaps, row-major or column-major."""
+    return row_major(shape) if by_row else row_major(shape[::-1])[::-1]
+
+
+def order(strides: Sequence[int]) -> Literal["C", "F"]:
+    """What NumPy and CuPy call the order of an array without gaps."""
+    return "C" if not strides or strides[-1] <= strides[0] else "F"
 
 
 def extent(matrix: Matrix, row_major: bool, size: int) -> Extent:

@@ -39,7 +39,6 @@ class Gpu:
         self.driver = bindings()
         self.index = index
         self._context = call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", index))
-        self._context_handle = int(self._context)
         device = Device(index)
         major, minor = device.compute_capability
         self.arch = own_arch(10 * major + minor)
@@ -55,8 +54,7 @@ class Gpu:
 
     def enter(self) -> bool:
         """Makes the GPU the calling thread's current one; whether it was another."""
-        _, current = self.driver.cuCtxGetCurrent()
-        if int(current) == self._context_handle:
+        if self.driver.cuCtxGetCurrent()[1] == self._context:
             return False
         call("cuCtxPushCurrent", self._context)
         return True
@@ -106,7 +104,7 @@ class Gpu:
     def has(self, stream: int) -> bool:
         """Whether a stream is of this GPU, or the driver does not say."""
         status, context = self.driver.cuStreamGetCtx(stream)
-        return bool(status) or int(context) == self._context_handle
+        return bool(status) or bool(context == self._context)
 
     def synchronize(self, stream: int) -> None:
         """Waits for all that is queued on a stream."""

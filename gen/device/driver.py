@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -145,24 +145,28 @@ class Parameters:
 
 
 class LoadedKernel:
-    """A kernel on a GPU with all of its launch but the stream and the parameters.
-
-    `queue(stream, parameters, 0)` is the driver's own function, for callers to whom microseconds
-    matter: it takes a stream's handle and `Parameters.address`, and gives a tuple of the status.
-    """
+    """A kernel on a GPU with all of its launch but the stream and the parameters."""
 
     def __init__(self, function: Any, launch: Launch) -> None:
-        self._function = function
-        if launch.early:
-            self.queue = _queue_early(function, launch)
-        else:
-            size = (*launch.grid, *launch.block, launch.shared_bytes)
-            self.queue = partial(bindings().cuLaunchKernel, function, *size)
+        self._function, self._launch = function, launch
+        self._config = _config(launch)
+        self._queue = partial(bindings().cuLaunchKernelEx, self._config, function)
 
     def __call__(self, stream: Stream, parameters: Parameters) -> None:
-        """Queues one launch. Raises CheckError."""
-        (status,) = self.queue(stream.handle, parameters.address, 0)
-        check(status, "the launch")
+        """Queues one launch; from one thread at a time. Raises CheckError."""
+        self._config.hStream = stream.handle
+        (status,) = self._queue(parameters.address, 0)
+        check(status, "cuLaunchKernelEx")
+
+    def with_parameters(self, parameters: Parameters) -> tuple[Any, Callable[[], tuple[Any]]]:
+        """A launch for callers to whom microseconds matter: its configuration, and what starts it.
+
+        The second is the driver's own function, which gives its status. The stream's handle has to
+        be set before: `hStream` of the first.
+        """
+        config = _config(self._launch)
+        queue = bindings().cuLaunchKernelEx
+        return config, partial(queue, config, self._function, parameters.address, 0)
 
     def parameter_bytes(self, index: int) -> int:
         """The size of one of the kernel's parameters."""
@@ -170,24 +174,20 @@ class LoadedKernel:
         return int(size)
 
 
-def _queue_early(function: Any, launch: Launch) -> Any:
-    """`LoadedKernel.queue` of a kernel that may start while the one before it ends."""
+def _config(launch: Launch) -> Any:
+    """What cuLaunchKernelEx takes: made once, it is passed faster than cuLaunchKernel's numbers."""
     driver = bindings()
-    attribute = driver.CUlaunchAttribute()
-    kinds = driver.CUlaunchAttributeID
-    attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    attribute.value.programmaticStreamSerializationAllowed = 1
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
     config.sharedMemBytes = launch.shared_bytes
-    config.attrs, config.numAttrs = [attribute], 1
-
-    def queue(stream: Any, parameters: int, extra: int) -> Any:
-        config.hStream = stream
-        return driver.cuLaunchKernelEx(config, function, parameters, extra)
-
-    return queue
+    if launch.early:  # it may start while the one before it ends
+        attribute = driver.CUlaunchAttribute()
+        kinds = driver.CUlaunchAttributeID
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = [attribute], 1
+    return config
 
 
 def shared_memory_attributes(launch: Launch) -> dict[str, int]:

@@ -44,6 +44,8 @@ def linear(
             x, weight.t(), bias=bias, epilogue=epilogue, operands=operands, invariant=invariant
         )
     check_invariant(invariant)
+    if operators.is_alone(x, weight, None, bias) and x.dim() > 1 and weight.dim() == 2:
+        return operators.alone_linear(x, weight, bias, invariant)
     check_tensors(x=x, weight=weight, bias=bias)
     if weight.dim() != 2:
         raise SpecError(
@@ -92,6 +94,12 @@ def matmul(
     Raises UsageError and SpecError for tensors that do not fit together or that no kernel takes.
     """
     check_invariant(invariant)
+    if (
+        c is None and out is None and operands is None and epilogue == "linear" and not beta
+        and type(alpha) in (int, float) and operators.is_alone(a, b, None, bias)
+        and a.dim() > 1 < b.dim()
+    ):  # fmt: skip
+        return operators.alone(a, b, None, bias, alpha, 0, invariant)
     check_tensors(A=a, B=b, C=c, bias=bias, out=out)
     checked(epilogue, operands)
     if casts(a):

@@ -70,6 +70,14 @@ def multiply(
 
     What no kernel reads as it lies is copied first. Raises UsageError, SpecError.
     """
+    device, dtype = _device(a)
+    if c is None and out is None and not operands and device != "cpu":
+        try:
+            return api.matmul(
+                a, b, alpha=alpha, bias=bias, epilogue=epilogue, dtype=dtype, invariant=invariant
+            )
+        except SpecError:  # for what is copied below, or a mistake that is found there
+            pass
     shape = shape_of(a, b)
     by_row = True
     if out is None:
@@ -81,7 +89,6 @@ def multiply(
         by_row = _is_matrix(to, by_row=True)
     if c is not None and (to is not out or c is not out):
         c = _like_result(c, by_row) if beta else None
-    device, dtype = _device(a)
     if device == "cpu":
         _check_host(b, shape)
     given = {

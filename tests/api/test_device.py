@@ -14,7 +14,7 @@ import pytest
 import gen
 from gen.api import frameworks, kernel
 from gen.api.frameworks import foreign
-from gen.errors import CheckError, SpecError, UsageError
+from gen.errors import CheckError, GenError, SpecError, UsageError
 from gen.kernels.registry import make_spec
 from gen.source.render import render
 from tests.api.test_matmul import exact, ints
@@ -69,6 +69,38 @@ def test_the_second_call_only_launches(fake: FakeGpu, monkeypatch: pytest.Monkey
         np.testing.assert_array_equal(got.numpy(), seed * exact(a, b) + (2 - seed / 2) * c)
         monkeypatch.setattr(kernel, "fitted", None)  # nobody asks again
     assert len(multiply._prepared) == 1
+
+
+def test_alpha_beyond_its_type_is_infinite(fake: FakeGpu) -> None:
+    a = Tensor.of(np.ones((4, 4), np.float32))
+    for alpha, value in ((np.float64(2), 8), (1e300, np.inf), (-np.inf, -np.inf)):
+        assert (gen.matmul(a, a, alpha=alpha).numpy() == value).all()
+    ones = Tensor.of(np.ones((4, 4), np.int8))
+    for alpha in (2, 2.0, np.int64(2)):
+        assert (gen.matmul(ones, ones, alpha=alpha).numpy() == 8).all()
+    for alpha, said in ((2.5, "alpha=2.5 is no integer"), (1 << 31, "does not fit into 32 bits")):
+        with pytest.raises(GenError, match=said):
+            gen.matmul(ones, ones, alpha=alpha)
+
+
+def test_calls_at_once_have_memory_of_their_own(fake: FakeGpu) -> None:
+    """As threads make them: the second begins and ends while the driver has the first."""
+    multiply = gen.Kernel("tiles", tile=4)
+    arrays = [[ints(*s, seed=i) for s in ((5, 6), (6, 7))] for i in range(3)]
+    pairs = [[Tensor.of(x) for x in pair] for pair in arrays]
+    launch, others = fake.driver.cuLaunchKernelEx, [*pairs[1:]]
+    found: list[Any] = []
+
+    def meanwhile(*args: Any) -> Any:
+        if others:
+            found.append(multiply(*others.pop(), alpha=3, stream=7))
+        return launch(*args)
+
+    fake.driver.cuLaunchKernelEx = meanwhile
+    found.append(multiply(*pairs[0]))
+    for got, (a, b), alpha in zip(found, arrays[1:] + arrays[:1], (3, 3, 1), strict=True):
+        np.testing.assert_array_equal(got.numpy(), alpha * exact(a, b))
+    assert fake.streams == [7, 7, 40]
 
 
 def test_operands_of_ones_own_by_any_name(fake: FakeGpu) -> None:
@@ -206,9 +238,9 @@ def test_what_a_gpu_refuses(fake: FakeGpu) -> None:
         gen.matmul(a, a, alpha="1")
     with pytest.raises(UsageError, match="A is a Plain in host memory; pass a NumPy array"):
         foreign.Foreign().on_host(Plain(a), "A")
-    fake.driver.cuLaunchKernel = lambda *_: (700,)
+    fake.driver.cuLaunchKernelEx = lambda *_: (700,)
     fake.driver.CUresult = lambda status: SimpleNamespace(name=f"ERROR_{status}")
-    with pytest.raises(CheckError, match="cuLaunchKernel failed: ERROR_700"):
+    with pytest.raises(CheckError, match="cuLaunchKernelEx failed: ERROR_700"):
         gen.matmul(a, a, a, beta=1)
 
 
@@ -222,9 +254,9 @@ def test_another_gpu_is_made_current_for_the_launch(fake: FakeGpu) -> None:
     fake.driver.cuCtxGetCurrent = lambda: (0, 2)
     fake.driver.cuCtxPushCurrent = lambda _: move(1)
     fake.driver.cuCtxPopCurrent = lambda: (*move(-1), None)
-    launch = fake.driver.cuLaunchKernel
+    launch = fake.driver.cuLaunchKernelEx
     seen = []
-    fake.driver.cuLaunchKernel = lambda *args: (seen.append(depth[0]), launch(*args))[1]
+    fake.driver.cuLaunchKernelEx = lambda *args: (seen.append(depth[0]), launch(*args))[1]
     a = Tensor.of(ints(4, 4))
     gen.matmul(a, a)
     assert (seen, depth) == ([1], [0])
@@ -232,7 +264,7 @@ def test_another_gpu_is_made_current_for_the_launch(fake: FakeGpu) -> None:
 
 @pytest.mark.parametrize("k", [4, 131])  # without and with a workspace
 def test_a_stream_of_another_gpu_is_refused(k: int, fake: FakeGpu) -> None:
-    fake.driver.cuLaunchKernel = lambda *_: (400,)
+    fake.driver.cuLaunchKernelEx = lambda *_: (400,)
     fake.driver.CUresult = lambda status: SimpleNamespace(name=f"ERROR_{status}")
     fake.driver.cuStreamGetCtx = lambda stream: (0, 2 if stream == 77 else 1)
     a, b, out = (Tensor.of(halves(*s)) for s in ((8, k), (k, 8), (8, 8)))
@@ -439,6 +471,27 @@ def test_torch_streams(torch: Any) -> None:
     torch.cuda.current_stream().wait_stream(own)
     assert right(torch, got, a, b)
     assert right(torch, given, a, b)
+
+
+@pytest.mark.gpu
+def test_torch_results_are_tensors_as_pytorchs(torch: Any) -> None:
+    class Own(torch.Tensor):  # type: ignore[misc,name-defined]
+        pass
+
+    a, b, c = drawn(torch, 96, 200), drawn(torch, 200, 130), drawn(torch, 130, 96).t()
+    for x in (a, torch.nn.Parameter(a, requires_grad=False), a.as_subclass(Own)):
+        for got in (gen.matmul(x, b), gen.matmul(x, b, c, beta=1)):
+            assert type(got) is type(torch.matmul(x, b))
+        assert got.stride() == (1, 96)
+    with torch.inference_mode():
+        assert gen.matmul(a, b).is_inference()
+    assert not gen.matmul(a, b).is_inference()
+    del got
+    used = torch.cuda.memory_allocated()
+    got = gen.matmul(a, b)
+    assert torch.cuda.memory_allocated() >= used + got.nbytes
+    del got
+    assert torch.cuda.memory_allocated() == used
 
 
 @pytest.mark.gpu

@@ -95,8 +95,9 @@ def on_the_runner() -> None:
     assert runner.launch(CUBIN, "gemm", (0, 2, 3), (4, 5, 6), args, 50_000) == []
     assert runner.launch(CUBIN, "gemm_pack", ONE, ONE, [runner.tensor_map(NO_MAP, buffer, 0)]) == []
     runner.synchronize()
-    os.environ["FAIL"] = "cuLaunchKernel"
-    with pytest.raises(CheckError, match="gemm failed on Fake 0: the launch failed: CUDA_ERROR"):
+    os.environ["FAIL"] = "cuLaunchKernelEx"
+    failed = "gemm failed on Fake 0: cuLaunchKernelEx failed: CUDA_ERROR"
+    with pytest.raises(CheckError, match=failed):
         runner.launch(CUBIN, "gemm", ONE, ONE, args)
     del os.environ["FAIL"]
     runner._gpu.fill(buffer.address + array.nbytes, b"\0", 1)
@@ -234,8 +235,8 @@ def failed() -> None:
     gpu = FirstGpu()
     memory = gpu.allocate(64)
     at, array = int(memory.handle), np.zeros(4, np.int32)
-    plain, early = (Launch("gemm", ONE, ONE, 50_000, {}, early) for early in (False, True))
-    kernel, early_kernel = gpu.load(CUBIN, plain), gpu.load(CUBIN, early)
+    plain = Launch("gemm", ONE, ONE, 50_000, {})
+    kernel = gpu.load(CUBIN, plain)
     parameters, encoded = Parameters([]), encode(MAP, 0)
     plan = Plan((Launch("gemm", ONE, ONE, 0, {"A": Pointer("A")}),), 4096)
     launcher = Launcher(gpu, CUBIN, plan, parse_dtype("f32"))
@@ -261,8 +262,7 @@ def failed() -> None:
         "cuKernelGetFunction": lambda: gpu.load(CUBIN, plain),
         "cuFuncSetAttribute": lambda: gpu.load(CUBIN, plain),
         "cuFuncGetParamInfo": lambda: kernel.parameter_bytes(0),
-        "cuLaunchKernel": lambda: kernel(gpu.stream, parameters),
-        "cuLaunchKernelEx": lambda: early_kernel(gpu.stream, parameters),
+        "cuLaunchKernelEx": lambda: kernel(gpu.stream, parameters),
         "cuTensorMapEncodeTiled": lambda: encode(MAP, 0),
         "cuTensorMapReplaceAddress": lambda: driver.call("cuTensorMapReplaceAddress", encoded, 64),
     }
@@ -274,12 +274,12 @@ def failed() -> None:
         except GenError as error:
             said[name] = str(error)
     assert [x for x in said.items() if "CUDA_ERROR_ILLEGAL_ADDRESS" not in x[1]] == []
-    for name in ("cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuMemFreeAsync"):
+    for name in ("cuMemAllocFromPoolAsync", "cuLaunchKernelEx", "cuMemFreeAsync"):
         os.environ["FAIL"] = name
         with pytest.raises(CheckError, match=f"{name} failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
-            launcher(0x2000, (0,) * 6, 1, 0)
+            launcher(0x2000, (0,) * 6 + (1, 0))
         with pytest.raises(UsageError, match="stream is of another GPU than the arrays"):
-            launcher(0x2001, (0,) * 6, 1, 0)
+            launcher(0x2001, (0,) * 6 + (1, 0))
     os.environ["FAIL"] = "cuInit"
     reason = "the driver reports that cuInit failed: CUDA_ERROR_ILLEGAL_ADDRESS"
     assert driver.why_no_gpu() == reason
@@ -305,7 +305,7 @@ def called() -> None:
     launcher = Launcher(gpu, CUBIN, Plan(launches, 4096), parse_dtype("f16"))
     assert gpu.enter()
     for a, alpha in ((0x1000, 2), (0x1000, 3.5), (0x2000, 1)):
-        launcher(0x2000, (a, 0, 0, 0, 0xB, 0), alpha, -1)
+        launcher(0x2000, (a, 0, 0, 0, 0xB, 0, alpha, -1))
 
 
 def test_a_call(folder: Path) -> None:

@@ -34,7 +34,7 @@ class FakeGpu(Gpu):
     def __init__(self, arch: str = "sm_80", runs: bool = True) -> None:
         self.index, self.name = 0, "a fake"
         self.multiprocessors, self.format = 4, "ptx"
-        self.arch, self._context, self._context_handle = arch, None, 1
+        self.arch, self._context = arch, 1
         self._runs = runs
         self.runner = EmulatorRunner(multiprocessors=4)
         self.log: list[str] = []
@@ -43,7 +43,8 @@ class FakeGpu(Gpu):
         self.streams: list[int] = []
         self.pool = SimpleNamespace(handle=7)
         self.driver = SimpleNamespace(
-            cuLaunchKernel=self._launch if runs else lambda *_: (0,),
+            CUlaunchConfig=SimpleNamespace,
+            cuLaunchKernelEx=self._launch if runs else lambda *_: (0,),
             cuCtxGetCurrent=lambda: (0, 1),
             cuCtxPushCurrent=lambda _: (0,),
             cuCtxPopCurrent=lambda: (0, None),
@@ -72,16 +73,19 @@ class FakeGpu(Gpu):
         everything = [*self.spaces.values(), *self.buffers]
         return next(b for b in everything if b.address <= address < b.address + b.nbytes)
 
-    def _launch(self, function: Any, *rest: Any) -> tuple[int]:
+    def _launch(self, config: Any, function: Any, parameters: int, extra: int) -> tuple[int]:
         module, launch = function
-        grid, block, (shared, stream, parameters, _) = rest[:3], rest[3:6], rest[6:]
+        grid = config.gridDimX, config.gridDimY, config.gridDimZ
+        block = config.blockDimX, config.blockDimY, config.blockDimZ
         pointers = (ctypes.c_void_p * len(launch.args)).from_address(parameters)
         args = [
             self._argument(arg, at) for arg, at in zip(launch.args.values(), pointers, strict=True)
         ]
         self.log.append(launch.kernel)
-        self.streams.append(stream)
-        findings = self.runner.launch(module, launch.kernel, grid, block, args, shared)
+        self.streams.append(config.hStream)
+        findings = self.runner.launch(
+            module, launch.kernel, grid, block, args, config.sharedMemBytes
+        )
         assert not findings, findings
         return (0,)
 
@@ -143,14 +147,15 @@ class Tensor:
     def get_device(self) -> int:
         return self.device_index
 
-    def new_empty(self, shape: Any, dtype: Any = None) -> Tensor:
-        name = str(dtype or self.dtype).partition(".")[2]
+    def new_empty_strided(self, shape: Any, strides: Any, dtype: str) -> Tensor:
+        name = dtype.partition(".")[2]
         if name == "uint8":  # a workspace, which lives as long as somebody holds it
             _, address = self.gpu._allocate(*shape, 0, 0)
             space = Tensor(self.gpu.spaces[address], 0, shape, (1,), name)
             weakref.finalize(space, self.gpu._free, address, 0)
             return space
-        return Tensor.of(np.full(shape, 99, name))
+        base = Tensor.of(np.full(shape, 99, name)).base
+        return Tensor(base, 0, shape, strides, name)
 
     def t(self) -> Tensor:
         return Tensor(
@@ -186,6 +191,8 @@ def install(patch: pytest.MonkeyPatch, arch: str = "sm_80", runs: bool = True) -
         is_grad_enabled=lambda: True,
         cuda=SimpleNamespace(stream=lambda _: nullcontext(), ExternalStream=lambda *_: None),
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 40 + device),
+        Tensor=Tensor,
+        nn=SimpleNamespace(Parameter=None),
         **{name: f"torch.{name}" for name in ELEMENTS},
     )
     patch.setitem(sys.modules, "torch", torch)

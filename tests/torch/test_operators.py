@@ -12,7 +12,7 @@ from torch.autograd import forward_ad  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import gen.torch as gt  # noqa: E402
-from gen.errors import UsageError  # noqa: E402
+from gen.errors import SpecError, UsageError  # noqa: E402
 from gen.torch import operators  # noqa: E402
 from tests.support.slow import sift  # noqa: E402
 from tests.torch.test_functions import (  # noqa: E402
@@ -371,3 +371,107 @@ def test_a_training_step_in_a_cuda_graph() -> None:
     wanted = [step(), *(p.grad for p in model.parameters())]
     for one, other in zip(found, wanted, strict=True):
         same(one, other)
+
+
+# --- without the operators
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The products that were computed without an operator."""
+    found: list[Any] = []
+
+    def spied(name: str) -> None:
+        function = getattr(operators, name)
+
+        def called(*args: Any) -> Any:
+            found.append(args)
+            return function(*args)
+
+        monkeypatch.setattr(operators, name, called)
+
+    spied("alone")
+    spied("alone_linear")
+    return found
+
+
+@pytest.fixture
+def alone(counted: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The same, while all tensors pass for a GPU's."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
+    return counted
+
+
+class Own(torch.Tensor):  # type: ignore[misc,name-defined]
+    """A class of the user's own."""
+
+
+def test_operators_that_would_do_nothing_are_left_out(alone: list[Any]) -> None:
+    x, weight, bias = ints(2, 3, 8), ints(5, 8), ints(5)
+    for a in (x, x[0], x[:, 0], torch.nn.Parameter(x, requires_grad=False), x[..., ::2]):
+        b = weight.t() if a.shape[-1] == 8 else weight.t()[::2]
+        same(gt.matmul(a, b, alpha=2), 2 * (a @ b))
+        same(gt.matmul(a, b, bias=bias), a @ b + bias)
+    same(gt.linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
+    same(gt.matmul(x[:1].expand(4, 3, 8), weight.t()), (x[:1] @ weight.t()).expand(4, 3, 5))
+    with torch.no_grad():
+        leaf = weight.clone().requires_grad_()
+        same(gt.linear(x, leaf), torch.nn.functional.linear(x, weight))
+    assert len(alone) == 13
+    with pytest.raises(SpecError, match="A's columns are not as many as B's rows"):
+        gt.matmul(x, weight)
+
+
+def test_gradients_without_operators(alone: list[Any]) -> None:
+    x, weight, bias, c = leaves((2, 3, 4), (5, 4), (5,), (3, 5))
+    wanted = gradients(torch.nn.functional.linear, [x, weight, bias])
+    for found, want in zip(gradients(gt.linear, [x, weight, bias]), wanted, strict=True):
+        same(found, want)
+    assert len(alone) == 3  # one forwards, two back
+
+    def ours(a: Any, b: Any, c: Any) -> Any:
+        return gt.matmul(a, b, c, alpha=2, beta=-3)
+
+    def theirs(a: Any, b: Any, c: Any) -> Any:
+        return 2 * (a @ b) - 3 * c
+
+    operands = [x, weight.detach().t().requires_grad_(), c]
+    for found, want in zip(gradients(ours, operands), gradients(theirs, operands), strict=True):
+        same(found, want)
+    assert torch.autograd.gradgradcheck(gt.linear, [x, weight, bias])
+    assert torch.autograd.gradgradcheck(gt.matmul, operands[:2])
+
+
+def test_operators_are_called_where_somebody_sees_them(alone: list[Any]) -> None:
+    x, weight = ints(3, 8, dtype=DOUBLE), ints(8, 5, dtype=DOUBLE)
+    want = x @ weight
+    same(torch.func.vmap(gt.matmul, (0, None))(x[:, None], weight)[:, 0], want)
+    alone.clear()  # of the batch that vmap has made
+    same(gt.matmul(x.as_subclass(Own), weight), want)
+    same(gt.matmul(torch._neg_view(x), weight), -want)
+    with FlopCounterMode(display=False) as counted:
+        same(gt.matmul(x, weight), want)
+    assert counted.get_total_flops() == 2 * 3 * 8 * 5
+    with torch.profiler.profile() as profiled:
+        same(gt.matmul(x, weight), want)
+    assert "gemmgen::matmul" in [event.key for event in profiled.key_averages()]
+    with pytest.warns(FutureWarning):
+        traced = torch.jit.trace(lambda a: gt.matmul(a, weight), x, check_trace=False)
+    same(traced(2 * x), 2 * want)
+    assert alone == []
+
+
+@pytest.mark.gpu
+def test_a_gpus_products_without_operators(counted: list[Any]) -> None:
+    x, weight, bias = (ints(*n, dtype=DOUBLE).cuda() for n in ((2, 3, 8), (5, 8), (5,)))
+    same(gt.linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
+    same(gt.matmul(x, weight.t(), bias=bias), torch.nn.functional.linear(x, weight, bias))
+    with torch.autocast("cuda", dtype=torch.float16):
+        found = gt.linear(x.float(), weight.float())
+    same(found, torch.nn.functional.linear(x, weight).half())
+    assert len(counted) == 2
+    tensors = [one.requires_grad_() for one in (x, weight, bias)]
+    wanted = gradients(torch.nn.functional.linear, tensors)
+    for one, want in zip(gradients(gt.linear, tensors), wanted, strict=True):
+        same(one, want)
+    assert len(counted) == 5

@@ -6,9 +6,9 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from gen.api.frameworks.protocol import LEGACY_STREAM, Framework
+from gen.api.frameworks.protocol import LEGACY_STREAM, Framework, Result
 from gen.api.gpu import new_array
-from gen.api.views import HOST, Form, element, element_of
+from gen.api.views import HOST, Form, element, element_of, order
 from gen.device import context
 from gen.errors import UsageError
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _DLPACK_CPU = 1
-
-
-def _order(shape: tuple[int, ...], row_major: bool) -> str:
-    return "C" if row_major or len(shape) < 2 else "F"
 
 
 def _row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -46,20 +42,15 @@ class Foreign(Framework):
         """See Framework."""
         return LEGACY_STREAM
 
-    def empty(
-        self, like: Any, device: int, shape: tuple[int, ...], dtype: Any, row_major: bool,
-        stream: int | None,
-    ) -> tuple[Any, int]:  # fmt: skip
+    def empty(self, like: Any, device: int, result: Result, stream: int | None) -> tuple[Any, int]:
         """See Framework. Memory of gen's own, which the array's framework takes over at the end."""
         if not hasattr(like, "__array_namespace__"):
             raise UsageError(
                 f"{type(like).__name__} has no way to make another array like it; pass out"
             )
-        dtype = dtype or getattr(like, "dtype", None)
-        if dtype is None:  # it says so through DLPack alone
-            _, (_, _, dtype, _, _) = self.describe(like, "A", stream)
+        shape, strides, dtype = result
         kind = element_of(dtype, "A")
-        memory = new_array(context.gpu(device), shape, kind, row_major, stream or LEGACY_STREAM)
+        memory = new_array(context.gpu(device), shape, strides, kind, stream or LEGACY_STREAM)
         return memory, memory.ptr
 
     def workspace(self, like: Any, device: int, size: int, stream: int | None) -> tuple[Any, int]:
@@ -91,15 +82,13 @@ class CuPy(Foreign):
         """See Framework."""
         return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
 
-    def empty(
-        self, like: Any, device: int, shape: tuple[int, ...], dtype: Any, row_major: bool,
-        stream: int | None,
-    ) -> tuple[Any, int]:  # fmt: skip
+    def empty(self, like: Any, device: int, result: Result, stream: int | None) -> tuple[Any, int]:
         """See Framework."""
         cupy = sys.modules["cupy"]
+        shape, strides, dtype = result
         on = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device)
         with cupy.cuda.Device(device), on:
-            array = cupy.empty(shape, dtype or like.dtype, order=_order(shape, row_major))
+            array = cupy.empty(shape, dtype, order=order(strides))
         return array, int(array.data.ptr)
 
     def finish(self, array: Any, like: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gen.api.frameworks.protocol import Framework
-from gen.api.views import HOST, Form, element_of
+from gen.api.frameworks.protocol import Framework, Result
+from gen.api.views import HOST, Form, element_of, order
 from gen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,14 +30,12 @@ class NumPy(Framework):
         """See Framework."""
         return 0
 
-    def empty(
-        self, like: Any, device: int, shape: tuple[int, ...], dtype: Any, row_major: bool,
-        stream: int | None,
-    ) -> tuple[Any, int]:  # fmt: skip
+    def empty(self, like: Any, device: int, result: Result, stream: int | None) -> tuple[Any, int]:
         """See Framework."""
         import numpy as np
 
-        array = np.empty(shape, dtype or like.dtype, order="C" if row_major else "F")
+        shape, strides, dtype = result
+        array = np.empty(shape, dtype, order=order(strides))
         return array, array.__array_interface__["data"][0]
 
     def workspace(self, like: Any, device: int, size: int, stream: int | None) -> tuple[Any, int]:

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 LEGACY_STREAM = 1
 
 
+# The shape, the strides and the framework's type of a new array: row-major or column-major,
+# without gaps.
+Result = tuple[tuple[int, ...], tuple[int, ...], Any]
+
+# Of the arrays of a call: what is equal where all their forms are, and the addresses of A, B, C,
+# out and the bias, 0 where there is none.
+Together = tuple[Any, int, int, int, int, int]
+
+
 class Framework(Protocol):
     """One framework's arrays. `stream` is what the caller gave, None where nothing was given."""
 
@@ -22,6 +31,13 @@ class Framework(Protocol):
         """Where an array lies, and in which form. Raises UsageError."""
         ...
 
+    def together(self, a: Any, b: Any, c: Any, out: Any, bias: Any) -> Together | None:
+        """What `describe` says of all arrays of a call, in less time.
+
+        None where each has to be described: if only to say what is wrong.
+        """
+        return None
+
     def stream(self, device: int) -> int:
         """The framework's current stream on a GPU."""
         ...
@@ -30,11 +46,8 @@ class Framework(Protocol):
         """What `empty` calls the element type `kind`: as most frameworks do."""
         return framework_dtype(kind)
 
-    def empty(
-        self, like: Any, device: int, shape: tuple[int, ...], dtype: Any, row_major: bool,
-        stream: int | None,
-    ) -> tuple[Any, int]:  # fmt: skip
-        """A new array beside `like`, with its address; `dtype` is None for the one of `like`."""
+    def empty(self, like: Any, device: int, result: Result, stream: int | None) -> tuple[Any, int]:
+        """A new array beside `like`, with its address."""
         ...
 
     def workspace(self, like: Any, device: int, size: int, stream: int | None) -> tuple[Any, int]:
