@@ -56,12 +56,15 @@ def _access(match: re.Match[str]) -> str:
     verb = _VERBS.get(match["what"], match["what"])
     text = f"Invalid __{match['space']}__ {verb} of size {size} bytes at {match['name']}{at:+d}"
     by = "" if match["count"] == "1" else f", by {match['count']} threads"
+    if "global memory" in match["more"]:
+        return f"{text}{match['more'].rstrip(',')}{by}"
     if "freed" in match["more"]:
         return f"{text}, which has been freed{by}"
     if match["how"] == "misaligned":
         return f"{text} is misaligned{by}"
     if match["space"] == "shared":
-        return f"{text} is out of bounds: the block has {total} bytes{by}"
+        block = match["more"] if "cluster" in match["more"] else ""
+        return f"{text}{block} is out of bounds: the block has {total} bytes{by}"
     if at < 0:
         where = f"{-at} bytes before"
     elif at >= total:
