@@ -16,8 +16,8 @@ _RACE = re.compile(
 )
 _UNDEFINED = re.compile(r"load of (?P<size>\d+) bytes at (?P<where>.+), which was never written$")
 _WILD = re.compile(
-    r"(?P<space>\w+) (?P<what>.+?) of (?P<size>\d+) bytes at (?P<at>0x[0-9a-f]+) is out of bounds, "
-    r"by (?P<count>\d+) threads?$"
+    r"(?P<space>\w+) (?P<what>.+?) of (?P<size>\d+) bytes at (?P<at>0x[0-9a-f]+|shared memory of "
+    r"block \d+ of a cluster of \d+) is out of bounds, by (?P<count>\d+) threads?$"
 )
 _VERBS = {"load": "read", "store": "write", "atomic access": "atomic"}
 
@@ -29,7 +29,7 @@ def sentence(finding: Finding) -> str:
         return _access(match)
     if match := _WILD.match(message):
         verb = _VERBS.get(match["what"], match["what"])
-        null = ", a null pointer" if int(match["at"], 16) < 4096 else ""
+        null = ", a null pointer" if re.match(r"0x\w{1,3}$", match["at"]) else ""
         by = "" if match["count"] == "1" else f", by {match['count']} threads"
         access = f"Invalid __{match['space']}__ {verb} of size {match['size']} bytes"
         return f"{access} at {match['at']} is out of bounds{null}{by}"
