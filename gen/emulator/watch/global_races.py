@@ -1,8 +1,8 @@
 """Races in global memory: two blocks, or two threads of a block, and at least one writes.
 
 Blocks of a launch run in any order, so nothing orders what they write to the same place, or what
-one reads and another writes. Within a block, barriers do; between blocks, what releases and what
-acquires, fences among that (`releases`). Not recorded are loads that the compiler knows to be of
+one reads and another writes, but what releases and acquires; within a block barriers do, too
+(`global_order`). Not recorded are loads that the compiler knows to be of
 read-only data (`ld.global.nc`), and that a thread reads before another thread of its own block
 writes. Asynchronous copies count when they are issued: that settles what they may race with in
 other blocks.
