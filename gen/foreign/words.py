@@ -16,8 +16,8 @@ _RACE = re.compile(
 )
 _UNDEFINED = re.compile(r"load of (?P<size>\d+) bytes at (?P<where>.+), which was never written$")
 _WILD = re.compile(
-    r"(?P<space>\w+) (?P<what>.+?) of (?P<size>\d+) bytes at (?P<at>0x[0-9a-f]+) is out of bounds, "
-    r"by (?P<count>\d+) threads?$"
+    r"(?P<space>\w+) (?P<what>.+?) of (?P<size>\d+) bytes at (?P<at>0x[0-9a-f]+|shared memory of "
+    r"block \d+ of a cluster of \d+) is out of bounds, by (?P<count>\d+) threads?$"
 )
 _VERBS = {"load": "read", "store": "write", "atomic access": "atomic"}
 
@@ -29,7 +29,7 @@ def sentence(finding: Finding) -> str:
         return _access(match)
     if match := _WILD.match(message):
         verb = _VERBS.get(match["what"], match["what"])
-        null = ", a null pointer" if int(match["at"], 16) < 4096 else ""
+        null = ", a null pointer" if re.match(r"0x\w{1,3}$", match["at"]) else ""
         by = "" if match["count"] == "1" else f", by {match['count']} threads"
         access = f"Invalid __{match['space']}__ {verb} of size {match['size']} bytes"
         return f"{access} at {match['at']} is out of bounds{null}{by}"
@@ -56,12 +56,15 @@ def _access(match: re.Match[str]) -> str:
     verb = _VERBS.get(match["what"], match["what"])
     text = f"Invalid __{match['space']}__ {verb} of size {size} bytes at {match['name']}{at:+d}"
     by = "" if match["count"] == "1" else f", by {match['count']} threads"
+    if "global memory" in match["more"]:
+        return f"{text}{match['more'].rstrip(',')}{by}"
     if "freed" in match["more"]:
         return f"{text}, which has been freed{by}"
     if match["how"] == "misaligned":
         return f"{text} is misaligned{by}"
     if match["space"] == "shared":
-        return f"{text} is out of bounds: the block has {total} bytes{by}"
+        block = match["more"] if "cluster" in match["more"] else ""
+        return f"{text}{block} is out of bounds: the block has {total} bytes{by}"
     if at < 0:
         where = f"{-at} bytes before"
     elif at >= total:

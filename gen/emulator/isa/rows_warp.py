@@ -16,7 +16,7 @@ op("match.all.sync.{b32,b64}", "match_all(E, m, ITEM, a, b)", "b32 T b32", warp=
    pair=True)  # fmt: skip
 op("redux.sync.{add,min,max}.{s32,u32}", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
 op("redux.sync.{and,or,xor}.b32", "reduce_warp(E, m, ITEM, a, b)", "T T b32", warp=True)
-op("activemask.b32", "ballot(E, m, ITEM, np.True_, np.int32(-1))", "T", warp=True)
+op("activemask.b32", "active(E, m)", "T", warp=True)
 op("elect.sync", "elect(E, m, ITEM, a)", "b32 b32", warp=True, pair=True)
 op("mapa.{shared::cluster.u32,shared::cluster.u64,u64}", "mapa(E, m, ITEM, a, b)", "T T u32")
 op("getctarank[.shared::cluster].{u32,u64}", "ctarank(E, ITEM, a)", "u32 T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ class Scratch(Counted):
 
     The memory starts as bytes of ones, so that what was never written reads as NaN.
     """
+
+    space = "shared"
 
     def __init__(
         self, chunk: Shape, axes: Shape, nbytes: int, clusters: Clusters | None = None
@@ -76,7 +78,8 @@ class Scratch(Counted):
             return owner, offset >> site.shift, None
         what = "out of bounds" if outside.any() else "misaligned"
         where = np.broadcast_to(relative, bad.shape)
-        report(site, what, where, outside if outside.any() else bad, mask)
+        named = site if site.space == self.space else replace(site, space=self.space)
+        report(named, what, where, outside if outside.any() else bad, mask)
         return owner, np.where(bad, 0, offset >> site.shift), bad
 
     def load(self, site: Site, address: Value, mask: Mask | None, report: Report) -> list[Value]:
@@ -184,6 +187,8 @@ def _places(address: Value, mask: Mask | None) -> _Places:
 
 class Stack(Scratch):
     """Every thread's local memory, which knows what has been written there."""
+
+    space = "local"
 
     def __init__(self, chunk: Shape, nbytes: int) -> None:
         super().__init__(chunk, ALL_AXES, nbytes)

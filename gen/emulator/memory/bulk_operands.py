@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -143,7 +143,11 @@ class BulkOperands:
         """Whether a value is a multiple of `unit` for all lanes; a finding if not."""
         bad = value % unit != 0
         if bad.any():
-            rule = f"the {what} is {int(value[bad][0])}, not a multiple of {unit}"
+            say: Callable[[int], str] = str
+            if what.endswith("address"):
+                near = what != "global address"
+                say = self.chunk.describe_shared if near else self.chunk.memory.describe
+            rule = f"the {what} is {say(int(value[bad][0]))}, not a multiple of {unit}"
             self._report("memcheck", site, lanes, rule, bad)
         return not bad.any()
 

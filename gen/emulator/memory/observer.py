@@ -190,10 +190,13 @@ class Observer:
     def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
         """All threads of `blocks` (None: of every block) have met at a barrier."""
 
-    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
+    def arrive_early(self, chunk: ObservedChunk, number: int, mask: Mask) -> None:
+        """The lanes have arrived at a barrier of their blocks (bar.arrive), and do not wait."""
+
+    def meet(self, chunk: ObservedChunk, number: int, mask: Mask, early: Mask) -> None:
         """The lanes of `mask`, which are not all of their blocks, have met at a barrier.
 
-        early: those that had arrived there, and did not wait.
+        early: those that had arrived there, as `arrive_early` has told.
         """
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:

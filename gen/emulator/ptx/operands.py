@@ -52,6 +52,9 @@ class Symbol:
         return f"{self.name}+{self.offset}" if self.offset else self.name
 
 
+SINK = Symbol("_")  # where an instruction's result goes that nobody wants
+
+
 @dataclass(frozen=True)
 class Address:
     """`[base+offset]`, offset in bytes."""

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
+from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.masks import NOBODY, THREAD_AXES, WARP, Bits, Mask, lanes_of, narrow
 from gen.emulator.warp.shuffles import from_warps, to_warps
 
@@ -39,7 +39,7 @@ class Arrival:
 class Barriers:
     """The barriers of one chunk."""
 
-    def __init__(self, chunk: WarpChunk) -> None:
+    def __init__(self, chunk: ObservedChunk) -> None:
         self.chunk = chunk
         self.threads = -(-chunk.threads // WARP) * WARP  # of a block, in whole warps
         self.arrivals: list[Arrival] = []  # that no barrier has let go yet, in order
@@ -60,6 +60,8 @@ class Barriers:
         for which, size, some in _alike(number, count, lanes):
             wanted = self._checked(item, which, size, some)
             self.arrivals.append(Arrival(item, at, which, wanted, count is not None, some))
+            for observer in self.chunk.launch.observers if at < 0 else ():
+                observer.arrive_early(self.chunk, which, some)
 
     def _checked(self, item: Instruction, number: int, count: int | None, lanes: Mask) -> int:
         """How many threads a barrier waits for, after findings for what PTX does not allow."""

@@ -70,6 +70,8 @@ class Reports:
         if space == "generic":
             space = {1: "shared", 2: "local"}.get(address >> 56, "global")
             address &= (1 << 56) - 1
+        elif space == "shared" and self.memory.find(address):
+            return f"{self.memory.describe(address)}, an address of global memory,"
         return {"global": self.memory.describe, "shared": self.describe_shared}.get(
             space, lambda at: f"local{at:+d} of {self.launch.local_bytes}"
         )(address)

@@ -151,7 +151,7 @@ class Parking(Context):
             if whole.any():
                 observer.barrier(self, whole)
             if met.any():
-                observer.meet(self, Mask(met), Mask(early))
+                observer.meet(self, members[0].number, Mask(met), Mask(early))
 
     def _report(self, arrival: Arrival, arrived: Counts, alive: Counts | None = None) -> None:
         """One finding, for the first block of an arrival, about the barrier where it waits."""

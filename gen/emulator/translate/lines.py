@@ -14,7 +14,17 @@ import numpy as np
 
 from gen.emulator.isa import bits, instructions
 from gen.emulator.ptx.module import Instruction, PtxKernel
-from gen.emulator.ptx.operands import Address, Imm, Not, Operand, Reg, Special, Symbol, Vector
+from gen.emulator.ptx.operands import (
+    SINK,
+    Address,
+    Imm,
+    Not,
+    Operand,
+    Reg,
+    Special,
+    Symbol,
+    Vector,
+)
 from gen.emulator.ptx.values import DTYPES, immediate, register_dtype
 
 
@@ -116,7 +126,7 @@ class Lines:
 
     def write(self, target: Operand | None, text: str, kind: str) -> None:
         """Assign an expression of PTX type `kind` to a register, extending and predicating."""
-        if target is None:
+        if target in (None, SINK):
             return
         if not isinstance(target, Reg):
             raise self.item.error("result not supported")

@@ -136,10 +136,18 @@ def elect(
 def ballot(chunk: WarpChunk, m: Mask | None, item: Instruction, a: Value, members: Value) -> Value:
     """vote.sync.ballot: a bit for each running lane of the warp whose predicate holds."""
     check_members(chunk, m, item, members)
-    votes = to_warps(chunk, a if m is None else a & m.bits).astype(np.int64)
-    bits = (votes << np.arange(WARP, dtype=np.int64)).sum(axis=-1, keepdims=True)
-    bits = np.broadcast_to(bits.astype(np.uint32).view(np.int32), votes.shape)
-    return from_warps(chunk, bits) & members
+    return _votes(chunk, a if m is None else a & m.bits) & members
+
+
+def active(chunk: WarpChunk, m: Mask | None) -> Value:
+    """activemask: a bit for each lane of the warp that is there; it waits for no other."""
+    return _votes(chunk, np.True_ if m is None else m.bits)
+
+
+def _votes(chunk: WarpChunk, yes: Value) -> Value:
+    """For all lanes of a warp: a bit for each that says yes."""
+    votes = to_warps(chunk, yes)
+    return from_warps(chunk, np.broadcast_to(_word(chunk, votes)[..., None], votes.shape))
 
 
 def vote(

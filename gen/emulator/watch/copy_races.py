@@ -140,6 +140,7 @@ class CopyRaces(ExitRaces):
         if move.into_shared and move.rule:
             self._signal(chunk, move)
             self._before_atomic(chunk, move.site, touch)
+            self.atomics.add(touch, number)
         elif move.into_shared:
             self._signal(chunk, move)
             self._before_write(chunk, move.site, touch)

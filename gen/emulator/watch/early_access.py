@@ -69,7 +69,7 @@ class EarlyAccesses(ChunkObserver):
             some = Mask(self.waited).per_block(chunk.shape) > 0
             self._add(some if blocks is None else some & blocks)
 
-    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
+    def meet(self, chunk: ObservedChunk, number: int, mask: Mask, early: Mask) -> None:
         """See Observer. Who does not wait for the others is not behind them."""
         if not self.done:
             some = Mask(self.waited & mask.bits).per_block(chunk.shape) > 0

@@ -100,7 +100,8 @@ def access_message(site: Site, what: str, address: str, lanes: int) -> str:
         "wmma": "matrix access",
     }.get(site.item.opcode, "atomic access")  # fmt: skip
     threads = "1 thread" if lanes == 1 else f"{lanes} threads"
-    return f"{site.space} {verb} of {site.size} bytes at {address} is {what}, by {threads}"
+    space = "constant" if "const" in site.item.modifiers else site.space
+    return f"{space} {verb} of {site.size} bytes at {address} is {what}, by {threads}"
 
 
 def noun(site: Site) -> str:

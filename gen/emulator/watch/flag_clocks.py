@@ -79,7 +79,7 @@ class FlagClocks(Clocks):
 
     def fence(self, lanes: Lanes, by_warp: bool) -> None:
         """Lanes execute a fence; by_warp: which counts for all of those of each warp."""
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         at = np.nonzero(acting)
         self.known[at] = np.maximum(self.known[at], self.looked[at])
         self.looked[at] = 0
@@ -92,11 +92,11 @@ class FlagClocks(Clocks):
         if by_warp:
             self._share(acting, by_warp)
 
-    def meet(self, lanes: Lanes, by_warp: bool = False, early: Lanes | None = None) -> None:
+    def meet(self, lanes: Lanes, by_warp: bool = False) -> None:
         """See Clocks."""
-        super().meet(lanes, by_warp, early)
+        super().meet(lanes, by_warp)
         if self._fences:
-            (acting,) = self._acting(lanes)
+            acting = self._acting(lanes)
             self._share(acting, by_warp)
 
     def _share(self, acting: Acting, by_warp: bool) -> None:
@@ -120,7 +120,7 @@ class FlagClocks(Clocks):
         """Lanes write at a place; adds: what others have shown there stays visible."""
         if not (releases or self._fences or place in self.objects):
             return
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         shown = self._given(acting)[:, 0] if releases else self._fenced(acting).max(axis=1)
         item = self._object(place)
         writes = np.any(acting, axis=1)[:, None]
@@ -135,7 +135,7 @@ class FlagClocks(Clocks):
         if acquires:
             self.observe(place, lanes)
             return
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         seen = np.where(acting[..., None], self._object(place).complete[:, None], 0)
         self.looked = np.maximum(self.looked, seen)
 

@@ -11,9 +11,9 @@ from gen.emulator.watch.findings import Sites, noun
 from gen.emulator.watch.global_records import THREADS, Numbers, Touch, place_of
 from gen.emulator.watch.releases import Releases
 
-# What fences (1), barriers and barriers of a whole cluster add to the epochs of blocks.
-BARRIERS = np.int64(1 << 12)
-CLUSTERS = np.int64(1 << 32)
+# What fences and releases (1), barriers and those of a whole cluster add to the epochs of blocks.
+BARRIERS = np.int64(1 << 16)
+CLUSTERS = np.int64(1 << 38)
 _SITE_BITS = 20
 _SITE = (1 << _SITE_BITS) - 1
 
@@ -42,7 +42,7 @@ class GlobalConflicts:
         )
         same = (by == touch.low) & (by == touch.high)
         epoch = touch.records.epoch[touch.index]
-        ordered = same | same_block & (epoch // BARRIERS != touch.epoch // BARRIERS)
+        ordered = same | same_block & (epoch // BARRIERS < touch.epoch // BARRIERS)
         if self._together > THREADS:
             near = (by // self._together == touch.low // self._together) & (
                 by // self._together == touch.high // self._together

@@ -1,8 +1,8 @@
 """Races in global memory: two blocks, or two threads of a block, and at least one writes.
 
 Blocks of a launch run in any order, so nothing orders what they write to the same place, or what
-one reads and another writes. Within a block, barriers do; between blocks, what releases and what
-acquires, fences among that (`releases`). Not recorded are loads that the compiler knows to be of
+one reads and another writes, but what releases and acquires; within a block barriers do, too
+(`global_order`). Not recorded are loads that the compiler knows to be of
 read-only data (`ld.global.nc`), and that a thread reads before another thread of its own block
 writes. Asynchronous copies count when they are issued: that settles what they may race with in
 other blocks.
@@ -18,69 +18,56 @@ import numpy as np
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Buffer, Site
-from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
+from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.translate.program import Program
-from gen.emulator.warp.masks import NOBODY, Bits, Mask, narrow
-from gen.emulator.watch.global_conflicts import BARRIERS, CLUSTERS, GlobalConflicts
+from gen.emulator.warp.masks import NOBODY, Mask, narrow
+from gen.emulator.watch.global_order import GlobalOrder
 from gen.emulator.watch.global_records import (
-    THREADS,
     Numbers,
     Records,
     Touch,
-    thread_numbers,
 )
-from gen.emulator.watch.granules import extremes, granule_of
+from gen.emulator.watch.granules import extremes
 from gen.emulator.watch.guesses import guesses
-from gen.emulator.watch.releases import Place
 
 # Such accesses race with plain ones, as atomics do.
 _STRONG = {"volatile", "relaxed", "mmio", "acquire", "release"}
 # Loads past caches that no other block's stores reach: flags are polled so.
 _COHERENT = {"cg", "cv"}
-_BLOCK = "cta"  # a scope: such an access is in no order with those of other blocks
-_ACCESSES = {"ld", "st", "atom", "red"}
 
 
-class GlobalRaces(ChunkObserver):
+class GlobalRaces(GlobalOrder):
     """Finds races in global memory."""
 
     def __init__(self) -> None:
-        self._launch: ObservedLaunch | None = None
-        self._granules: dict[Program, int] = {}
+        super().__init__()
         self._guesses: dict[Program, set[int]] = {}
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer. Records last for a launch, and are about all its chunks."""
-        launch = chunk.launch
-        if launch.program not in self._granules:
-            self._granules[launch.program] = granule_of(launch.program, "global")
-            self._guesses[launch.program] = guesses(launch.program.blocks)
-        self.granule = self._granules[launch.program]
-        self.guesses = self._guesses[launch.program]
-        if launch is not self._launch:
-            self._launch = launch
+        fresh = chunk.launch is not self._launch
+        super().begin(chunk)
+        program = chunk.launch.program
+        if program not in self._guesses:
+            self._guesses[program] = guesses(program.blocks)
+        self.guesses = self._guesses[program]
+        if fresh:
             self.records: dict[Buffer, Records] = {}
-            self.conflicts = GlobalConflicts(chunk, self.granule)
-            self._scoped = any(
-                item.opcode in _ACCESSES and _BLOCK in item.modifiers
-                for block in launch.program.blocks
-                for item in block.body
-            )
-        self.epoch: Any = np.zeros((1,) * 6, np.int64)
-        self.block_epoch: Any = self.epoch  # the last one that began with a barrier of the block
-        self.threads = thread_numbers(chunk)
 
     # -- accesses ------------------------------------------------------------------------------
     def load(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:
         """See Observer."""
+        if space == "shared":
+            self.flag(chunk, site, address, mask)
+            return
         if "nc" in site.item.modifiers and not self._changed(site, address):
             return
         for touch in self._touches(chunk, site, space, address, mask):
             words = set(site.item.modifiers)
             if (_STRONG | _COHERENT) & words and self.conflicts.releases.any:
-                self._acquire(site, touch)
+                self.acquire(site, touch)
             if _STRONG & words or id(site.item) in self.guesses:
                 self.conflicts.against_writer(chunk, site, "RAW", touch.granules())
             else:
@@ -158,110 +145,17 @@ class GlobalRaces(ChunkObserver):
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:
         """See Observer."""
+        if space == "shared":
+            self.flag(chunk, site, address, mask)
         for touch in self._touches(chunk, site, space, address, mask):
             self._atomic(chunk, site, touch)
-            self._release(site, touch)
-
-    def _release(self, site: Site, touch: Touch) -> None:
-        """What an atomic, or a store as strong as one, shows; before that, what it sees."""
-        words, releases = set(site.item.modifiers), self.conflicts.releases
-        shows = bool({"release", "acq_rel"} & words)
-        if not (shows or releases.any or releases.fences):
-            return
-        sees, adds = site.item.opcode == "atom", site.item.opcode != "st"
-        blocks, epochs = np.broadcast_arrays(self.threads // THREADS, self.block_epoch)
-        since = dict(zip(blocks.ravel().tolist(), epochs.ravel().tolist(), strict=True))
-        order = np.argsort(touch.high, kind="stable")  # as lanes take turns
-        pieces = (of[order].tolist() for of in (touch.index, touch.high, touch.epoch))
-        for index, thread, epoch in zip(*pieces, strict=True):
-            if releases.too_many:
-                break
-            block = thread // THREADS
-            for place in self._places(site, (touch.records, index), block):
-                if sees:
-                    releases.acquire(place, [block])
-                if shows:
-                    releases.release(place, thread, epoch, since[block], adds)
-                else:
-                    releases.write(place, thread, adds)
-
-    def _acquire(self, site: Site, touch: Touch) -> None:
-        """What a load sees, at once or behind the next fence."""
-        releases = self.conflicts.releases
-        see = releases.acquire if "acquire" in site.item.modifiers else releases.look
-        triples = np.unique(
-            np.stack([touch.index, touch.low // THREADS, touch.high // THREADS]), axis=1
-        )
-        for index, low, high in triples.T.tolist():
-            if not self._scoped:
-                see((touch.records, index), range(low, high + 1))
-                continue
-            for block in range(low, high + 1):
-                for place in self._places(site, (touch.records, index), block):
-                    see(place, [block])
-
-    def _places(self, site: Site, place: Place, block: int) -> list[Place]:
-        """Where an access shows and sees: that of all blocks, that of its own block, or both.
-
-        In a kernel with no access of the scope of a block, the former is enough.
-        """
-        if not self._scoped:
-            return [place]
-        own = (place, block)
-        return [own] if _BLOCK in site.item.modifiers else [place, own]
-
-    def fence(self, chunk: ObservedChunk, mask: Mask | None, wide: bool) -> None:
-        """See Observer."""
-        if not wide:
-            return
-        shape = chunk.shape
-        used = np.broadcast_to(True if mask is None else mask.bits, shape)
-        arrays = (self.threads, self.epoch, self.block_epoch)
-        self.conflicts.releases.fence(*(np.broadcast_to(array, shape)[used] for array in arrays))
-        self.epoch = self.epoch + _blocks(chunk, mask)
+            self.release(chunk, site, touch, mask)
 
     def _atomic(self, chunk: ObservedChunk, site: Site, touch: Touch) -> None:
         touch = touch.granules()
         self.conflicts.against_writer(chunk, site, "WAW", touch)
         self.conflicts.against_others(chunk, site, "WAR", touch, atomics=False)
         self.conflicts.add(touch, site, atomics=True)
-
-    def barrier(self, chunk: ObservedChunk, blocks: Bits | None) -> None:
-        """See Observer."""
-        self._met(1 if blocks is None else blocks)
-
-    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
-        """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block.
-
-        In a cluster it is taken to order all of its blocks.
-        """
-        self._met(_blocks(chunk, mask))
-        if chunk.clusters.size > 1:
-            self.cluster_wait(chunk, mask)
-
-    def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
-        """See Observer."""
-        some = np.asarray(_blocks(chunk, mask), np.bool_)
-        blocks = some.reshape(some.shape or (1,) * 6)
-        self._met(CLUSTERS // BARRIERS * chunk.clusters.any(blocks))
-
-    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
-        """See Observer. Orders fewer threads than the whole block; all are taken for ordered."""
-        self._met(_blocks(chunk, mask))
-
-    def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
-        """See Observer. As `meet`, but for what a release shows."""
-        self.epoch = self.epoch + BARRIERS * _blocks(chunk, mask)
-
-    def _met(self, steps: Any) -> None:
-        """The threads of blocks have met: their epochs go on by so many steps."""
-        self.epoch = self.epoch + BARRIERS * steps
-        self.block_epoch = np.where(np.asarray(steps) > 0, self.epoch, self.block_epoch)
-        if self.conflicts.releases.fences:
-            blocks = self.threads[:, :1, :, :1, :, :1] // THREADS
-            met = np.broadcast_to(np.asarray(steps) > 0, blocks.shape)
-            epochs = np.broadcast_to(self.epoch, blocks.shape)
-            self.conflicts.releases.barrier(blocks[met], epochs[met])
 
     # -- records -------------------------------------------------------------------------------
     def _touches(
@@ -311,8 +205,3 @@ class GlobalRaces(ChunkObserver):
         own = self.epoch if mask is None else np.where(mask.bits, self.epoch, 0)
         more = tuple(i for i, n in enumerate(shape) if n == 1 and own.shape[i] > 1)
         return own.max(more, keepdims=True)
-
-
-def _blocks(chunk: ObservedChunk, mask: Mask | None) -> Any:
-    """1 for each block that has lanes of a mask."""
-    return 1 if mask is None else mask.per_block(chunk.shape) > 0

@@ -18,7 +18,7 @@ from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
-from gen.emulator.warp.masks import THREAD_AXES, Bits, Mask, narrow
+from gen.emulator.warp.masks import THREAD_AXES, Bits, Mask
 from gen.emulator.watch.flag_clocks import FlagClocks, has_flags
 from gen.emulator.watch.granules import PER_WARP, SharedWatch
 from gen.emulator.watch.vector_clocks import Clocks
@@ -116,13 +116,20 @@ class Ordering(SharedWatch):
             for _, some in self.clusters.by_rank(Mask(whole)):
                 self.clocks.meet(self._lanes(some))
 
-    def meet(self, chunk: ObservedChunk, mask: Mask, early: Mask) -> None:
+    def arrive_early(self, chunk: ObservedChunk, number: int, mask: Mask) -> None:
         """See Observer."""
         assert self.clocks is not None
-        self._widen_for(early)
         for rank, some in self.clusters.by_rank(mask):
-            before = narrow(early, self.clusters.rank == rank)
-            self.clocks.meet(self._lanes(some), early=self._lanes(before))
+            lanes = self._lanes(some)
+            self.clocks.arrive(("barrier", rank, number), lanes, np.ones(len(lanes), np.bool_))
+
+    def meet(self, chunk: ObservedChunk, number: int, mask: Mask, early: Mask) -> None:
+        """See Observer."""
+        assert self.clocks is not None
+        for rank, some in self.clusters.by_rank(mask):
+            lanes = self._lanes(some)
+            self.clocks.meet(lanes)
+            self.clocks.observe(("barrier", rank, number), lanes)
 
     def warp_sync(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""

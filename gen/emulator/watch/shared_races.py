@@ -139,6 +139,9 @@ class AccessRaces(Ordering):
         touch = self._touch(site, space, address, mask)
         if touch is not None:
             self._before_atomic(chunk, site, touch)
+            # What copies do at an mbarrier, its phase orders, and not what their thread does.
+            if site.item.opcode != "cp":
+                self.atomics.add(touch, self.sites.number(site))
             self._flag(site, touch)
 
     def fence(self, chunk: ObservedChunk, mask: Mask | None, wide: bool) -> None:
@@ -190,7 +193,6 @@ class AccessRaces(Ordering):
         for earlier in (self.writes, self.flights):
             clash = self.unseen(touch, earlier.clash(touch))
             self._report(chunk, site, "WAW", touch, clash)
-        self.atomics.add(touch, self.sites.number(site))
 
     def unseen(self, touch: Touch, clash: Clash | None) -> Clash | None:
         """What of a clash no fence has shown, either."""

@@ -88,10 +88,11 @@ class Clocks:
         return table.reshape(len(threads), -1)[:, self.agents.lanes]
 
     # -- agents --------------------------------------------------------------------------------
-    def _acting(self, *lanes: Lanes) -> list[Acting]:
+    def _acting(self, lanes: Lanes) -> Acting:
         """The agents that lanes are, each as a whole: they are split where they have to be."""
-        self._split(np.concatenate(lanes) if len(lanes) > 1 else lanes[0])
-        return [some[:, self.agents.first] for some in lanes]
+        self._split(lanes)
+        acting: Acting = lanes[:, self.agents.first]
+        return acting
 
     def _split(self, labels: npt.NDArray[Any]) -> None:
         """As Agents.split, with their clocks."""
@@ -155,16 +156,10 @@ class Clocks:
         self.known[:, some] = np.maximum(self.known[:, some], news)
         self._asked = None
 
-    def meet(self, lanes: Lanes, by_warp: bool = False, early: Lanes | None = None) -> None:
-        """The lanes have met at a barrier; by_warp: those of each warp among themselves.
-
-        early: lanes that had arrived there, which learn nothing from the others.
-        """
-        if early is None:
-            (acting,) = all_come = self._acting(lanes)
-        else:
-            acting, _ = all_come = self._acting(lanes, early)
-        self._take(acting, self._given(np.logical_or.reduce(all_come), by_warp))
+    def meet(self, lanes: Lanes, by_warp: bool = False) -> None:
+        """The lanes have met at a barrier; by_warp: those of each warp among themselves."""
+        acting = self._acting(lanes)
+        self._take(acting, self._given(acting, by_warp))
         self.now += 1
 
     def show(self, lanes: Lanes, inits_only: bool) -> None:
@@ -172,7 +167,7 @@ class Clocks:
 
         inits_only: of that, only the mbarriers that were initialised.
         """
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         at, count = np.nonzero(acting), self.agents.count
         known = self.known[at]
         so_far = np.minimum(known[:, : 2 * count], np.int32(self.now + 1))  # of their own, too
@@ -187,22 +182,22 @@ class Clocks:
         self._asked = None
         self.now += 1
 
-    def arrive(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
+    def arrive(self, offset: Any, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
         """Lanes have arrived at an mbarrier, and its phase is complete in the rows of `done`."""
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         self._join(offset, self._given(acting)[:, 0], done)
 
-    def arrive_inits(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
+    def arrive_inits(self, offset: Any, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
         """As `arrive`, for the mbarriers that lanes have shown to the proxy and nothing else."""
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         known, given = self._given(acting)[:, 0], self._nothing()
         inits = self._behind(list(self._inits.values()))
         given[:, inits] = known[:, inits]
         self._join(offset, given, done)
 
-    def land(self, offset: int, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
+    def land(self, offset: Any, lanes: Lanes, done: npt.NDArray[np.bool_]) -> None:
         """As `arrive`, for the copies of lanes and nothing else."""
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         given, count = self._nothing(), self.agents.count
         given[:, count : 2 * count][acting] = self.now + 1
         self._join(offset, given, done)
@@ -216,7 +211,7 @@ class Clocks:
     def _nothing(self) -> Times:
         return np.zeros((len(self.known), self.known.shape[2]), np.int32)
 
-    def _join(self, offset: int, given: Times, done: npt.NDArray[np.bool_]) -> None:
+    def _join(self, offset: Any, given: Times, done: npt.NDArray[np.bool_]) -> None:
         item = self._object(offset)
         item.arrived = np.maximum(item.arrived, given)
         item.complete = np.where(done[:, None], item.arrived, item.complete)
@@ -230,7 +225,7 @@ class Clocks:
 
     def observe(self, offset: Any, lanes: Lanes) -> None:
         """Lanes have seen the latest phase of an mbarrier complete."""
-        (acting,) = self._acting(lanes)
+        acting = self._acting(lanes)
         self._take(acting, self._object(offset).complete[:, None])
 
     # -- further places ------------------------------------------------------------------------
@@ -271,14 +266,14 @@ class Clocks:
 
     def learn(self, warps: npt.NDArray[np.bool_], at: int, times: Times) -> None:
         """Warps (rows, warps) have waited for what a place did before `times`, by row."""
-        (acting,) = self._acting(np.repeat(warps, 32, axis=1)[:, self.agents.lanes])
+        acting = self._acting(np.repeat(warps, 32, axis=1)[:, self.agents.lanes])
         known = self.known[..., self._behind(at)]
         np.maximum(known, np.where(acting, times[:, None], 0), out=known)
         self._asked = None
 
     def join(self, warps: npt.NDArray[np.bool_], others: range, times: Times) -> None:
         """Warps (rows, warps) learn of all that `others`, warps, did before `times`, by row."""
-        (acting,) = self._acting(np.repeat(warps, 32, axis=1)[:, self.agents.lanes])
+        acting = self._acting(np.repeat(warps, 32, axis=1)[:, self.agents.lanes])
         columns = np.flatnonzero(np.isin(self.agents.warp, others))
         known = np.where(acting[..., None], times[:, None, None], 0)
         self.known[..., columns] = np.maximum(self.known[..., columns], known)

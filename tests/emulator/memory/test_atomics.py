@@ -32,6 +32,24 @@ def test_a_counter_gives_every_thread_its_own_value() -> None:
 def test_results_that_are_not_used() -> None:
     assert run("atomicAdd(cell + x % 2, 0.5f);", np.zeros(2, np.float32))[0] == [48.0, 48.0]
     assert run("if (x < 10) atomicAdd(cell, 1);", np.zeros(1, np.int32))[0] == [30]
+    sink = 'asm volatile("atom.global.add.s32 _, [%0], 1;" ::"l"(cell) : "memory");'
+    assert run(sink, np.zeros(1, np.int32))[0] == [192]
+
+
+def test_lanes_of_a_branch_reserve_places_together() -> None:
+    """Whoever asks which lanes are there waits for none of those at the barrier behind."""
+    body = """
+  if (x % 3 == 0) {
+    const unsigned lanes = __activemask(), below = lanes & ((1u << x % 32) - 1);
+    int base = 0;
+    if (below == 0) base = atomicAdd(cell, __popc(lanes));
+    out[t] = __shfl_sync(lanes, base, __ffs(lanes) - 1) + __popc(below) + 1;
+  }
+  __syncwarp();
+"""
+    cells, out = run(body, np.zeros(1, np.int32))
+    assert cells == [66]
+    assert sorted(filter(None, out)) == list(range(1, 67))
 
 
 @pytest.mark.parametrize(

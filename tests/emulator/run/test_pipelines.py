@@ -172,7 +172,10 @@ def test_planted_bugs_of_copies(kernel: str, bug: str) -> None:
     ("barrier", "rule"),
     [
         ("full + 4096", r"its mbarrier, shared\+\d+ of 1584, is out of bounds"),
-        ("(u64*)((char*)full + 4)", r"the mbarrier's address is \d+, not a multiple of 8"),
+        (
+            "(u64*)((char*)full + 4)",
+            r"the mbarrier's address is shared\+\d+ of \d+ \(full\), not a multiple of 8",
+        ),
     ],
 )
 def test_findings_of_a_copy_name_its_mbarrier(barrier: str, rule: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gen.compile.nvrtc import compile_cuda
 from gen.emulator import Emulator, GlobalRaces
-from gen.emulator.watch.releases import Releases
+from gen.emulator.watch.releases import Place, Releases
 
 # Block 0 hands a number of each thread over; block 1 reads them, and may answer.
 _SOURCE = """
@@ -99,10 +99,10 @@ def test_a_block_sees_what_it_releases_to_itself() -> None:
 def test_what_a_block_has_seen_it_shows() -> None:
     """Three blocks in a row; barriers of a warp order less than those of a block."""
     releases = Releases(1024)
-    releases.release(("flags", 0), 5, epoch=3, block_epoch=1)
-    releases.acquire(("flags", 0), [1])
-    releases.release(("flags", 1), 1024, epoch=7, block_epoch=7)
-    releases.acquire(("flags", 1), [2])
+    releases.release(Place("flags", 0), 5, epoch=3, block_epoch=1)
+    releases.acquire(Place("flags", 0), 1 * 1024)
+    releases.release(Place("flags", 1), 1024, epoch=7, block_epoch=7)
+    releases.acquire(Place("flags", 1), 2 * 1024)
     tried = (
         (5, 3, True), (5, 4, False),  # what the thread did itself
         (9, 2, True), (9, 3, False),  # its warp
@@ -217,17 +217,17 @@ def test_a_lock_orders_who_holds_it() -> None:
 
 
 def test_an_atomic_keeps_what_others_have_shown() -> None:
-    releases, place = Releases(1024), ("flags", 0)
+    releases, place = Releases(1024), Place("flags", 0)
     releases.release(place, 0, epoch=1, block_epoch=1, adds=True)
     releases.write(place, 1024, adds=True)  # without a fence
-    releases.acquire(place, [2])
+    releases.acquire(place, 2 * 1024)
     assert releases.met(np.array([2048]), np.array([0])).all()
     releases.write(place, 1024, adds=False)  # a store: who reads that sees nothing
-    releases.acquire(place, [3])
+    releases.acquire(place, 3 * 1024)
     assert not releases.met(np.array([3072]), np.array([0])).any()
     for thread in range(0, 64 * 1024, 1024):  # many blocks, one after the other
         releases.release(place, thread, epoch=1, block_epoch=1, adds=True)
-    releases.acquire(place, [99])
+    releases.acquire(place, 99 * 1024)
     assert releases.met(np.full(64, 99 * 1024), np.arange(64) * 1024).all()
 
 

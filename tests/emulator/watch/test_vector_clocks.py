@@ -164,7 +164,10 @@ class Both:
             for unit, mine, _, _ in each:
                 unit.meet(mine, nobody)
         elif what == "early":
-            clocks.meet(table, early=self._table(early))
+            at = "barrier", clocks.now
+            clocks.arrive(at, self._table(early), np.ones(self.rows, np.bool_))
+            clocks.meet(table)
+            clocks.observe(at, table)
             for unit, mine, theirs, _ in each:
                 unit.meet(mine, theirs)
         elif what == "warp":
