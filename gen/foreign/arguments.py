@@ -81,7 +81,7 @@ def in_order(given: Mapping[str, Any], built: Built) -> list[tuple[str, Paramete
     wrong = [name for name in given if name not in names]
     lacking = [name for name in names if name not in given]
     if wrong or lacking:
-        variables = ", ".join(one.name for one in built.variables)
+        variables = ", ".join(one.name for one in built.declared)
         nor = f" among them, nor among the variables {variables}" if variables else ""
         said = [f"there is no {', '.join(wrong)}{nor}"] if wrong else []
         said += [f"--arg lacks {', '.join(lacking)}"] if lacking else []

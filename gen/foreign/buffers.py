@@ -47,7 +47,8 @@ class Buffer:
 
     def now(self) -> np.ndarray:
         """What it holds, as storage, which later launches change."""
-        return self.device.buffer.data.view(self.array.dtype).reshape(self.array.shape)
+        data = self.device.buffer.data[: self.array.nbytes]
+        return data.view(self.array.dtype).reshape(self.array.shape)
 
 
 @dataclass

@@ -19,11 +19,11 @@ from gen.foreign.mend import explained, mend
 from gen.foreign.prepare import File, Program, read_program
 from gen.foreign.remembered import key_of, recall, remember
 from gen.foreign.signature import Signature
-from gen.foreign.variables import Declared, declared
+from gen.foreign.variables import Declared, declared, reachable
 from gen.foreign.warned import MISSING, warnings_of
 
 if TYPE_CHECKING:
-    from gen.emulator import PtxKernel
+    from gen.emulator import PtxKernel, Variable
 
 _ROUNDS = 40
 
@@ -61,10 +61,11 @@ class Built:
     ptx: str
     module: nvrtc.Module | None
     kernel: PtxKernel
+    variables: Mapping[str, Variable]  # that a host can set and read, by their symbols
     signature: Signature | None
     lines: tuple[str, ...]
     notes: tuple[str, ...] = ()  # what was left out of the source, and of what the compiler warns
-    variables: tuple[Declared, ...] = ()
+    declared: tuple[Declared, ...] = ()  # variables of the source
     recompile: Recompile | None = None  # to other code of the same text; None for PTX
 
 
@@ -83,9 +84,9 @@ def build(text: str, name: str, kernel: str | None = None, options: Options | No
     module, notes, recompile = _compile(program, expression, signature, options)
     found = _built(program, module, expression, file, signature, kernel)
     notes += warnings_of(program, module.log)
-    variables = [one for each in program.files.values() for one in declared(each.units)]
+    named = [one for each in program.files.values() for one in declared(each.units)]
     return replace(
-        found, notes=tuple(notes), recompile=recompile, variables=tuple(variables)
+        found, notes=tuple(notes), recompile=recompile, declared=tuple(named)
     )  # fmt: skip
 
 
@@ -97,10 +98,12 @@ def is_ptx(text: str) -> bool:
 def _from_ptx(text: str, name: str, kernel: str | None) -> Built:
     from gen.emulator import parse_ptx
 
-    kernels = parse_ptx(text).kernels
+    parsed = parse_ptx(text)
+    kernels = parsed.kernels
     symbol = _by_symbol(list(kernels), kernel, name)
     # Its line numbers are those of the CUDA file, which is not here to be quoted.
-    return Built(name, kernel or plain(symbol), symbol, text, None, kernels[symbol], None, ())
+    return Built(name, kernel or plain(symbol), symbol, text, None, kernels[symbol],
+                 reachable(parsed), None, ())  # fmt: skip
 
 
 def _by_symbol(symbols: Sequence[str], wanted: str | None, name: str) -> str:
@@ -235,7 +238,8 @@ def _built(
     from gen.emulator import parse_ptx
 
     ptx = module.code.decode()
-    kernels = parse_ptx(ptx).kernels
+    parsed = parse_ptx(ptx)
+    kernels = parsed.kernels
     if expression and expression in module.symbols:
         symbol = module.symbols[expression]
     else:
@@ -247,4 +251,6 @@ def _built(
     found = kernels[symbol]
     if signature and len(signature.parameters) != len(found.params):
         signature = None
-    return Built(file.name, title, symbol, ptx, module, found, signature, lines)
+    return Built(
+        file.name, title, symbol, ptx, module, found, reachable(parsed), signature, lines
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from gen.foreign import elements
 from gen.foreign.contents import load
 from gen.foreign.launch import LaunchText
 from gen.foreign.references import difference, from_reference
-from gen.foreign.running import TOGETHER, Checks, Outcome, run_steps
+from gen.foreign.running import Checks, Outcome, run_steps
 from gen.foreign.steps import Step, prepare
 
 
@@ -65,14 +65,10 @@ def _mismatch(step: Step, outcome: Outcome, buffer: str, want: np.ndarray) -> It
     """How a buffer differs from what is expected, after the first schedule where it does."""
     kind = outcome.types[buffer]
     tolerance = _tolerance(step.text.tolerance, kind)
-    schedules: Mapping[str, Mapping[str, np.ndarray]] = {
-        TOGETHER: outcome.arrays, **outcome.in_turn
-    }  # fmt: skip
-    for schedule, arrays in schedules.items():
-        if message := difference(arrays[buffer], want, kind, tolerance):
-            unchanged = "" if buffer in outcome.changed else "; the launch has not changed it"
-            order = f"; blocks ran {schedule}" if outcome.in_turn else ""
-            yield f"{buffer}{message}{unchanged}{order}"
+    for schedule, one in outcome.schedules.items():
+        if message := difference(one.arrays[buffer], want, kind, tolerance):
+            unchanged = "" if buffer in one.changed else "; the launch has not changed it"
+            yield f"{buffer}{message}{unchanged}{schedule}"
             return
 
 

@@ -64,9 +64,9 @@ class Outcome:
     """What launches came to.
 
     `arrays` and `before` are what buffers hold after and before them, by name, as numbers;
-    `variables` are those among them that are variables of the file. `in_turn` has the arrays after
-    other schedules that have found nothing. `notes` are findings that spoil nothing. `stopped` says
-    why a kernel was not run to its end.
+    `variables` are those among them that are variables of the file. `in_turn` has what came of
+    other schedules that found nothing. `notes` are findings that spoil nothing. `stopped` says why
+    a kernel was not run to its end.
     """
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Outcome:
     stored: dict[str, np.ndarray] = field(default_factory=dict)  # `arrays` as they lie in memory
     types: dict[str, str] = field(default_factory=dict)
     variables: list[str] = field(default_factory=list)
-    in_turn: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    in_turn: dict[str, Outcome] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     leaks: list[str] = field(default_factory=list)  # what malloc has returned and nobody has freed
@@ -91,6 +91,14 @@ class Outcome:
     def ok(self) -> bool:
         """Whether nothing was found, and everything ran."""
         return not self.findings and not self.stopped
+
+    @property
+    def schedules(self) -> dict[str, Outcome]:
+        """What came of each schedule, with words that say which it is where there are several."""
+        if not self.in_turn:
+            return {"": self}
+        words = {TOGETHER: self, **self.in_turn}
+        return {f"; blocks ran {schedule}": one for schedule, one in words.items()}
 
     @cached_property
     def changed(self) -> list[str]:
@@ -180,7 +188,7 @@ def _run_in_turn(steps: Sequence[Step], checks: Checks, outcome: Outcome) -> Non
             outcome.findings, outcome.suppressed = again.findings, again.suppressed
             return
         if not again.stopped:
-            outcome.in_turn[schedule] = again.arrays
+            outcome.in_turn[schedule] = again
 
 
 def _run(

@@ -13,7 +13,7 @@ from gen.foreign import elements
 from gen.foreign.arguments import argument
 from gen.foreign.buffers import Buffer, Content, Memory, content_of
 from gen.foreign.build import Built, plain
-from gen.foreign.variables import Declared, named, variables_of
+from gen.foreign.variables import Declared, named
 
 if TYPE_CHECKING:
     from gen.emulator import Variable
@@ -25,25 +25,22 @@ def symbols_of(built: Built, names: Iterable[str]) -> dict[str, str]:
     Raises UsageError.
     """
     own = {p.name for p in built.signature.parameters} if built.signature else set()
-    known = {symbol: plain(symbol) for symbol in variables_of(built.ptx)}
-    found = {}
-    for name in names:
-        symbol = None if name in own else named(known, name)
-        if symbol:
-            found[name] = symbol
-        elif name not in own and any(one.name == name for one in built.variables):
-            raise UsageError(
-                f"--arg {name}: {built.title} does not use the variable {name}; leave it out"
-            )
-    return found
+    known = {symbol: plain(symbol) for symbol in built.variables}
+    found = {name: named(known, name) for name in names if name not in own}
+    return {name: symbol for name, symbol in found.items() if symbol is not None}
 
 
 def set_variable(
     name: str, symbol: str, value: Any, built: Built, memory: Memory, numbers: Mapping[str, int]
 ) -> None:
     """Gives a variable a value before a launch. Raises UsageError."""
-    variable = variables_of(built.ptx)[symbol]
+    variable = built.variables[symbol]
     declared = _declared(built, symbol)
+    if declared and declared.constant:
+        raise UsageError(
+            f"--arg {name}: the variable {name} is const, and the compiler may have put its value "
+            "into the code; leave it out, or declare it without const"
+        )
     content = _content(name, value, variable, declared, memory, numbers)
     data = np.ascontiguousarray(content.array).reshape(-1).view(np.uint8)
     if data.size > variable.nbytes:
@@ -54,16 +51,12 @@ def set_variable(
     if symbol not in memory.variables:
         memory.variables[symbol] = memory.emulator.alloc_variable(plain(symbol), variable)
     device = memory.variables[symbol]
-    device.buffer.data[: data.size] = data
+    device.buffer.data[: data.size] = data  # the rest keeps what it has, as on a GPU
     if name not in memory.buffers:
-        whole = device.buffer.data.copy()
-        if data.size < variable.nbytes:  # the rest keeps what it was
-            whole = whole[: whole.size // content.array.itemsize * content.array.itemsize]
-            shape: tuple[int, ...] = (whole.size // content.array.itemsize,)
-        else:
-            shape = content.array.shape
-        array = whole.view(content.array.dtype).reshape(shape)
-        memory.buffers[name] = Buffer(name, content.kind, array, device)
+        dtype = content.array.dtype
+        array = device.buffer.data[: device.nbytes // dtype.itemsize * dtype.itemsize].copy()
+        shape = content.array.shape if data.size == device.nbytes else (-1,)
+        memory.buffers[name] = Buffer(name, content.kind, array.view(dtype).reshape(shape), device)
 
 
 def _content(
@@ -94,9 +87,9 @@ def _content(
 
 def find_variables(built: Built, memory: Memory) -> None:
     """Makes buffers of the file's variables that launches have used, by their names."""
-    symbols = {plain(symbol): symbol for symbol in variables_of(built.ptx)}
+    symbols = {plain(symbol): symbol for symbol in built.variables}
     taken = {buffer.device for buffer in memory.buffers.values()}
-    for one in built.variables:
+    for one in built.declared:
         symbol = symbols.get(one.name, "")
         device = memory.variables.get(symbol)
         dtype = elements.storage(one.kind or "u8")
@@ -106,7 +99,7 @@ def find_variables(built: Built, memory: Memory) -> None:
         name = one.name if name in memory.buffers else name
         if name in memory.buffers:  # of a parameter, which hides it here as in the kernel
             continue
-        init = variables_of(built.ptx)[symbol].init
+        init = built.variables[symbol].init
         array = np.zeros(device.nbytes, np.uint8)
         array[: len(init)] = np.frombuffer(init, np.uint8)
         array = array.view(dtype).reshape(one.shape(array.size // dtype.itemsize))
@@ -121,4 +114,4 @@ def is_pointer(built: Built, symbol: str) -> bool:
 
 def _declared(built: Built, symbol: str) -> Declared | None:
     name = plain(symbol)
-    return next((one for one in built.variables if one.name == name), None)
+    return next((one for one in built.declared if one.name == name), None)

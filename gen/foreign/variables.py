@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from gen.errors import UsageError
@@ -20,13 +19,15 @@ from gen.foreign.scan import Unit
 from gen.foreign.signature import Parameter, parameter_of
 
 if TYPE_CHECKING:
-    from gen.emulator import Variable
+    from gen.emulator import PtxModule, Variable
 
 _SPACES = re.compile(r"\b__(?:device|constant|managed)__")
 _NO_TYPE = re.compile(
     r'\b(?:__(?:device|constant|managed)__|static|inline|extern|constexpr|constinit)\b|"C"'
     r"|\b(?:alignas|__align__)\s*\([^()]*\)"
 )
+
+_CONSTANT = re.compile(r"\bconst(?:expr)?\b")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Declared:
     name: str
     parameter: Parameter
     dims: tuple[int, ...] | None
+    constant: bool = False  # whether the compiler may put its value into the code
 
     @property
     def kind(self) -> str | None:
@@ -69,7 +71,8 @@ def declared(units: Iterable[Unit]) -> Iterator[Declared]:
             if found.name == "0":
                 break
             base = base or re.sub(r"[\s*]*\w+$", "", bare)
-            yield Declared(unit.scope + found.name, found, _numbers(dims))
+            constant = "*" not in text and _CONSTANT.search(unit.head) is not None
+            yield Declared(unit.scope + found.name, found, _numbers(dims), constant)
 
 
 def _numbers(dims: Iterable[str]) -> tuple[int, ...] | None:
@@ -79,14 +82,11 @@ def _numbers(dims: Iterable[str]) -> tuple[int, ...] | None:
         return None
 
 
-@cache
-def variables_of(ptx: str) -> Mapping[str, Variable]:
-    """The variables of PTX that a host can reach, by their symbols."""
-    from gen.emulator import parse_ptx
-
+def reachable(module: PtxModule) -> dict[str, Variable]:
+    """The variables of a module that a host can set and read, by their symbols."""
     return {
         name: one
-        for name, one in parse_ptx(ptx).variables.items()
+        for name, one in module.variables.items()
         if one.space in ("global", "const") and one.nbytes and not one.refused
     }
 
