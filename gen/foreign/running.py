@@ -85,7 +85,7 @@ class Outcome:
     instructions: int = 0
     seconds: float = 0.0
     stopped: str = ""
-    left_out: list[str] = field(default_factory=list)  # of the source; what the compiler warns of
+    left_out: list[str] = field(default_factory=list)  # also what the compiler warns of
 
     @property
     def ok(self) -> bool:
@@ -187,7 +187,9 @@ def _run_in_turn(steps: Sequence[Step], checks: Checks, outcome: Outcome) -> Non
         if again.findings:
             outcome.findings, outcome.suppressed = again.findings, again.suppressed
             return
-        if not again.stopped:
+        if again.stopped:
+            outcome.left_out.append(f"a run with blocks {schedule}: {again.stopped}")
+        else:
             outcome.in_turn[schedule] = again
 
 
