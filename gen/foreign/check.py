@@ -46,6 +46,8 @@ def check(text: str, name: str, launches: Sequence[LaunchText], checks: Checks) 
 
     Raises UsageError, CompileError, and CheckError for what the emulator does not support.
     """
+    for launch in launches:
+        _tolerance(launch.tolerance, "f32")
     steps = prepare(text, name, launches)
     outcome = run_steps(steps, checks)
     report = Report(outcome)

@@ -28,7 +28,9 @@ def from_reference(step: Step, outcome: Outcome) -> Mapping[str, np.ndarray]:
     function = find_function(reference)
     texts = parse_pairs(step.text.arg)
     nothing = {name: None for name, text in texts.items() if is_null(text)}
-    given: dict[str, Any] = {**outcome.before, **all_numbers(texts), **nothing}
+    aliases = _aliases(texts, outcome)
+    others = {name: outcome.before[buffer] for name, buffer in aliases.items()}
+    given: dict[str, Any] = {**outcome.before, **others, **all_numbers(texts), **nothing}
     named = inspect.signature(function).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in named.values()):
         lacking = [p for p, v in named.items() if p not in given and v.default is v.empty]
@@ -46,6 +48,7 @@ def from_reference(step: Step, outcome: Outcome) -> Mapping[str, np.ndarray]:
             f"it gets {', '.join(given)}"
         ) from error
     if isinstance(found, Mapping):
+        found = {aliases.get(name, name): value for name, value in found.items()}
         wrong = [str(name) for name in found if name not in outcome.arrays]
         if wrong:
             raise UsageError(
@@ -55,6 +58,12 @@ def from_reference(step: Step, outcome: Outcome) -> Mapping[str, np.ndarray]:
     else:
         found = {_meant(step, outcome): found}
     return {name: _as_array(value, name, reference) for name, value in found.items()}
+
+
+def _aliases(texts: Mapping[str, str], outcome: Outcome) -> dict[str, str]:
+    """The parameters that are buffers of other names, with these."""
+    own = (pair for pair in texts.items() if pair[0] not in outcome.arrays)
+    return {name: text for name, text in own if text in outcome.arrays}
 
 
 def _line_of(error: Exception) -> str:
@@ -70,7 +79,9 @@ def _meant(step: Step, outcome: Outcome) -> str:
     """The buffer that an array without a name is about: the one that the launch writes."""
     signature = step.built.signature
     parameters = signature.parameters if signature else ()
-    own = [p.name for p in parameters if p.writable and p.name in outcome.arrays]
+    aliases = _aliases(parse_pairs(step.text.arg), outcome)
+    own = [aliases.get(p.name, p.name) for p in parameters if p.writable]
+    own = [name for name in dict.fromkeys(own) if name in outcome.arrays]
     changed = [name for name in outcome.changed if name not in outcome.variables]
     for names in ([name for name in own if name in changed], changed, own, outcome.changed):
         if len(names) == 1:
