@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,3 +160,28 @@ def test_bad_expectations_hide_nothing(gen: Gen) -> None:
         assert "Invalid __global__ read" in out
         assert "not compared, because " in out
         assert gen("check", write(RIGHT), *wrong).code == 2
+
+
+def test_products_are_compared_after_each_schedule(gen: Gen) -> None:
+    # Only the block of the first half writes D, and only if it comes first.
+    file = write("""
+// gen-launch: --grid N,M,2 --block 1 --gemm A=a,B=b,D=d,M=m,N=n,K=k
+__device__ float sums[64];
+__device__ int count[64];
+__global__ void mul(const float* a, const float* b, float* d, int m, int n, int k) {
+  const int i = blockIdx.y, j = blockIdx.x, z = blockIdx.z, at = i * n + j;
+  float sum = 0;
+  for (int p = z * (k / 2); p < (z ? k : k / 2); ++p) sum += a[i * k + p] * b[p * n + j];
+  atomicAdd(&sums[at], sum);
+  __threadfence();
+  const int ticket = atomicAdd(&count[at], 1);
+  while (*(volatile int*)&count[at] < 2) {}
+  __threadfence();
+  if (z == 0 && ticket == 0) d[at] = atomicAdd(&sums[at], 0.f);
+}
+""")
+    code, out, _ = gen("check", file, "--shape", "2x3x4")
+    assert code == 1
+    assert "6 of 6 differ; blocks ran one by one, from the last on\n" in out
+    text = Path(file).read_text().replace("z == 0 && ticket == 0", "ticket == 0")
+    assert gen("check", write(text), "--shape", "2x3x4").code == 0
