@@ -18,8 +18,9 @@ Other rooms of the package import from here alone.
 
 from gen.emulator.memory.arrays import DeviceArray, LineArray
 from gen.emulator.memory.observer import Observer
+from gen.emulator.memory.repeated import repeated
 from gen.emulator.memory.tensor_map import TensorMap
-from gen.emulator.ptx.module import PtxKernel, PtxModule
+from gen.emulator.ptx.module import Param, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.emulator import Emulator, LaunchReport
 from gen.emulator.run.system_calls import Printed
@@ -51,6 +52,7 @@ __all__ = [
     "MissedPhases",
     "Observer",
     "Outcomes",
+    "Param",
     "Printed",
     "PtxKernel",
     "PtxModule",
@@ -61,8 +63,10 @@ __all__ = [
     "TensorMap",
     "Totals",
     "UninitializedReads",
+    "Variable",
     "build_blocks",
     "match_widths",
     "parse_ptx",
+    "repeated",
     "told",
 ]

@@ -7,64 +7,30 @@
     n=64  alpha=f32:1.5     a number, of the parameter's type or of one that is named
     B=A+16                  a pointer to the 17th element of A, or to a buffer of an earlier launch
     p=null  s=bytes:0102ff  a null pointer; a structure by its bytes
+    m=tensormap(A,box=8x64) a tensor map of a buffer: see `tensor_maps`
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gen.errors import UsageError
 from gen.foreign import elements
-from gen.foreign.contents import UNDEFINED, filled, load
-from gen.foreign.expressions import evaluated, split
-from gen.foreign.signature import Parameter, Signature
+from gen.foreign.buffers import Memory, content_of
+from gen.foreign.expressions import evaluated
+from gen.foreign.signature import Parameter
+from gen.foreign.tensor_maps import FORM, is_tensor_map, tensor_map_of
 
 if TYPE_CHECKING:
-    from gen.emulator import DeviceArray, Emulator, PtxKernel
+    from gen.emulator import PtxKernel
+    from gen.foreign.build import Built
 
-MAX_BYTES = 1 << 32
-
-_BUFFER = re.compile(r"(?P<type>\w*)\[(?P<shape>[^\[\]]*)\](?::(?P<fill>.+))?")
 _POINTER = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\+(?P<offset>[^+].*))?")
 _NUMBER = re.compile(r"[-+]?(\d|\.\d|0[xX]|inf|nan)[\w.+-]*|true|false", re.IGNORECASE)
-
-
-@dataclass
-class Buffer:
-    """Memory that launches share, by its name."""
-
-    name: str
-    type: str
-    array: np.ndarray  # storage, as it was before the first launch
-    defined: bool
-    device: DeviceArray | None = None
-
-    def now(self, emulator: Emulator) -> np.ndarray:
-        """What it holds, as storage."""
-        assert self.device is not None
-        return emulator.read(self.device)
-
-
-@dataclass
-class Memory:
-    """The buffers of several launches, and the numbers that shapes may use."""
-
-    emulator: Emulator
-    seed: int = 0
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-
-    def add(self, name: str, kind: str, array: np.ndarray, defined: bool = True) -> Buffer:
-        """A new buffer, which takes the name from one before it."""
-        buffer = Buffer(name, kind, array, defined)
-        buffer.device = self.emulator.alloc(array, name, defined)
-        self.buffers[name] = buffer
-        return buffer
 
 
 def numbers_of(arguments: Mapping[str, str]) -> dict[str, int]:
@@ -97,13 +63,12 @@ def is_null(text: str) -> bool:
     return text.lower() in ("null", "nullptr")
 
 
-def in_order(
-    given: Mapping[str, Any], signature: Signature | None, kernel: PtxKernel, title: str
-) -> list[tuple[str, Parameter | None, Any]]:
+def in_order(given: Mapping[str, Any], built: Built) -> list[tuple[str, Parameter | None, Any]]:
     """Each parameter's name, declaration and argument.
 
     By name where the source shows the names, and in order elsewhere. Raises UsageError.
     """
+    signature, kernel, title = built.signature, built.kernel, built.title
     count = len(kernel.params)
     if signature is None:
         if len(given) != count:
@@ -116,8 +81,15 @@ def in_order(
     wrong = [name for name in given if name not in names]
     lacking = [name for name in names if name not in given]
     if wrong or lacking:
-        said = [f"there is no {', '.join(wrong)}"] if wrong else []
+        variables = ", ".join(one.name for one in built.declared)
+        nor = f" among them, nor among the variables {variables}" if variables else ""
+        said = [f"there is no {', '.join(wrong)}{nor}"] if wrong else []
         said += [f"--arg lacks {', '.join(lacking)}"] if lacking else []
+        said += [
+            f"{p.name} is a tensor map, such as --arg '{p.name}={FORM}'"
+            for p in signature.parameters
+            if p.name in lacking and is_tensor_map(p)
+        ][:1]
         raise UsageError(f"arguments of {signature}: {'; '.join(said)}")
     return [(p.name, p, given[p.name]) for p in signature.parameters]
 
@@ -131,85 +103,20 @@ def argument(
     numbers: Mapping[str, int],
 ) -> Any:  # fmt: skip
     """The argument that a text stands for, as `Emulator.launch` takes it. Raises UsageError."""
-    if found := _BUFFER.fullmatch(text):
-        _check_buffer(name, text, found["type"], parameter)
-        return _new_buffer(name, found, parameter, memory, numbers).device
     if is_null(text):
         return _sized(name, np.uint64(0), param)
     if text.startswith("bytes:"):
         return _raw(name, text[6:], param)
-    if text.endswith(".npy"):
-        return _from_file(name, text, None, None, memory).device
+    if is_tensor_map(parameter) or text.startswith("tensormap("):
+        return tensor_map_of(name, text, parameter, memory, numbers)
+    if content := content_of(name, text, parameter, numbers, memory.seed):
+        return memory.add(name, content).device
     pointer = _POINTER.fullmatch(text)
     if pointer and pointer["name"] in memory.buffers:
-        buffer = memory.buffers[pointer["name"]]
+        target = memory.buffers[pointer["name"]]
         count = evaluated(pointer["offset"] or "0", numbers, f"the offset of --arg {name}")
-        return _sized(name, np.uint64(_start(buffer) + count * buffer.array.itemsize), param)
+        return _sized(name, np.uint64(target.device.address + count * target.array.itemsize), param)
     return _number(name, text, parameter, param, memory)
-
-
-def _check_buffer(name: str, text: str, kind: str, parameter: Parameter | None) -> None:
-    """Refuses a buffer where the source wants a number, or floats of another type."""
-    wanted = elements.of_cxx(parameter.type) if parameter else None
-    if parameter is None or wanted is None:
-        return
-    if not parameter.pointer:
-        raise UsageError(
-            f"--arg {name}={text} is a buffer, but {parameter.text} is a number; give one, such as "
-            f"--arg {name}=64"
-        )
-    same = {wanted, "tf32" if wanted == "f32" else wanted}
-    if kind and kind not in same and wanted in elements.FLOATS:
-        raise UsageError(
-            f"--arg {name}={text} has elements of {kind}, but {parameter.text} points to {wanted}; "
-            f"write {text.replace(kind, wanted, 1)}"
-        )
-
-
-def _start(buffer: Buffer) -> int:
-    assert buffer.device is not None
-    return buffer.device.address
-
-
-def _new_buffer(
-    name: str, found: re.Match[str], parameter: Parameter | None, memory: Memory,
-    numbers: Mapping[str, int],
-) -> Buffer:  # fmt: skip
-    kind = found["type"] or (parameter and elements.of_cxx(parameter.type))
-    if not kind:
-        raise UsageError(
-            f"--arg {name}={found[0]} names no element type, and the source tells none that is "
-            f"known; write one before [, such as f32{found[0]}"
-        )
-    dtype = elements.storage(kind)
-    sizes = [
-        evaluated(part, numbers, f"the shape of --arg {name}") for part in split(found["shape"])
-    ]
-    if any(size < 0 for size in sizes):
-        raise UsageError(f"the shape of --arg {name} has a negative size: {sizes}")
-    total = int(np.prod([int(size) for size in sizes], dtype=object)) * dtype.itemsize
-    if total > MAX_BYTES:
-        raise UsageError(
-            f"--arg {name} has {total} bytes; at most {MAX_BYTES} are possible, use a smaller shape"
-        )
-    fill = (found["fill"] or "random").strip()
-    if Path(fill).suffix in (".npy", ".bin"):
-        return _from_file(name, fill, kind, tuple(sizes), memory)
-    array = filled(fill, kind, tuple(sizes), memory.seed, name)
-    return memory.add(name, kind, array, fill not in UNDEFINED)
-
-
-def _from_file(
-    name: str, path: str, kind: str | None, shape: tuple[int, ...] | None, memory: Memory
-) -> Buffer:
-    array = load(Path(path), kind)
-    kind = kind or elements.of_dtype(array.dtype)
-    if shape is not None and array.size != int(np.prod(shape)):
-        raise UsageError(
-            f"{path} has {array.size} elements, but --arg {name} has {int(np.prod(shape))}; "
-            "change the shape or the file"
-        )
-    return memory.add(name, kind, array.reshape(shape) if shape is not None else array)
 
 
 def _sized(name: str, value: Any, param: Any) -> Any:

@@ -19,9 +19,11 @@ from gen.foreign.mend import explained, mend
 from gen.foreign.prepare import File, Program, read_program
 from gen.foreign.remembered import key_of, recall, remember
 from gen.foreign.signature import Signature
+from gen.foreign.variables import Declared, declared, reachable
+from gen.foreign.warned import MISSING, warnings_of
 
 if TYPE_CHECKING:
-    from gen.emulator import PtxKernel
+    from gen.emulator import PtxKernel, Variable
 
 _ROUNDS = 40
 
@@ -59,9 +61,11 @@ class Built:
     ptx: str
     module: nvrtc.Module | None
     kernel: PtxKernel
+    variables: Mapping[str, Variable]  # that a host can set and read, by their symbols
     signature: Signature | None
     lines: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was left out of the source, and of what the compiler warns
+    declared: tuple[Declared, ...] = ()  # variables of the source
     recompile: Recompile | None = None  # to other code of the same text; None for PTX
 
 
@@ -79,7 +83,11 @@ def build(text: str, name: str, kernel: str | None = None, options: Options | No
     file, signature, expression = _choose(program, kernel)
     module, notes, recompile = _compile(program, expression, signature, options)
     found = _built(program, module, expression, file, signature, kernel)
-    return replace(found, notes=tuple(notes), recompile=recompile)
+    notes += warnings_of(program, module.log)
+    named = [one for each in program.files.values() for one in declared(each.units)]
+    return replace(
+        found, notes=tuple(notes), recompile=recompile, declared=tuple(named)
+    )  # fmt: skip
 
 
 def is_ptx(text: str) -> bool:
@@ -90,10 +98,12 @@ def is_ptx(text: str) -> bool:
 def _from_ptx(text: str, name: str, kernel: str | None) -> Built:
     from gen.emulator import parse_ptx
 
-    kernels = parse_ptx(text).kernels
+    parsed = parse_ptx(text)
+    kernels = parsed.kernels
     symbol = _by_symbol(list(kernels), kernel, name)
     # Its line numbers are those of the CUDA file, which is not here to be quoted.
-    return Built(name, kernel or plain(symbol), symbol, text, None, kernels[symbol], None, ())
+    return Built(name, kernel or plain(symbol), symbol, text, None, kernels[symbol],
+                 reachable(parsed), None, ())  # fmt: skip
 
 
 def _by_symbol(symbols: Sequence[str], wanted: str | None, name: str) -> str:
@@ -114,8 +124,11 @@ def _by_symbol(symbols: Sequence[str], wanted: str | None, name: str) -> str:
     raise UsageError(f"{what} {len(found)} kernels; name one with --kernel: {', '.join(found)}")
 
 
+_OF_THE_FILE = ("_GLOBAL__N_", "_INTERNAL_")  # what stands for namespaces without a name
+
+
 def plain(symbol: str) -> str:
-    """The C++ name of a function from its symbol: `_ZN2ns5scaleEPf` is `ns::scale`."""
+    """The C++ name of a function or variable from its symbol: `_ZN2ns5scaleEPf` is `ns::scale`."""
     match = re.match(r"_Z(N?)", symbol)
     if not match:
         return symbol
@@ -125,7 +138,7 @@ def plain(symbol: str) -> str:
         parts.append(symbol[length.end() : at])
         if not match[1]:
             break
-    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N_")) or symbol
+    return "::".join(part for part in parts if not part.startswith(_OF_THE_FILE)) or symbol
 
 
 def _same(name: str, wanted: str) -> bool:
@@ -172,7 +185,7 @@ def _compile(
         texts = {name: file.device_side() for name, file in program.files.items()}
         uses_std = any(re.search(r"\bstd\s*::", text) for text in texts.values())
         main = program.main.name
-        headers = {**stubs(uses_std), **dict.fromkeys(program.missing, "")}
+        headers = {**stubs(uses_std), **dict.fromkeys(program.missing, MISSING)}
         headers |= {name: text for name, text in texts.items() if name != main}
         try:
             recompile = _compiler(texts[main], main, expression, options.std, flags, headers)
@@ -225,7 +238,8 @@ def _built(
     from gen.emulator import parse_ptx
 
     ptx = module.code.decode()
-    kernels = parse_ptx(ptx).kernels
+    parsed = parse_ptx(ptx)
+    kernels = parsed.kernels
     if expression and expression in module.symbols:
         symbol = module.symbols[expression]
     else:
@@ -237,4 +251,6 @@ def _built(
     found = kernels[symbol]
     if signature and len(signature.parameters) != len(found.params):
         signature = None
-    return Built(file.name, title, symbol, ptx, module, found, signature, lines)
+    return Built(
+        file.name, title, symbol, ptx, module, found, reachable(parsed), signature, lines
+    )  # fmt: skip

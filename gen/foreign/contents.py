@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.emulator import repeated
 from gen.errors import UsageError
 from gen.foreign import elements
 
@@ -14,22 +15,33 @@ UNDEFINED = ("poison", "undefined")  # what a kernel is not to read
 FILLS = ("random", "integers", "zeros", "ones", "iota", *UNDEFINED)
 
 
+def one_number(fill: str, kind: str) -> np.generic | None:
+    """The storage of a content that is one number over and over; None for others."""
+    dtype = elements.storage(kind)
+    if fill in UNDEFINED:
+        ones = np.full(dtype.itemsize, 0xFF, np.uint8)
+        special: Any = elements.poison(kind)
+        return special or ones.view(np.uint8 if dtype.kind == "b" else dtype)[0]  # type: ignore[no-any-return]
+    is_float = kind in elements.FLOATS
+    if fill in ("zeros", "ones"):
+        number: float = fill == "ones"
+    else:
+        try:
+            number = float(fill) if is_float else int(fill, 0)
+        except ValueError:
+            return None
+    return elements.stored(np.asarray(number), kind).reshape(1)[0]  # type: ignore[no-any-return]
+
+
 def filled(fill: str, kind: str, shape: tuple[int, ...], seed: int, name: str) -> np.ndarray:
     """A new array of storage. Raises UsageError for a content that is not known."""
+    number = one_number(fill, kind)
+    if number is not None:
+        return repeated(shape, number, number.dtype)
     dtype, count = elements.storage(kind), int(np.prod(shape))
     rng = np.random.default_rng([seed, *name.encode()])
     is_float = kind in elements.FLOATS
     numbers: Any
-    if fill in UNDEFINED:
-        special = elements.poison(kind)
-        if special is not None:
-            return np.full(shape, special, dtype)
-        return (
-            np.full(count * dtype.itemsize, 0xFF, np.uint8)
-            .view(np.uint8)
-            .view(np.uint8 if dtype.kind == "b" else dtype)
-            .reshape(shape)
-        )
     if fill == "random":
         if not is_float and dtype.kind != "b":
             info = np.iinfo(dtype)
@@ -39,16 +51,11 @@ def filled(fill: str, kind: str, shape: tuple[int, ...], seed: int, name: str) -
         numbers = rng.integers(0 if dtype.kind == "u" and not is_float else -4, 5, shape)
     elif fill == "iota":
         numbers = np.arange(count).reshape(shape)
-    elif fill in ("zeros", "ones"):
-        numbers = np.full(shape, float(fill == "ones"))
     else:
-        try:
-            numbers = np.full(shape, float(fill) if is_float else int(fill, 0))
-        except ValueError:
-            raise UsageError(
-                f"--arg {name} cannot be filled with '{fill}'; use {', '.join(FILLS)}, a number, "
-                "FILE.npy or FILE.bin"
-            ) from None
+        raise UsageError(
+            f"--arg {name} cannot be filled with '{fill}'; use {', '.join(FILLS)}, a number, "
+            "FILE.npy or FILE.bin"
+        )
     return elements.stored(np.asarray(numbers), kind)
 
 

@@ -70,9 +70,14 @@ def of_dtype(dtype: np.dtype[Any]) -> str:
     raise unknown("element type", str(dtype), NAMES)
 
 
+def is_narrow(name: str) -> bool:
+    """Whether elements have bits in the place of numbers that numpy knows."""
+    return name in ("bf16", *_FP8)
+
+
 def values(array: Array, name: str) -> Array:
     """Storage as numbers: float32 or wider for floats, as it is for integers."""
-    if name in ("bf16", *_FP8):
+    if is_narrow(name):
         wide: Array = numerics.to_float64(array, name).astype(np.float32)
         return wide
     return array

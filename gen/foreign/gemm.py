@@ -123,8 +123,12 @@ def _try(gemm: Gemm, report: GemmReport, checks: Checks, trial: Trial) -> bool:
         return False
     if outcome.findings:
         return False
-    worst, message = _compare(gemm, trial, operands, outcome)
-    report.worst = max(report.worst, worst)
+    for schedule, one in outcome.schedules.items():
+        worst, message = _compare(gemm, trial, operands, one)
+        report.worst = max(report.worst, worst)
+        if message:
+            message += schedule
+            break
     if message:
         beta = f", beta={problem.beta}" if "beta" in gemm.roles else ""
         alpha = f", alpha={problem.alpha}" if "alpha" in gemm.roles else ""

@@ -126,7 +126,8 @@ def _errors(program: Program, log: str) -> Iterator[re.Match[str]]:
     return (match for match in _ERROR.finditer(log) if match[1] in program.files)
 
 
-# What CUDA has no more, or the emulator never has, by what the compiler says of it; the way out.
+# What CUDA has no more or has for newer GPUs alone, or the emulator never has, by what the compiler
+# says of it; the way out.
 _REMOVED = {
     r"device-side kernel launch": (
         "kernels that launch kernels are not supported: give each a launch of its own (gen-launch)"
@@ -134,6 +135,9 @@ _REMOVED = {
     r'"__(shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot)" is undefined': (
         "warp functions without a mask are gone since Volta: use those that end in _sync, with the "
         "mask of the lanes that take part"
+    ),
+    r'"cuda::device::experimental" has no member': (
+        "copies with tensor maps and bulk copies need --arch sm_90 or newer"
     ),
     r"texture is not a template|\"texture\" is undefined": (
         "texture references are gone since CUDA 12: pass a pointer, and index it"

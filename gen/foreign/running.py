@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,14 @@ from gen.emulator import (
     Totals,
     UninitializedReads,
 )
-from gen.errors import BudgetError, UsageError, unknown
+from gen.errors import BudgetError, GenError, UsageError, unknown
 from gen.foreign import elements
-from gen.foreign.arguments import Memory, argument, in_order, numbers_of, parse_pairs
+from gen.foreign.arguments import argument, in_order, numbers_of, parse_pairs
+from gen.foreign.buffers import Content, Memory
 from gen.foreign.build import Built
 from gen.foreign.launch import sizes
 from gen.foreign.steps import Step
+from gen.foreign.symbols import find_variables, is_pointer, set_variable, symbols_of
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 20
@@ -39,6 +42,10 @@ SECONDS = 60.0  # of CPU time for a launch
 MOST_IN_TURN = 256  # blocks of a launch that is repeated with its blocks one by one
 SECONDS_IN_TURN = 10.0  # of CPU time for that
 INSTRUCTIONS_A_THREAD = 1_000_000  # after which a kernel is taken for endless
+# How blocks of a launch run: those that wait for each other run three times.
+TOGETHER = "all at once"
+FIRST, LAST = "one by one, from the first on", "one by one, from the last on"
+_PIECE = 1 << 24  # bytes that are compared at a time
 
 
 @dataclass(frozen=True)
@@ -56,14 +63,18 @@ class Launched:
 class Outcome:
     """What launches came to.
 
-    `arrays` and `before` are what buffers hold after and before them, by name, as numbers. `notes`
-    are findings that spoil nothing. `stopped` says why a kernel was not run to its end.
+    `arrays` and `before` are what buffers hold after and before them, by name, as numbers;
+    `variables` are those among them that are variables of the file. `in_turn` has what came of
+    other schedules that found nothing. `notes` are findings that spoil nothing. `stopped` says why
+    a kernel was not run to its end.
     """
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     before: dict[str, np.ndarray] = field(default_factory=dict)
     stored: dict[str, np.ndarray] = field(default_factory=dict)  # `arrays` as they lie in memory
     types: dict[str, str] = field(default_factory=dict)
+    variables: list[str] = field(default_factory=list)
+    in_turn: dict[str, Outcome] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     leaks: list[str] = field(default_factory=list)  # what malloc has returned and nobody has freed
@@ -74,7 +85,7 @@ class Outcome:
     instructions: int = 0
     seconds: float = 0.0
     stopped: str = ""
-    left_out: list[str] = field(default_factory=list)  # of the source, and why
+    left_out: list[str] = field(default_factory=list)  # also what the compiler warns of
 
     @property
     def ok(self) -> bool:
@@ -82,6 +93,14 @@ class Outcome:
         return not self.findings and not self.stopped
 
     @property
+    def schedules(self) -> dict[str, Outcome]:
+        """What came of each schedule, with words that say which it is where there are several."""
+        if not self.in_turn:
+            return {"": self}
+        words = {TOGETHER: self, **self.in_turn}
+        return {f"; blocks ran {schedule}": one for schedule, one in words.items()}
+
+    @cached_property
     def changed(self) -> list[str]:
         """The buffers that the launches have written other bytes to."""
         return [name for name in self.arrays if not same(self.arrays[name], self.before[name])]
@@ -89,7 +108,9 @@ class Outcome:
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two arrays agree in every bit."""
-    return one.tobytes() == other.tobytes()
+    left, right = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (one, other))
+    pieces = [slice(at, at + _PIECE) for at in range(0, left.size, _PIECE)]
+    return left.size == right.size and all((left[at] == right[at]).all() for at in pieces)
 
 
 @dataclass(frozen=True)
@@ -159,13 +180,17 @@ def _run_in_turn(steps: Sequence[Step], checks: Checks, outcome: Outcome) -> Non
     several = [one for one in outcome.launched if one.report.waits and math.prod(one.grid) > 1]
     if not several or max(math.prod(one.grid) for one in several) > MOST_IN_TURN:
         return
-    for last_first in (False, True):
+    for schedule in (FIRST, LAST):
         emulator = Emulator(chunk_threads=1)
-        emulator.last_first = last_first
+        emulator.last_first = schedule == LAST
         again = _run(steps, replace(checks, seconds=SECONDS_IN_TURN), emulator, checks.make())
         if again.findings:
             outcome.findings, outcome.suppressed = again.findings, again.suppressed
             return
+        if again.stopped:
+            outcome.left_out.append(f"a run with blocks {schedule}: {again.stopped}")
+        else:
+            outcome.in_turn[schedule] = again
 
 
 def _run(
@@ -183,10 +208,10 @@ def _run(
         watching = [*observers, counters] if counters and step is steps[-1] else observers
         try:
             launched = _launch(step, memory, checks, watching)
-        except BudgetError as error:
+        except BudgetError as error:  # in which `_launch` has put the kernel's name
             said = str(error).replace("raise instruction_budget", "use a larger --budget")
             said = said.replace("raise time_budget", "use a longer --time")
-            outcome.stopped = said.replace(f"'{step.built.symbol}'", step.built.title)
+            outcome.stopped = said
             outcome.findings += [finding for finding in error.findings if checks.wants(finding)]
             break
         report = launched.report
@@ -197,10 +222,14 @@ def _run(
         outcome.instructions += report.instructions
         outcome.seconds += report.seconds
     outcome.leaks = emulator.leaks()
+    for step in steps:
+        find_variables(step.built, memory)
     for name, buffer in memory.buffers.items():
         outcome.types[name] = buffer.type
         outcome.before[name] = elements.values(buffer.array, buffer.type)
-        outcome.stored[name] = buffer.now(emulator)
+        outcome.stored[name] = buffer.now()
+        if any(buffer.device is one for one in memory.variables.values()):
+            outcome.variables.append(name)
         outcome.arrays[name] = elements.values(outcome.stored[name], buffer.type)
     return outcome
 
@@ -210,7 +239,14 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
     texts = parse_pairs(text.arg)
     numbers = numbers_of(texts)
     numbers |= {k: int(v) for k, v in step.values.items() if isinstance(v, int | np.integer)}
-    given = in_order({**texts, **step.values}, built.signature, built.kernel, built.title)
+    every = {**texts, **step.values}
+    symbols = symbols_of(built, every)
+    # Arguments may point to variables, and variables to buffers that are arguments.
+    pointers = {name for name, symbol in symbols.items() if is_pointer(built, symbol)}
+    for name in symbols.keys() - pointers:
+        set_variable(name, symbols[name], every[name], built, memory, numbers)
+    own = {name: value for name, value in every.items() if name not in symbols}
+    given = in_order(own, built)
     arguments = []
     for (name, parameter, value), param in zip(given, built.kernel.params, strict=True):
         if isinstance(value, str):
@@ -218,6 +254,8 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
         elif not isinstance(value, DeviceArray):
             value = _from_python(name, value, parameter, param, memory, numbers)
         arguments.append(value)
+    for name in pointers:
+        set_variable(name, symbols[name], every[name], built, memory, numbers)
     grid, block = sizes(text.grid, "grid", numbers), sizes(text.block, "block", numbers)
     if 0 in grid:
         raise UsageError(
@@ -228,10 +266,14 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
     dynamic = sizes(text.dynamic_shared, "dynamic-shared", numbers)[0]
     threads = int(np.prod([*grid, *block], dtype=object))
     memory.emulator.instruction_budget = checks.budget or INSTRUCTIONS_A_THREAD * max(threads, 1)
-    report = memory.emulator.launch(
-        built.ptx, built.symbol, grid, block, arguments, dynamic, built.lines, observers,
-        cluster=cluster,
-    )  # fmt: skip
+    try:
+        report = memory.emulator.launch(
+            built.ptx, built.symbol, grid, block, arguments, dynamic, built.lines, observers,
+            cluster=cluster, variables=memory.variables,
+        )  # fmt: skip
+    except GenError as error:  # which knows the kernel by its symbol
+        error.args = (str(error).replace(f"'{built.symbol}'", built.title),)
+        raise
     return Launched(built, grid, block, dynamic, report)
 
 
@@ -243,7 +285,8 @@ def _from_python(
         array = value.array if isinstance(value, Undefined) else value
         kind = elements.of_dtype(array.dtype)
         array = np.ascontiguousarray(array).view(elements.storage(kind))
-        return memory.add(name, kind, array, not isinstance(value, Undefined)).device
+        defined = not isinstance(value, Undefined)
+        return memory.add(name, Content(kind, array, None, defined)).device
     if value is None:
         return argument(name, "null", parameter, param, memory, numbers)
     if isinstance(value, np.generic) and value.nbytes == param.nbytes:

@@ -41,6 +41,11 @@ class Parameter:
     pointer: bool
     text: str
 
+    @property
+    def writable(self) -> bool:
+        """Whether it points to what a kernel may write."""
+        return self.pointer and not re.search(r"\bconst\b", self.text.partition("*")[0])
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -79,11 +84,12 @@ def _signature(unit: Unit) -> Signature | None:
         return None
     inner = head[opening + 1 : _closing(head, opening) - 1]
     parts = [part for part in split(inner) if part.strip() not in ("", "void")]
-    parameters = tuple(_parameter(part, at) for at, part in enumerate(parts))
+    parameters = tuple(parameter_of(part, at) for at, part in enumerate(parts))
     return Signature(unit.scope + name[1], template, parameters, unit.start, unit.end)
 
 
-def _parameter(text: str, at: int) -> Parameter:
+def parameter_of(text: str, at: int) -> Parameter:
+    """A parameter from its declaration; one without a name is called by its place."""
     text = " ".join(text.partition("=")[0].split())
     pointer = "*" in text or "[" in text
     bare = " ".join(_WORDS.sub(" ", text).split())

@@ -44,9 +44,15 @@ def launches_of(text: str, name: str, given: LaunchText) -> list[LaunchText]:
     Options that say how to compile or check go to all of them. Raises UsageError where nothing
     says how to launch.
     """
+    lines = launches_in(text, name)
     if given.starts:
+        if lines and not (given.grid and given.block):
+            raise UsageError(
+                f"{name} has a gen-launch line, in whose place options are a whole launch; give "
+                "--grid, --block and each --arg, or change the line"
+            )
         return [given]
-    found = [given.over(launch) for launch in launches_in(text, name)]
+    found = [given.over(launch) for launch in lines]
     if not found:
         raise UsageError(_how_to_launch(text, name))
     return found

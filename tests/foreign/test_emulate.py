@@ -44,6 +44,14 @@ def test_arrays_go_in_and_come_out() -> None:
     assert outcome.changed == ["x"]
 
 
+def test_messages_have_the_name_of_the_kernel() -> None:
+    source = SCALE.replace("__global__ void", "__global__ __launch_bounds__(32) void")
+    with pytest.raises(
+        UsageError, match="64 threads, but scale<float> was compiled for at most 32"
+    ):
+        gen.emulate(source, "scale<float>", 1, 64, {"x": "f32[64]", "by": 2.5, "n": 64})
+
+
 def test_counters_are_there_on_request() -> None:
     args = {"x": "f64[64]:ones", "by": 2, "n": 64}
     assert gen.emulate(SCALE, "scale<double>", 1, 64, args).counters is None
@@ -293,6 +301,7 @@ def test_roles_that_do_not_fit(gen: Gen, roles: str, message: str) -> None:
         (("mine.cu",), "no gen-spec line and no gen-launch line"),
         (("mine.cu",), "its kernels: scale<...>(T* x, T by, int n)"),
         (("mine.cu", "--kernel", "scale<float>"), "arguments of scale<...>"),
+        (("launched.cu", "--block", "8"), "has a gen-launch line, in whose place options"),
         (("mine.cu", "--tile", "8"), "leave out the options that choose one"),
         (("--variant", "tiles", "--block", "8"), "launch options go with exactly one file"),
         (("emitted.cu", "--block", "8"), "is an emitted file, whose gen-spec line says"),
@@ -304,6 +313,7 @@ def test_roles_that_do_not_fit(gen: Gen, roles: str, message: str) -> None:
 def test_bad_usage(gen: Gen, arguments: tuple[str, ...], message: str) -> None:
     write(SCALE)
     write('// gen-spec: {"variant": "tiles", "dtype": "f32"}\n', "emitted.cu")
+    write("// gen-launch: --grid 1 --block 8 --arg x=i32[8]\n" + SCALE, "launched.cu")
     code, _, err = gen("check", *arguments)
     assert code == 2
     assert message in err

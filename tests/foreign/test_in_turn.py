@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import gen
+from gen.foreign import running
 from gen.foreign.running import Outcome
 
 # All blocks come, and wait for each other, before one reads what its neighbour has written.
@@ -42,3 +43,11 @@ def test_a_barrier_of_the_grid(neighbour: int) -> None:
 
 def test_without_racecheck_a_launch_runs_once() -> None:
     assert run(5, 1, tools=("memcheck",)).ok
+
+
+def test_a_schedule_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "SECONDS_IN_TURN", 0.0)
+    outcome = run(6, 1)
+    assert outcome.ok
+    assert not outcome.in_turn
+    assert [note[:30] for note in outcome.left_out] == ["a run with blocks one by one, "] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from gen.foreign.build import Options, build, plain
 from gen.foreign.prepare import read_program
 from gen.foreign.scan import macros_of, masked, units_of
 from gen.foreign.signature import kernels_of
+from tests.conftest import Gen
+from tests.foreign.test_emulate import write
 
 KERNEL = "__global__ void k(float* x) { x[threadIdx.x] = 1; }\n"
 
@@ -248,3 +251,38 @@ int main() { thrust::device_vector<float> v; cout << string("done") << endl; }
 @pytest.mark.slow
 def test_standard_headers_do_no_harm() -> None:
     assert build(HEADERS, "headers.cu").symbol == "_Z1kPf"
+
+
+# -- notes -----------------------------------------------------------------------------------------
+
+
+def test_headers_that_are_not_found_are_told(gen: Gen) -> None:
+    launch = ("--grid", "1", "--block", "1", "--arg", "x=i32[2]:zeros")
+    file = write(
+        '#include "config.cuh"\n#include "mine.h"\n#include <nowhere/lib.h>\n#include <cstdio>\n'
+        "#ifdef _WIN32\n#include <windows.h>\n#endif\n#include <thrust/sort.h>\n"
+        "__global__ void k(int* x) { x[0] = ONE; }\n"
+    )
+    write('#define ONE 1\n#include "deep.h"\n', "mine.h")
+    said = "note: not found, and taken for empty: config.cuh, deep.h, nowhere/lib.h"
+    for command in ("check", "run"):
+        code, _, err = gen(command, file, *launch)
+        assert code == 0
+        assert err == f"{said}; give the folder with -I\n"
+    Path("folder").mkdir()
+    for name in ("config.cuh", "deep.h"):
+        write("#pragma once\n", f"folder/{name}")
+    assert "nowhere/lib.h; " in gen("check", file, *launch, "-I", "folder").err
+    assert "config.cuh" not in gen("check", file, *launch, "-I", "folder").err
+
+
+def test_warnings_of_the_compiler_are_told(gen: Gen) -> None:
+    launch = ("--grid", "1", "--block", "32", "--arg", "x=i32[32]:zeros")
+    file = write(
+        "static __device__ int rest() { return 1; }\n"
+        "__global__ void k(int* x) {\n  int sum, unused;\n  x[threadIdx.x] = sum;\n"
+        "  __syncwarp(-1);\n}\n"
+    )
+    err = gen("check", file, *launch).err
+    assert err == f'note: {file}:4: variable "sum" is used before its value is set\n'
+    assert "left_out" in json.loads(gen("check", file, *launch, "--json").out)

@@ -9,7 +9,7 @@ import pytest
 
 import gen
 from gen.errors import GenError, UsageError
-from gen.foreign.check import difference
+from gen.foreign.references import difference
 from tests.conftest import Gen
 
 HEAP = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from gen.cli import tables
 from gen.cli.annotations import Annotations
-from gen.cli.foreign.options import checks_of, print_lines, read
+from gen.cli.foreign.options import checks_of, print_lines, print_notes, read
 from gen.cli.progress import progress
 from gen.errors import UsageError
 from gen.foreign.launch import LaunchText
@@ -50,7 +49,9 @@ def check(
         with notes.of_compiler():
             report = any_kernel.check(text, str(file), launches, checks)
         ok, found, wrong = report.ok, report.outcome.findings, report.mismatches
-        _print_json(report) if options["json"] else _print(report, str(file), len(checks.tools))
+        _print_json(report) if options["json"] else _print(report, str(file))
+        if report.refused and not report.wrong:
+            raise report.refused
     for one in found:
         notes.error(str(file), one.file_line, f"{one.check}: {one.message}")
     for message in wrong:
@@ -111,10 +112,9 @@ def _titles(outcome: Outcome) -> dict[str, str]:
     return {one.built.symbol: one.built.title for one in outcome.launched}
 
 
-def _print(report: Report, file: str, tools: int) -> None:
+def _print(report: Report, file: str) -> None:
     outcome = report.outcome
-    for note in outcome.left_out:
-        print(f"note: {note}", file=sys.stderr)
+    print_notes(outcome.left_out)
     print_lines(outcome)
     titles = _titles(outcome)
     if outcome.findings:
@@ -129,9 +129,12 @@ def _print(report: Report, file: str, tools: int) -> None:
         print(f"mismatch: {message}")
     if outcome.stopped:
         print(f"stopped: {outcome.stopped}")
+    if report.refused and report.wrong:
+        print(f"not compared, because {report.refused}")
     names = ", ".join(dict.fromkeys(titles.values())) or file
-    if report.ok:
+    if not report.wrong:
         agree = f"; as expected: {', '.join(report.compared)}" if report.compared else ""
+        agree = "; not compared" if report.refused else agree
         print(f"{names}: nothing found in {outcome.instructions:,} thread-instructions{agree}")
         return
     counts = [_count(outcome.findings, "finding"), _count(report.mismatches, "mismatch", "es")]
@@ -163,6 +166,7 @@ def _print_json(report: Report) -> None:
             "suppressed": outcome.suppressed,
             "mismatches": report.mismatches,
             "compared": report.compared,
+            "not_compared": str(report.refused) if report.refused else None,
             "printed": [asdict(one) for one in outcome.printed],
             "error": outcome.stopped or None,
             "left_out": outcome.left_out,
@@ -173,8 +177,7 @@ def _print_json(report: Report) -> None:
 
 
 def _print_gemm(report: GemmReport) -> None:
-    for note in report.left_out:
-        print(f"note: {note}", file=sys.stderr)
+    print_notes(report.left_out)
     titles = {"": report.title}
     if report.findings:
         rows = [(finding, f", shape {shape}") for finding, shape in report.findings]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,12 @@ def read(file: Path, launch: LaunchText) -> tuple[str, list[LaunchText]]:
 
     text = read_text(file)
     return text, launches_of(text, str(file), launch)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """What was left out of the source, and what the compiler warns of."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def print_lines(outcome: Outcome) -> None:

@@ -65,6 +65,7 @@ def run(
     checks = replace(checks, tools=("memcheck", "synccheck"))
     outcome = run_steps(compile_steps(text, str(file), launches), checks)
     _check_buffers(outcome, [*(text.partition("=")[0] for text in save or ()), *(show or ())])
+    options.print_notes(outcome.left_out)
     options.print_lines(outcome)
     _print_buffers(outcome, show or ())
     _save_buffers(outcome, save or ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import mmap
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ import numpy.typing as npt
 
 from gen.emulator.memory.arrays import DeviceArray, LineArray
 from gen.emulator.memory.global_memory import GlobalMemory, aligned_bytes
+from gen.emulator.memory.repeated import mapped_zeros, repeated
 from gen.emulator.memory.tensor_map import TensorMap
+from gen.emulator.ptx.module import Variable
 from gen.errors import MissingError, UsageError
-
-MAP_NORESERVE = 0x4000  # of Linux; Python's mmap names it from 3.13 on
 
 
 class DeviceMemory:
@@ -35,11 +34,32 @@ class DeviceMemory:
         """
         array = np.ascontiguousarray(array).reshape(np.shape(array))
         data = aligned_bytes(array.nbytes)
-        data[:] = np.frombuffer(array.tobytes(), np.uint8)
+        data[:] = array.reshape(-1).view(np.uint8)
+        return self._mapped(name, data, array, defined, first)
+
+    def alloc_repeated(
+        self, number: np.generic, shape: tuple[int, ...], name: str = "A", defined: bool = True
+    ) -> DeviceArray:
+        """Map an array of one number, which takes room only where somebody writes."""
+        array = repeated(shape, number, number.dtype)
+        return self._mapped(name, array.reshape(-1).view(np.uint8), array, defined)
+
+    def alloc_variable(self, name: str, variable: Variable) -> DeviceArray:
+        """Map a variable of a module, as it is before the first launch."""
+        data = np.zeros(variable.nbytes, np.uint8)
+        data[: len(variable.init)] = np.frombuffer(variable.init, np.uint8)
+        device = self.alloc(data, name)
+        device.buffer.constant = variable.space == "const"
+        return device
+
+    def _mapped(
+        self, name: str, data: npt.NDArray[np.uint8], array: npt.NDArray[Any], defined: bool,
+        first: int = 0,
+    ) -> DeviceArray:  # fmt: skip
         buffer = self.memory.add(name, data)
         buffer.first = first
         if not defined:
-            buffer.valid = np.zeros(buffer.nbytes, np.bool_)
+            buffer.valid = repeated(buffer.nbytes, False, np.bool_)
         return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
 
     def alloc_zeros(self, nbytes: int, name: str = "A") -> DeviceArray:
@@ -48,9 +68,8 @@ class DeviceMemory:
         So there may be more of them than this machine has. Raises MissingError where it does not
         map them even so.
         """
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
         try:
-            data = np.frombuffer(mmap.mmap(-1, nbytes, flags), np.uint8)
+            data = mapped_zeros(nbytes)
         except OSError as error:
             raise MissingError(
                 f"this machine does not map {nbytes} bytes of zeros ({error.strerror}); "
@@ -97,8 +116,13 @@ class DeviceMemory:
 
     def read(self, buf: DeviceArray) -> npt.NDArray[Any]:
         """A copy of a device array, with the type and shape that it was made with."""
+        return self.view(buf).copy()
+
+    def view(self, buf: DeviceArray) -> npt.NDArray[Any]:
+        """A device array itself, which later launches change."""
         self._check_mapped(buf)
-        return np.frombuffer(buf.buffer.data.tobytes(), buf.dtype).reshape(buf.shape).copy()
+        array: npt.NDArray[Any] = buf.buffer.data.view(buf.dtype)
+        return array.reshape(buf.shape)
 
     def free(self, buf: DeviceArray) -> None:
         """Unmap a device array; later accesses to it are findings."""

@@ -85,7 +85,7 @@ class Emulator(DeviceMemory):
         super().__init__()
         self._modules: dict[str, PtxModule] = {}
         self._programs: dict[tuple[PtxModule, str], Program] = {}
-        self._variables: dict[tuple[PtxModule, str], Buffer] = {}
+        self._variables: dict[PtxModule, dict[str, DeviceArray]] = {}
 
     def lines_not_run(self, ptx: str | PtxModule) -> set[int]:
         """The CUDA lines of a module of which no instruction has run in any launch."""
@@ -105,6 +105,7 @@ class Emulator(DeviceMemory):
         observers: Sequence[Observer] = (),
         window: tuple[Coordinates, Coordinates] | None = None,
         cluster: Coordinates | None = None,
+        variables: dict[str, DeviceArray] | None = None,
     ) -> LaunchReport:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
@@ -114,7 +115,9 @@ class Emulator(DeviceMemory):
         findings quote it. observers: checks and counters that watch the run. window: the first
         block and how many blocks along each axis to run of the grid, with the other blocks of their
         clusters; default all. cluster: blocks (x, y, z) of a cluster; default what the kernel
-        declares, or one. Raises UsageError for what a GPU would refuse to launch, PtxError for PTX
+        declares, or one. variables: where those of the module are, by name, of which those that the
+        kernel uses and that are not there yet are added; default those of the module's other
+        launches. Raises UsageError for what a GPU would refuse to launch, PtxError for PTX
         that is not understood, BudgetError for a budget that ran out.
         """
         module = self._module(ptx)
@@ -148,7 +151,8 @@ class Emulator(DeviceMemory):
         start = time.perf_counter()
         launch.limit = TimeLimit(self.time_budget, self.deadline)
         try:
-            self._globals(launch, module, entry)
+            known = self._variables.setdefault(module, {}) if variables is None else variables
+            self._globals(launch, module, entry, known)
             self.memory.changes = 0 if launch.spins else None
             # Freeing one big block makes malloc keep large arrays on its heap from here on;
             # otherwise it maps and unmaps fresh pages for each, which takes ten times as long.
@@ -227,21 +231,19 @@ class Emulator(DeviceMemory):
             return self.encode(arg)
         return np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
 
-    def _globals(self, launch: LaunchState, module: PtxModule, kernel: PtxKernel) -> None:
+    def _globals(
+        self, launch: LaunchState, module: PtxModule, kernel: PtxKernel,
+        known: dict[str, DeviceArray],
+    ) -> None:  # fmt: skip
         """Allocate the module variables that the kernel names; they persist."""
-        for name in launch.program.symbols - launch.addresses.keys():
+        for name in sorted(launch.program.symbols - launch.addresses.keys()):
             variable = module.variables.get(name)
             if variable is None or variable.refused:
                 why = variable.refused if variable else "it is not declared"
                 raise PtxError(f"variable '{name}' of kernel '{kernel.name}': {why}, not supported")
-            key = (module, name)
-            if key not in self._variables:
-                data = aligned_bytes(variable.nbytes)
-                data.fill(0)
-                data[: len(variable.init)] = np.frombuffer(variable.init, np.uint8)
-                self._variables[key] = self.memory.add(name, data)
-                self._variables[key].constant = variable.space == "const"
-            launch.addresses[name] = self._variables[key].base
+            if name not in known or known[name].nbytes != variable.nbytes:
+                known[name] = self.alloc_variable(name, variable)
+            launch.addresses[name] = known[name].address
 
     def _room(self, launch: LaunchState) -> int:
         """Blocks that run at the same time."""

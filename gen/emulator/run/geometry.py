@@ -20,11 +20,14 @@ def check_geometry(kernel: PtxKernel, grid: Coordinates, block: Coordinates) -> 
     for what, dims, most in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
         least = 0 if what == "grid" else 1
         if len(dims) != 3 or any(not least <= n <= top for n, top in zip(dims, most, strict=True)):
-            raise UsageError(f"{what} {tuple(dims)} is not three sizes from {least} to {most}")
+            raise UsageError(
+                f"{what} {tuple(dims)} is not three sizes from {least} to {most}; use such sizes"
+            )
     threads = math.prod(block)
     if threads > MAX_THREADS:
         raise UsageError(
-            f"a block of {block} has {threads} threads; at most {MAX_THREADS} are possible"
+            f"a block of {block} has {threads} threads; at most {MAX_THREADS} are possible, use a "
+            "smaller block"
         )
     if limits and threads > math.prod(limits):
         raise UsageError(

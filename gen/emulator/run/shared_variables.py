@@ -45,7 +45,7 @@ def place_variables(
     if not 0 <= dynamic <= MAX_SHARED - static:
         raise UsageError(
             f"{static} bytes of static and {dynamic} of dynamic shared memory for kernel "
-            f"'{kernel.name}' do not fit a block's {MAX_SHARED}; use smaller tiles"
+            f"'{kernel.name}' do not fit a block's {MAX_SHARED}; use less, such as smaller tiles"
         )
     launch.shared_bytes, launch.dynamic_bytes = static + dynamic, dynamic
     launch.local_bytes = totals["local"]

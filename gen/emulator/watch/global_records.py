@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gen.emulator.memory.global_memory import Buffer
 from gen.emulator.memory.observer import ObservedChunk, ObservedLaunch
+from gen.emulator.memory.repeated import repeated
 from gen.emulator.warp.masks import Coordinates
 
 Numbers = npt.NDArray[np.int64]
@@ -37,8 +38,8 @@ class Records:
     def make_writer(self) -> Numbers:
         """Records of plain writes."""
         if self.writer is None:
-            self.writer = np.full(self.count, -1, np.int64)
-            self.epoch = np.zeros(self.count, np.int64)
+            self.writer = repeated(self.count, -1, np.int64)
+            self.epoch = repeated(self.count, 0, np.int64)
         return self.writer
 
     def make_others(self, atomics: bool, several: int) -> tuple[Numbers, Numbers]:
@@ -46,8 +47,8 @@ class Records:
         if (atomics, several) not in self.others:
             count = -(-self.count // several)
             self.others[atomics, several] = (
-                np.full(count, _MOST, np.int64),
-                np.full(count, -1, np.int64),
+                repeated(count, _MOST, np.int64),
+                repeated(count, -1, np.int64),
             )
         return self.others[atomics, several]
 

@@ -14,6 +14,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Buffer, Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
+from gen.emulator.memory.repeated import repeated
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import Mask, spread
 from gen.emulator.watch.findings import Sites, noun
@@ -27,7 +28,7 @@ class _Touched:
     def __init__(self, buffer: Buffer, granule: int) -> None:
         self.start = buffer.base & -16  # where all pieces are aligned
         count = -(-(buffer.base - self.start + buffer.nbytes) // granule)
-        self.by = {True: np.full(count, -1, np.int32), False: np.full(count, -1, np.int32)}
+        self.by = {nc: repeated(count, -1, np.int32) for nc in (True, False)}
         self.any = {True: False, False: False}  # of these, whether there is one
         self.granule, self._shift = granule, granule.bit_length() - 1
 
