@@ -77,7 +77,8 @@ class GlobalOrder(ChunkObserver):
         if not (shows or releases.begun):
             return
         sees, adds = site.item.opcode == "atom", site.item.opcode != "st"
-        blocks, epochs = np.broadcast_arrays(self.threads // THREADS, self.block_epoch)
+        blocks = self.threads[:, :1, :, :1, :, :1] // THREADS
+        blocks, epochs = np.broadcast_arrays(blocks, self.block_epoch)
         since = dict(zip(blocks.ravel().tolist(), epochs.ravel().tolist(), strict=True))
         order = np.argsort(touch.high, kind="stable")  # as lanes take turns
         pieces = (of[order].tolist() for of in (touch.index, touch.high, touch.epoch))

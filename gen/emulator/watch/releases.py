@@ -48,11 +48,12 @@ class Releases:
         self._groups = (1, _WARP, threads)  # a block has numbers for so many threads
         self._released: dict[Place, list[Seen]] = {}
         self._seen: dict[Group, Seen] = {}  # never changed in place
+        self._acquired: dict[tuple[Group, Place], list[Seen]] = {}  # what each saw there last
         self._apart: dict[int, set[int]] = {}  # by block: the threads that have seen something
         # Of wide fences and others: what such a fence will make a group see; by thread the epochs
         # of its latest one; blocks with one since their latest barrier; by block the epoch of the
         # barrier behind one.
-        self._looked: dict[bool, dict[Group, list[Seen]]] = {False: {}, True: {}}
+        self._looked: dict[bool, dict[Group, dict[int, list[Seen]]]] = {False: {}, True: {}}
         self._fences: dict[bool, dict[int, tuple[int, int]]] = {False: {}, True: {}}
         self._fenced: dict[bool, set[int]] = {False: set(), True: set()}
         self._published: dict[bool, dict[int, int]] = {False: {}, True: {}}
@@ -102,13 +103,16 @@ class Releases:
     def acquire(self, place: Place, thread: int) -> None:
         """A thread sees what was shown there, if anything was."""
         if shown := self._released.get(place):
-            self._see(self._reader(place, thread), shown)
+            reader = self._reader(place, thread)
+            if self._acquired.get((reader, place)) is not shown:  # threads that wait look again
+                self._acquired[reader, place] = shown
+                self._see(reader, shown)
 
     def look(self, place: Place, thread: int) -> None:
         """A thread sees it once it executes a fence, or one of its block where that counts."""
         if shown := self._released.get(place):
-            parts = self._looked[place.near < 0].setdefault(self._reader(place, thread), [])
-            parts += [part for part in shown if not any(part is one for one in parts)]
+            seen = self._looked[place.near < 0].setdefault(self._reader(place, thread), {})
+            seen[id(shown)] = shown
 
     def _reader(self, place: Place, thread: int) -> Group:
         """Who sees what a thread acquires at a place."""
@@ -123,7 +127,8 @@ class Releases:
         for looked in (self._looked[scope] for scope in {wide, False}):
             for size in {size for size, _ in looked}:
                 for group in np.unique(threads // size).tolist():
-                    self._see((size, group), looked.pop((size, group), []))
+                    for shown in looked.pop((size, group), {}).values():
+                        self._see((size, group), shown)
 
     def barrier(self, blocks: Numbers, epochs: Numbers) -> None:
         """Blocks have met, and their epochs have begun."""
@@ -141,8 +146,6 @@ class Releases:
                 self._see((self._groups[-1], block), [self._seen.pop((1, thread))])
 
     def _see(self, group: Group, shown: list[Seen]) -> None:
-        if not shown:
-            return
         seen = self._seen.get(group, {})
         for part in shown:
             self._work += len(part)
