@@ -24,9 +24,9 @@ import numpy as np
 from gen.errors import CheckError, CompileError, GenError
 from gen.foreign import elements
 from gen.foreign.arguments import parse_pairs
-from gen.foreign.references import all_numbers, difference
 from gen.foreign.gemm import check_gemm
 from gen.foreign.launch import LaunchText
+from gen.foreign.references import all_numbers, difference
 from gen.foreign.roles import understand
 from gen.foreign.running import Checks, run_steps
 from gen.foreign.steps import prepare
