@@ -242,9 +242,10 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
     every = {**texts, **step.values}
     symbols = symbols_of(built, every)
     # Arguments may point to variables, and variables to buffers that are arguments.
-    pointers = {name for name, symbol in symbols.items() if is_pointer(built, symbol)}
-    for name in symbols.keys() - pointers:
-        set_variable(name, symbols[name], every[name], built, memory, numbers)
+    pointers = {name: symbol for name, symbol in symbols.items() if is_pointer(built, symbol)}
+    for name, symbol in symbols.items():
+        if name not in pointers:
+            set_variable(name, symbol, every[name], built, memory, numbers)
     own = {name: value for name, value in every.items() if name not in symbols}
     given = in_order(own, built)
     arguments = []
@@ -254,8 +255,8 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
         elif not isinstance(value, DeviceArray):
             value = _from_python(name, value, parameter, param, memory, numbers)
         arguments.append(value)
-    for name in pointers:
-        set_variable(name, symbols[name], every[name], built, memory, numbers)
+    for name, symbol in pointers.items():
+        set_variable(name, symbol, every[name], built, memory, numbers)
     grid, block = sizes(text.grid, "grid", numbers), sizes(text.block, "block", numbers)
     if 0 in grid:
         raise UsageError(
