@@ -19,8 +19,9 @@ TEAMS = {"threadblock": "64x128x32", "sliced_k": 4}
         (True, {"layout": "rrr"}),
         (True, {"layout": "rcr", "split_k": 0}),
         (True, {"layout": "ccr", "dtype": "i32"}),
-        (True, {"layout": "rrc", "threadblock": "256x128x8"}),
+        (True, {"layout": "rrc"}),
         (False, {"layout": "crr"}),  # nothing to transpose
+        (False, {"layout": "rcr", "threadblock": "256x128x8"}),
         (False, {"layout": "rcr", **TEAMS}),
         (False, {"layout": "rcr", "dtype": "f64"}),
         (False, {"layout": "rcr", "threadblock": "128x128x8"}),  # a short step

@@ -34,11 +34,14 @@ _MOST_HELD = 4
 def _held(spec: KernelSpec) -> bool:
     """Whether chunks of 16 bytes pass registers on their way to shared memory, transposed there.
 
-    Teams gain nothing by it: their steps are deeper, with more chunks for each thread.
+    Teams gain nothing by it: their steps are deeper, with more chunks for each thread. Nor do
+    tall tiles, where both operands run along K.
     """
     block, threads = spec.threadblock, threads_of(spec.tunables)
     sides = list(zip((block.m, block.n), along_k(spec.layouts), strict=True))
     if spec.dtypes.input.size != 4 or spec.sliced_k > 1 or not any(along for _, along in sides):
+        return False
+    if block.m > block.n:
         return False
     even = all(
         lines % (threads // 2) == 0
