@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gen.kernels.epilogues import EPILOGUE
-from gen.kernels.simt.geometry import geometry
+from gen.kernels.simt.geometry import geometry, threads_of
 from gen.kernels.simt.rules import rules
 from gen.kernels.tensor_cores.operands import Operand, operands
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
@@ -15,12 +15,42 @@ from gen.kernels.tunables import Choice, Integer, Size
 from gen.kernels.variant import BATCHED, Pace, Variant
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
+from gen.spec.problem import along_k
 
 TEAMS = 8  # at most
 
 
 def _printed(spec: KernelSpec) -> Mapping[str, Any]:
-    return {**launched(spec), "copies": [_copies(spec, x) for x in operands(spec)]}
+    copies = [_copies(spec, x) for x in operands(spec)]
+    return {**launched(spec), "copies": copies, "held": _held(spec)}
+
+
+# Where chunks pass registers: multiplications of a step, which last until global memory has
+# answered, and chunks of a thread, at most.
+_LONG_STEP = 128 * 256 * 8
+_MOST_HELD = 4
+
+
+def _held(spec: KernelSpec) -> bool:
+    """Whether chunks of 16 bytes pass registers on their way to shared memory, transposed there.
+
+    Teams gain nothing by it: their steps are deeper, with more chunks for each thread. Nor do
+    tall tiles, where both operands run along K.
+    """
+    block, threads = spec.threadblock, threads_of(spec.tunables)
+    sides = list(zip((block.m, block.n), along_k(spec.layouts), strict=True))
+    if spec.dtypes.input.size != 4 or spec.sliced_k > 1 or not any(along for _, along in sides):
+        return False
+    if block.m > block.n:
+        return False
+    even = all(
+        lines % (threads // 2) == 0
+        if along
+        else threads % (lines // 4) == 0 and lines // 4 * block.k % threads == 0
+        for lines, along in sides
+    )
+    long = block.m * block.n * block.k >= _LONG_STEP
+    return even and long and (block.m + block.n) * block.k // 4 <= _MOST_HELD * threads
 
 
 def _copies(spec: KernelSpec, x: Operand) -> Mapping[str, Any]:

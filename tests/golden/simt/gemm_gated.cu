@@ -6,9 +6,10 @@
 //
 // A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
 // a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
-// Copies (cp.async) are up to 3 steps ahead of that, pass no registers, and transpose on their way: an operand
-// whose lines run along K is copied element by element, which needs no alignment, either. Warps hand steps on at an
-// mbarrier: each says that its copies are there a whole step before anybody waits for them.
+// Copies are up to 3 steps ahead of that, and transpose on their way. Operands that can be read 16 bytes at a time
+// pass registers, where they wait for most of a step; others are copied element by element (cp.async), which needs no
+// alignment. Warps hand steps on at an mbarrier: each says that its copies are there a whole step before anybody waits
+// for them.
 //
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
@@ -50,6 +51,7 @@ constexpr int kTeamK = kTileK;
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 388
+constexpr int kStepBytes = kTileK * kLine * sizeof(input_t);  // of shared memory
 constexpr int kLines = kStages * kTileK;  // 32, one after another, then again the first one
 constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
 
@@ -71,19 +73,11 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Starts to copy kCount elements, which lie at a multiple of their size; zeros take the place of some that do
-// not exist.
-template <int kCount>
-__device__ inline void start_copy(uint32_t shared, const input_t* global, bool exist) {
-  if constexpr (kCount == kChunk) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-                 "r"(exist ? 16 : 0)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
-                 "r"(exist ? 4 : 0)
-                 : "memory");
-  }
+// Starts to copy an element, or zero in place of one that does not exist.
+__device__ inline void start_copy(uint32_t shared, const input_t* global, bool exists) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
+               "r"(exists ? 4 : 0)
+               : "memory");
 }
 
 // ------------------------------------------------------------------------ what a warp computes
@@ -163,184 +157,280 @@ __device__ inline const input_t* later(const input_t* from, index_t bytes) {
   return reinterpret_cast<const input_t*>(reinterpret_cast<const char*>(from) + bytes);
 }
 
-// A thread's copies of an operand whose lines run along K: it transposes them. Eight threads copy
-// neighbours along K: whole sectors of memory. Pointers stay as they are, and one sum for a warp grows: a register that
-// a copy has still to read cannot be written.
+// Whether lines of `count` elements consist of chunks at multiples of 16 bytes.
+__device__ inline bool comes_in_chunks(const input_t* matrix, index_t ld, int count) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && (ld | count) % kChunk == 0;
+}
+
+// Reads 16 bytes.
+__device__ inline chunk_t load_chunk(const input_t* global) {
+  chunk_t to;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to.x), "=f"(to.y), "=f"(to.z), "=f"(to.w)
+               : "l"(global)
+               : "memory");
+  return to;
+}
+__device__ inline void store_chunk(uint32_t shared, const chunk_t& x) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(x.x), "f"(x.y),
+               "f"(x.z), "f"(x.w)
+               : "memory");
+}
+__device__ inline void store_element(uint32_t shared, input_t x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared), "f"(x) : "memory");
+}
+
+// A thread's copies of an operand whose lines run along K: it transposes them. Where they come in
+// chunks, two threads read 8 neighbours along K, a whole sector of memory, and store them element by
+// element. Otherwise, eight threads copy 8 neighbours.
 template <int kWidth>
 struct AlongK {
   static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
   static constexpr int kLinesOwn = kWidth / kAtOnce;
+  static constexpr int kChunkLanes = 2, kChunksAtOnce = kThreads / kChunkLanes;  // of chunks
+  static constexpr int kChunkLinesOwn = kWidth / kChunksAtOnce;
+  struct Held {
+    chunk_t of[kTileK / 8][kChunkLinesOwn];
+  };
 
-  const input_t* from[kLinesOwn];  // of the first step
-  index_t gone = 0;  // bytes from there to the present step
+  const input_t* from[kChunkLinesOwn];  // of the first step
+  index_t beside;  // bytes from a line to the one kAtOnce lines on
   uint32_t to;
-  int left;  // elements from there to the end along K
+  int own, room;  // the thread's first k of a step, lines from its first one to the last one
 
-  // Of the `count` lines that `matrix` begins with. The last one takes the place of those that do
-  // not exist: nothing of D comes of them.
-  __device__ AlongK(const input_t* matrix, index_t ld, int count, int depth, input_t* lines) {
-    const int line = threadIdx.x / kLanes, k = threadIdx.x % kLanes;
+  // Of the `count` lines that `matrix` begins with. Where chunks are read, the last line takes the
+  // place of those that do not exist: nothing of D comes of them.
+  __device__ AlongK(const input_t* matrix, index_t ld, int count, input_t* lines, bool in_chunks) {
+    const int lanes = in_chunks ? kChunkLanes : kLanes;
+    const int line = threadIdx.x / lanes;
+    own = threadIdx.x % lanes * (8 / lanes);
 #pragma unroll
-    for (int i = 0; i < kLinesOwn; ++i) {
-      const int at = line + i * kAtOnce;
-      from[i] = matrix + (at < count ? at : count - 1) * ld + k;
+    for (int i = 0; i < kChunkLinesOwn; ++i) {
+      const int at = line + i * kChunksAtOnce;
+      from[i] = matrix + (at < count ? at : count - 1) * ld + own;
       asm volatile("" : "+l"(from[i]));  // a register that stays as it is
     }
-    to = shared_address(lines + k * kLine + line);
-    asm volatile("" : "+r"(to));  // not to be computed anew at each step
-    left = depth - k;
+    beside = kAtOnce * ld * index_t(sizeof(input_t));
+    room = count - line;
+    to = shared_address(lines + own * kLine + line);
+    asm volatile("" : "+r"(to), "+r"(own), "+r"(room));  // not to be computed anew at each step
   }
-  // Starts a step's, to so many bytes further on.
-  __device__ void copy(uint32_t place) {
+  // Reads the chunks of a step that begins `gone` bytes further on and has `left` elements along K.
+  template <bool kWhole>
+  __device__ void load(Held& held, index_t gone, int left) const {
 #pragma unroll
-    for (int k = 0; k < kTileK; k += kLanes) {
+    for (int k = 0; k < kTileK; k += 8) {
 #pragma unroll
-      for (int i = 0; i < kLinesOwn; ++i) {
-        const uint32_t at = to + place + (k * kLine + i * kAtOnce) * sizeof(input_t);
-        start_copy<1>(at, later(from[i], gone) + k, k < left);
+      for (int i = 0; i < kChunkLinesOwn; ++i) {
+        auto& chunk = held.of[k / 8][i];
+        chunk = kWhole || own + k < left ? load_chunk(later(from[i], gone) + k) : chunk_t{};
       }
     }
   }
-  __device__ void next_step() {
-    gone += kTileK * sizeof(input_t);
-    asm volatile("" : "+l"(gone));
-    left -= kTileK;
+  // Stores them, so many bytes behind the first line.
+  __device__ void store(const Held& held, uint32_t place) const {
+#pragma unroll
+    for (int k = 0; k < kTileK; k += 8) {
+#pragma unroll
+      for (int i = 0; i < kChunkLinesOwn; ++i) {
+        const auto& chunk = held.of[k / 8][i];
+        const input_t x[] = {chunk.x, chunk.y, chunk.z, chunk.w};
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) {
+          const int at = (k + e) * kLine + i * kChunksAtOnce;
+          store_element(to + place + at * sizeof(input_t), x[e]);
+        }
+      }
+    }
+  }
+  // Starts its copies, element by element. Lines are found one after another: a pointer to each
+  // would take registers that chunks need.
+  __device__ void copy(uint32_t place, index_t gone, int left) const {
+    const input_t* line = later(from[0], gone);
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+#pragma unroll
+      for (int k = 0; k < kTileK; k += kLanes) {
+        const uint32_t at = to + place + (k * kLine + i * kAtOnce) * sizeof(input_t);
+        start_copy(at, line + k, own + k < left && i * kAtOnce < room);
+      }
+      line = later(line, beside);
+    }
   }
 };
-
-// Whether all chunks lie at a multiple of 16 bytes, and no line ends in one.
-template <int kWidth>
-__device__ inline bool comes_in_chunks(const input_t* matrix, index_t ld, int count) {
-  const bool aligned = reinterpret_cast<size_t>(matrix) % 16 == 0 && ld % kChunk == 0;
-  return aligned && (count >= kWidth || count % kChunk == 0);
-}
 
 // A thread's copies of an operand whose lines are those of shared memory, in chunks or element by
 // element: the same lines, and as many elements of each.
 template <int kWidth>
 struct Across {
-  static constexpr int kOfLine = kWidth / kChunk;  // chunks
-  static constexpr int kThreadsOfLine = kOfLine < kThreads ? kOfLine : kThreads;
-  static constexpr int kAtOnce = kThreads / kThreadsOfLine;  // lines
-  static constexpr int kLinesOwn = (kTileK + kAtOnce - 1) / kAtOnce;
+  static constexpr int kOfLine = kWidth / kChunk;  // chunks, or threads
+  static constexpr int kAtOnce = kThreads / kOfLine, kLinesOwn = kTileK / kAtOnce;  // lines
+  static constexpr int kNone = 1 << 30;  // a line that does not exist
+  struct Held {
+    chunk_t of[kLinesOwn];
+  };
 
   const input_t* from[kLinesOwn];  // of the present step
   index_t step;  // bytes from there to the next one
   uint32_t to;
-  int left, room;  // lines from there to the last one, elements to the end of the line
+  int own, room;  // the thread's first line of a step, elements to the end of the line
 
-  __device__ Across(
-      const input_t* matrix, index_t ld, int count, int depth, input_t* lines, bool in_chunks) {
-    const int line = threadIdx.x / kThreadsOfLine;
-    const int at = threadIdx.x % kThreadsOfLine * (in_chunks ? kChunk : 1);
+  __device__ Across(const input_t* matrix, index_t ld, int count, input_t* lines, bool in_chunks) {
+    const int line = threadIdx.x / kOfLine;
+    const int at = threadIdx.x % kOfLine * (in_chunks ? kChunk : 1);
+    // The last chunk takes the place of those that do not exist: nothing of D comes of them.
+    const int first = in_chunks && at >= count ? count - kChunk : at;
 #pragma unroll
-    for (int i = 0; i < kLinesOwn; ++i) from[i] = matrix + (line + i * kAtOnce) * ld + at;
+    for (int i = 0; i < kLinesOwn; ++i) from[i] = matrix + (line + i * kAtOnce) * ld + first;
     step = kTileK * ld * index_t(sizeof(input_t));
     to = shared_address(lines + line * kLine + at);
     room = count - at;
-    left = room > 0 && line < kTileK ? depth - line : 0;
-    asm volatile("" : "+l"(step), "+r"(to), "+r"(room));  // not to be computed anew at each step
+    own = in_chunks || room > 0 ? line : kNone;
+    // Not to be computed anew at each step.
+    asm volatile("" : "+l"(step), "+r"(to), "+r"(own), "+r"(room));
   }
-  // Starts a step's, kCount elements at a time.
-  template <int kCount>
-  __device__ void copy(uint32_t place) {
-    constexpr int kNext = kThreadsOfLine * kCount;  // elements from one of a line to the next one
+  // Reads the chunks of a step that has so many lines.
+  template <bool kWhole>
+  __device__ void load(Held& held, int left) const {
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+      held.of[i] = kWhole || own + i * kAtOnce < left ? load_chunk(from[i]) : chunk_t{};
+    }
+  }
+  // Stores them, so many bytes behind the first line.
+  __device__ void store(const Held& held, uint32_t place) const {
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+      store_chunk(to + place + i * kAtOnce * kLine * sizeof(input_t), held.of[i]);
+    }
+  }
+  // Starts its copies, element by element.
+  __device__ void copy(uint32_t place, int left) const {
 #pragma unroll
     for (int i = 0; i < kLinesOwn; ++i) {
 #pragma unroll
-      for (int e = 0; e < kWidth; e += kNext) {
+      for (int e = 0; e < kWidth; e += kOfLine) {
         const uint32_t at = to + place + (i * kAtOnce * kLine + e) * sizeof(input_t);
-        if (kAtOnce <= kTileK || threadIdx.x < kThreadsOfLine * kTileK) {
-          start_copy<kCount>(at, from[i] + e, i * kAtOnce < left && (e == 0 || e < room));
-        }
+        start_copy(at, from[i] + e, own + i * kAtOnce < left && (e == 0 || e < room));
       }
     }
   }
   __device__ void next_step() {
 #pragma unroll
     for (auto& line : from) line = later(line, step);
-    left -= kTileK;
   }
 };
 
-// Starts a step's copies, with zeros in place of what does not exist.
-template <int kCount>
-__device__ inline void start_copies(Across<kTileM>& a, AlongK<kTileN>& b, uint32_t place) {
-  a.copy<kCount>(place);
-  b.copy(place);
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
+struct Held {  // chunks of a step, on their way
+  Across<kTileM>::Held a;
+  AlongK<kTileN>::Held b;
+};
 
 // Multiplies the rows of A that begin at `A`, and the columns of B that begin at `B`: those of a work tile and of
 // a slice of K.
-// in_chunks: whether A can be copied 16 bytes at a time.
+// in_chunks: whether A and B can be read 16 bytes at a time.
 __device__ inline void multiply(
     WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
     int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane) {
-  Across<kTileM> a(A, lda, rows, depth, lines, in_chunks);
-  AlongK<kTileN> b(B, ldb, cols, depth, lines + kTileM);
-  uint32_t place = 0;  // where copies go: bytes behind the first line
-  const auto copy = [&] {
-    if (in_chunks) {
-      start_copies<kChunk>(a, b, place);
+  Across<kTileM> a(A, lda, rows, lines, in_chunks);
+  AlongK<kTileN> b(B, ldb, cols, lines + kTileM, in_chunks);
+  index_t gone = 0;  // bytes along K to the step that is copied
+  const auto next = [&] {
+    gone += kTileK * sizeof(input_t);
+    asm volatile("" : "+l"(gone));  // one register for all pointers
+    a.next_step();
+  };
+  // Starts the copies of a step that has so many elements left along K. Zeros take the place of
+  // what does not exist.
+  const auto copy = [&](uint32_t place, int left) {
+    a.copy(place, left);
+    b.copy(place, gone, left);
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+  // The same of chunks: reads them, to be stored later. Of a whole step, all exist.
+  const auto load = [&](Held& held, int left) {
+    if (left >= kTileK) {
+      a.load<true>(held.a, left);
+      b.load<true>(held.b, gone, left);
     } else {
-      start_copies<1>(a, b, place);
+      a.load<false>(held.a, left);
+      b.load<false>(held.b, gone, left);
     }
   };
-  const auto next = [&] {
-    a.next_step();
-    b.next_step();
-    place += kTileK * kLine * sizeof(input_t);
-    if (place == kLines * kLine * sizeof(input_t)) place = 0;
+  const auto store = [&](const Held& held, uint32_t place) {
+    a.store(held.a, place);
+    b.store(held.b, place);
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
-  // Says that the warp's copies are there, except those of the newest step,
-  // and that it has read the step before the one that it multiplies.
+  // Says that the warp's copies are there, and that it has read the step before the one that it
+  // multiplies.
   const auto arrive = [&] {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
     __syncwarp();  // all lanes' copies
     if (lane == 0) barrier_arrive(ready);
   };
   if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
 
+  if (in_chunks) {
+    Held first[kStages - 1];  // all are read at once
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (s > 0) next();
+      load(first[s], depth - s * kTileK);
+    }
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) store(first[s], s * kStepBytes);
+  } else {
 #pragma unroll 1
-  for (int s = 0; s < kStages - 1; ++s) {
-    if (s > 0) next();
-    copy();
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (s > 0) next();
+      copy(s * kStepBytes, depth - s * kTileK);
+    }
   }
   tile.clear();
   tile.read_from(lines, warp, lane);
-  asm volatile("cp.async.wait_group 2;" ::: "memory");
-  __syncthreads();  // the first step's lines are there, for all threads, and so is the mbarrier
+  asm volatile("cp.async.wait_group 1;" ::: "memory");
+  __syncthreads();  // the first two steps' lines are there, for all threads, and so is the mbarrier
   arrive();
   tile.load(0);
 
   // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy
   // would cost more instructions, and ptxas would find worse registers for the multiplications. The
-  // branch in `copy`, which all threads take alike, keeps it there.
+  // branches, which all threads take alike, keep it there.
   // Copies go on behind the end of K, where they write zeros that nobody multiplies.
   // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that
   // much behind them.
-  int stage = 0;  // what is read
+  Held held;
+  int chunks = in_chunks;
+  asm volatile("" : "+r"(chunks));  // not to be computed anew at each step
+  int place = 0;  // of the step that is read: bytes behind the first line
+  int before = (kStages - 1) * kStepBytes;  // of the one before
   int phase = 0;  // of the mbarrier
 #pragma unroll 1
   for (; depth > 0; depth -= kTileK) {
+    const int left = depth - (kStages - 1) * kTileK;  // from the step that is copied
 #pragma unroll
     for (int k = 0; k < kTeamK; ++k) {
       if (k == 0) next();  // long before copies need it, and long after they read these registers
+      if (k == 0 && chunks) load(held, left);
       if (k == kTeamK - 1) {
-        const bool last = ++stage == kStages;
-        tile.move(last ? kTileK - kLines : kTileK);
-        if (last) stage = 0;
+        tile.move(place == (kStages - 1) * kStepBytes ? kTileK - kLines : kTileK);
         // The next step's lines are there, and nobody reads those of the one before any more.
         barrier_wait(ready, phase);
         phase ^= 1;
       }
       tile.load((k + 1) % kTeamK);
       if (k == kTeamK - 1) {
-        copy();  // in place of the step before
+        if (chunks) {
+          store(held, before);  // in place of the step before
+        } else {
+          copy(before, left);
+          // For all, except those of the newest step.
+          asm volatile("cp.async.wait_group 1;" ::: "memory");
+        }
         arrive();
+        before = place;
+        place = place == (kStages - 1) * kStepBytes ? 0 : place + kStepBytes;
       }
       tile.multiply(k % 2);
     }
@@ -536,7 +626,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   WarpTile tile;
   const input_t* a = A + row0 + index_t(first) * lda;
   const input_t* b = B + index_t(col0) * ldb + first;
-  const bool in_chunks = comes_in_chunks<kTileM>(a, lda, rows - row0);
+  const bool a_in_chunks = comes_in_chunks(a, lda, rows - row0 < kTileM ? rows - row0 : kTileM);
+  const bool b_in_chunks = comes_in_chunks(b, ldb, depth);
+  const bool in_chunks = a_in_chunks && b_in_chunks;
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
   const auto sums = reinterpret_cast<scalar_t*>(lines);
 
