@@ -56,6 +56,8 @@ def _mma_stages(chosen: Choice) -> int:
 def _tma_threadblock(chosen: Choice) -> str:
     if widens(chosen):
         return "96x128x128"
+    if chosen.dtypes.input.size == 8:
+        return "128x128x16"
     return f"{256 if chosen.dtypes.accumulator.size == 2 else 128}x256x{_k(chosen, 128)}"
 
 
@@ -94,6 +96,8 @@ def _wgmma_promote(chosen: Choice) -> int:
 def _tma_warp(chosen: Choice) -> str:
     if widens(chosen):
         return "48x32"
+    if chosen.dtypes.input.size == 8:
+        return "64x32"
     return "128x64" if chosen.dtypes.accumulator.size == 2 else "64x64"
 
 
@@ -102,6 +106,11 @@ def _instruction(chosen: Choice) -> str:
     names = [name for name, since in known.items() if since <= max(chosen.cc, 80)] or [*known]
     short = chosen.cc < 80 or chosen.dtypes.input.size == 8  # which leaves registers for sums
     return names[0 if short else -1]
+
+
+def _tma_instruction(chosen: Choice) -> str:
+    # Consumers have registers for fragments of f64 that are twice as long as mma's.
+    return "m16n8k8" if chosen.dtypes.input.size == 8 else _instruction(chosen)
 
 
 _ALL_INSTRUCTIONS = tuple(dict.fromkeys(name for known in INSTRUCTIONS.values() for name in known))
@@ -183,7 +192,7 @@ TENSOR_VARIANTS = (
         (
             Size("threadblock", _THREADBLOCK, _tma_threadblock, "MxNxK", tag="tb"),
             Size("warp", _WARP, _tma_warp, "MxN", tag="w"),
-            _INSTRUCTION,
+            replace(_INSTRUCTION, default=_tma_instruction),
             Integer("stages", _STAGES, 3, 2, 16, tag="s"),
             Integer("sliced_k", "teams of warps that take turns along K", 1, 1, 2, tag="tk"),
             *_REST,
@@ -191,7 +200,7 @@ TENSOR_VARIANTS = (
             GROUPED_K,
         ),
         mma_tma,
-        TENSOR_DTYPES,
+        MMA_DTYPES,
         DTYPES_SINCE,
         min_arch=90,
         max_arch=90,
