@@ -171,7 +171,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma_tma", {"dtype": "f64", "layout": "crr", "threadblock": "64x64x16", "warp": "64x16",
                  "stages": 6, "split_k": 0, "epilogue": "linear_bias"}),
     ("mma_tma", {"dtype": "f64", "layout": "rcr", "threadblock": "128x64x16", "warp": "32x32",
-                 "instruction": "m16n8k4", "stages": 6, "batched": True}),
+                 "instruction": "m16n8k8", "stages": 6, "batched": True}),
     ("mma_tma", {"dtype": "e4m3", "epilogue": DEQUANTIZED, "name": "gemm_dequantized"}),
     ("mma_tma", {"epilogue": "x < 0 ? 0.01 * x : x", "name": "gemm_leaky"}),
     ("wgmma", {}),

@@ -585,7 +585,7 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
         ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
         ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
-        ("mma_tma", "f64", "sm_90a", "128x128x16 64x32 m16n8k8 3"),
+        ("mma_tma", "f64", "sm_90a", "128x128x16 32x64 m16n8k4 3"),
         ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
         ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
         ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),

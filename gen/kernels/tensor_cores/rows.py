@@ -97,7 +97,7 @@ def _tma_warp(chosen: Choice) -> str:
     if widens(chosen):
         return "48x32"
     if chosen.dtypes.input.size == 8:
-        return "64x32"
+        return "32x64"
     return "128x64" if chosen.dtypes.accumulator.size == 2 else "64x64"
 
 
@@ -106,11 +106,6 @@ def _instruction(chosen: Choice) -> str:
     names = [name for name, since in known.items() if since <= max(chosen.cc, 80)] or [*known]
     short = chosen.cc < 80 or chosen.dtypes.input.size == 8  # which leaves registers for sums
     return names[0 if short else -1]
-
-
-def _tma_instruction(chosen: Choice) -> str:
-    # Consumers have registers for fragments of f64 that are twice as long as mma's.
-    return "m16n8k8" if chosen.dtypes.input.size == 8 else _instruction(chosen)
 
 
 _ALL_INSTRUCTIONS = tuple(dict.fromkeys(name for known in INSTRUCTIONS.values() for name in known))
@@ -192,7 +187,7 @@ TENSOR_VARIANTS = (
         (
             Size("threadblock", _THREADBLOCK, _tma_threadblock, "MxNxK", tag="tb"),
             Size("warp", _WARP, _tma_warp, "MxN", tag="w"),
-            replace(_INSTRUCTION, default=_tma_instruction),
+            _INSTRUCTION,
             Integer("stages", _STAGES, 3, 2, 16, tag="s"),
             Integer("sliced_k", "teams of warps that take turns along K", 1, 1, 2, tag="tk"),
             *_REST,

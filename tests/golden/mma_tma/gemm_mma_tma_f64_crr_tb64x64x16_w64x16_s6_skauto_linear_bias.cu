@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout crr --arch sm_90a --threadblock 64x64x16 --warp 64x16 --instruction m16n8k8 --stages 6 --sliced-k 1 --split-k 0 --epilogue linear_bias --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout crr --arch sm_90a --threadblock 64x64x16 --warp 64x16 --instruction m16n8k4 --stages 6 --sliced-k 1 --split-k 0 --epilogue linear_bias --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "crr", "arch": "sm_90a", "threadblock": "64x64x16", "warp": "64x16", "instruction": "m16n8k8", "stages": 6, "sliced_k": 1, "split_k": 0, "epilogue": "linear_bias", "swizzle": 12}
+// gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "crr", "arch": "sm_90a", "threadblock": "64x64x16", "warp": "64x16", "instruction": "m16n8k4", "stages": 6, "sliced_k": 1, "split_k": 0, "epilogue": "linear_bias", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -48,7 +48,7 @@ constexpr int kGroup = 12;  // work tiles along M that are computed close in tim
 constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 64 = 1
 constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 1 * (64 / 16) = 4
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 4, 1
-constexpr int kKBlocks = 2;  // K blocks (8 elements along K) of a step: 16 / 8
+constexpr int kKBlocks = 4;  // K blocks (4 elements along K) of a step: 16 / 4
 static_assert(kKBlocks >= 2, "one K block is loaded while another is multiplied");
 
 constexpr int kPanelA = kTileK * 128;  // a panel, (kTileK, 16): 16 lines of 16 elements across K
@@ -130,19 +130,19 @@ __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, 
 }
 
 // ------------------------------------------------------------------------ what a warp computes
-// A fragment is 16 rows of A, or 16 columns of B, by 8 elements along K. Of each 4 of these, lane 4g + t
-// (g = 0..7, t = 0..3) holds element t of row or column g, and of g + 8, one behind the other.
+// A fragment is 16 rows of A, or 16 columns of B, by 4 elements along K. Of it, lane 4g + t
+// (g = 0..7, t = 0..3) holds element t of row or column g in fragment[0], and of g + 8 in fragment[1].
 // Which of a step's elements these four are is free, as long as A and B have the same ones: see lane_k.
 //
 // One instruction multiplies 16 rows of A by 8 columns of B. Of its 16 x 8 accumulators the lane holds
 // columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
 // acc += a * b; `half`: which half of b's 16 columns.
-__device__ inline void mma(double (&acc)[4], const double (&a)[4], const double (&b)[4], int half) {
+__device__ inline void mma(double (&acc)[4], const double (&a)[2], const double (&b)[2], int half) {
   asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
       : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
-      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[half]), "d"(b[half + 2]));
+      : "d"(a[0]), "d"(a[1]), "d"(b[half]));
 }
 
 // Where an element is in lines of shared memory, as the TMA puts it there.
@@ -163,7 +163,7 @@ __device__ constexpr unsigned quad_k(unsigned quad) {
 // multiplied.
 struct WarpTile {
   double acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (4, 2) times 16 x 8
-  double a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  double a[2][kFragmentsM][2], b[2][kFragmentsN][2];  // fragments
   // Where the lane's first elements are: made before the step that loads. An XOR finds the others: the
   // place of what is XORed is the XOR of the places.
   uint32_t a_at, b_at;
@@ -184,16 +184,16 @@ struct WarpTile {
 #pragma unroll
     for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const uint32_t other = swizzle_128b(quad_k(2 * kb + r / 2), 8 * (r % 2));
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t other = swizzle_128b(quad_k(kb), 8 * r);
         a[kb % 2][i][r] = load_shared((a_at ^ other) + i * kPanelA);
       }
     }
 #pragma unroll
     for (int i = 0; i < kFragmentsN; ++i) {
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const uint32_t other = swizzle_128b(quad_k(2 * kb + r / 2), 8 * (r % 2));
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t other = swizzle_128b(quad_k(kb), 8 * r);
         b[kb % 2][i][r] = load_shared((b_at ^ other) + i * kPanelB);
       }
     }
@@ -603,9 +603,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     // A little comes to L2 while the kernels before still run.
     for (int n = first; early && n < last && n < first + 2; ++n) {
       const int k = n * kTileK;
-#pragma unroll
+#pragma unroll 4
       for (int panel = 0; panel < kTileM / 16; ++panel) prefetch_box(a_map, row0 + panel * 16, k);
-#pragma unroll
+#pragma unroll 4
       for (int panel = 0; panel < kTileN / 16; ++panel) prefetch_box(b_map, col0 + panel * 16, k);
     }
   }
@@ -632,11 +632,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         barrier_expect(full(stage), kStageBytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
-#pragma unroll
+#pragma unroll 4
         for (int panel = 0; panel < kTileM / 16; ++panel) {
           copy_box(a + panel * kPanelA, a_map, row0 + panel * 16, k, full(stage));
         }
-#pragma unroll
+#pragma unroll 4
         for (int panel = 0; panel < kTileN / 16; ++panel) {
           copy_box(b + panel * kPanelB, b_map, col0 + panel * 16, k, full(stage));
         }

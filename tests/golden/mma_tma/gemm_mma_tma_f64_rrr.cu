@@ -3,7 +3,7 @@
 // Tensor cores, fed by Hopper's Tensor Memory Accelerator (TMA). The kernel is persistent: as many blocks
 // as the GPU has multiprocessors stay until all work tiles of D are done. One thread of a block is the
 // producer: it asks the TMA for the tiles of A and B of each step along K, up to 3 steps ahead, also
-// into the next work tile. 8 warps are consumers: each computes 64 x 32 of the work tile with mma.sync.
+// into the next work tile. 8 warps are consumers: each computes 32 x 64 of the work tile with mma.sync.
 // They meet at two mbarriers for each stage: `full` (the data have arrived) and `empty` (all consumers
 // have read them). No barrier stops the whole block.
 //
@@ -15,9 +15,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout rrr --arch sm_90a --threadblock 128x128x16 --warp 64x32 --instruction m16n8k8 --stages 3 --sliced-k 1 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout rrr --arch sm_90a --threadblock 128x128x16 --warp 32x64 --instruction m16n8k4 --stages 3 --sliced-k 1 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f64_rrr.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x128x16", "warp": "64x32", "instruction": "m16n8k8", "stages": 3, "sliced_k": 1, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "rrr", "arch": "sm_90a", "threadblock": "128x128x16", "warp": "32x64", "instruction": "m16n8k4", "stages": 3, "sliced_k": 1, "split_k": 1, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -41,13 +41,13 @@ using uint32_t = unsigned int;
 constexpr int kTileM = 128, kTileN = 128, kTileK = 16;  // of a block: work tile, step along K
 constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
 
-constexpr int kWarpM = 64, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kWarpM = 32, kWarpN = 64;  // what each warp computes of the work tile
 constexpr int kStages = 3;  // tiles of A and B in shared memory
 constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
-constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
-constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 2 * (128 / 32) = 8
-constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 4, 2
-constexpr int kKBlocks = 2;  // K blocks (8 elements along K) of a step: 16 / 8
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 32 = 4
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (128 / 64) = 8
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 4
+constexpr int kKBlocks = 4;  // K blocks (4 elements along K) of a step: 16 / 4
 static_assert(kKBlocks >= 2, "one K block is loaded while another is multiplied");
 
 constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 128 lines of 128 bytes along K
@@ -128,19 +128,19 @@ __device__ inline void store_box(const tensor_map_t& map, int inner, int outer, 
 }
 
 // ------------------------------------------------------------------------ what a warp computes
-// A fragment is 16 rows of A, or 16 columns of B, by 8 elements along K. Of each 4 of these, lane 4g + t
-// (g = 0..7, t = 0..3) holds element t of row or column g, and of g + 8, one behind the other.
+// A fragment is 16 rows of A, or 16 columns of B, by 4 elements along K. Of it, lane 4g + t
+// (g = 0..7, t = 0..3) holds element t of row or column g in fragment[0], and of g + 8 in fragment[1].
 // Which of a step's elements these four are is free, as long as A and B have the same ones: see lane_k.
 //
 // One instruction multiplies 16 rows of A by 8 columns of B. Of its 16 x 8 accumulators the lane holds
 // columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
 // acc += a * b; `half`: which half of b's 16 columns.
-__device__ inline void mma(double (&acc)[4], const double (&a)[4], const double (&b)[4], int half) {
+__device__ inline void mma(double (&acc)[4], const double (&a)[2], const double (&b)[2], int half) {
   asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
       : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
-      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[half]), "d"(b[half + 2]));
+      : "d"(a[0]), "d"(a[1]), "d"(b[half]));
 }
 
 // Where an element is in lines of shared memory, as the TMA puts it there.
@@ -160,8 +160,8 @@ __device__ constexpr unsigned quad_k(unsigned quad) {
 // A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
 // multiplied.
 struct WarpTile {
-  double acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (4, 4) times 16 x 8
-  double a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  double acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (2, 8) times 16 x 8
+  double a[2][kFragmentsM][2], b[2][kFragmentsN][2];  // fragments
   // Where the lane's first elements are: made before the step that loads. An XOR finds the others: the
   // place of what is XORed is the XOR of the places.
   uint32_t a_at, b_at;
@@ -182,16 +182,16 @@ struct WarpTile {
 #pragma unroll
     for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const uint32_t other = swizzle_128b(0, quad_k(2 * kb + r / 2));
-        a[kb % 2][i][r] = load_shared((a_at ^ other) + (16 * i + 8 * (r % 2)) * 128);
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t other = swizzle_128b(0, quad_k(kb));
+        a[kb % 2][i][r] = load_shared((a_at ^ other) + (16 * i + 8 * r) * 128);
       }
     }
 #pragma unroll
     for (int i = 0; i < kFragmentsN; ++i) {
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const uint32_t other = swizzle_128b(quad_k(2 * kb + r / 2), 8 * (r % 2));
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t other = swizzle_128b(quad_k(kb), 8 * r);
         b[kb % 2][i][r] = load_shared((b_at ^ other) + i * kPanelB);
       }
     }
@@ -251,11 +251,11 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
 // Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
 // which stores them while the warp goes on.
 struct Staging {
-  static constexpr int kRows = 64;
+  static constexpr int kRows = 32;
   // A row is in pieces, as wide as the TMA can swizzle them without bank conflicts.
-  static constexpr int kLine = 128, kPieces = 2, kPieceBytes = kRows * kLine;
+  static constexpr int kLine = 128, kPieces = 4, kPieceBytes = kRows * kLine;
 
-  alignas(16) unsigned char bytes[kPieces * kPieceBytes];  // (2, 64, 128)
+  alignas(16) unsigned char bytes[kPieces * kPieceBytes];  // (4, 32, 128)
 
   __device__ output_t& at(unsigned row, unsigned col) {
     return reinterpret_cast<output_t&>(bytes[col / 16 * kPieceBytes + swizzle_128b(row, col % 16)]);
@@ -486,7 +486,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
       prefetch_box(a_map, 0, row0);
-#pragma unroll
+#pragma unroll 4
       for (int panel = 0; panel < kTileN / 16; ++panel) prefetch_box(b_map, col0 + panel * 16, 0);
     }
   }
@@ -516,7 +516,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
         copy_box(a, a_map, k, row0, full(stage));
-#pragma unroll
+#pragma unroll 4
         for (int panel = 0; panel < kTileN / 16; ++panel) {
           copy_box(b + panel * kPanelB, b_map, col0 + panel * 16, k, full(stage));
         }
@@ -713,7 +713,7 @@ gemm_mma_tma_f64_rrr_launch(  // D = alpha * A * B + beta * C
   error = make_map(a_map, kInput, 8, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) error = make_map(b_map, kInput, 8, b, plan.N, K, plan.b_ld, 16, kTileK);
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 2 == 0) {
-    error = make_map(d_map, kInput, 8, D, plan.N, plan.M, ldd, 16, 64);
+    error = make_map(d_map, kInput, 8, D, plan.N, plan.M, ldd, 16, 32);
   }
   if (error != cudaSuccess) return error;
 

@@ -1,4 +1,4 @@
-// gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched: D = alpha * A * B + beta * C
+// gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched: D = alpha * A * B + beta * C
 //
 // Tensor cores, fed by Hopper's Tensor Memory Accelerator (TMA). The kernel is persistent: as many blocks
 // as the GPU has multiprocessors stay until all work tiles of D are done. One thread of a block is the
@@ -18,9 +18,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout rcr --arch sm_90a --threadblock 128x64x16 --warp 32x32 --instruction m16n8k4 --stages 6 --sliced-k 1 --split-k 1 --epilogue linear --swizzle 12 --batched
-// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "rcr", "arch": "sm_90a", "threadblock": "128x64x16", "warp": "32x32", "instruction": "m16n8k4", "stages": 6, "sliced_k": 1, "split_k": 1, "epilogue": "linear", "swizzle": 12, "batched": true}
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout rcr --arch sm_90a --threadblock 128x64x16 --warp 32x32 --instruction m16n8k8 --stages 6 --sliced-k 1 --split-k 1 --epilogue linear --swizzle 12 --batched
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "rcr", "arch": "sm_90a", "threadblock": "128x64x16", "warp": "32x32", "instruction": "m16n8k8", "stages": 6, "sliced_k": 1, "split_k": 1, "epilogue": "linear", "swizzle": 12, "batched": true}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -35,7 +35,7 @@
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_ns {  // several emitted files may be in one program
+namespace gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = double;
 using output_t = double;
@@ -50,7 +50,7 @@ constexpr int kGroup = 12;  // work tiles along M that are computed close in tim
 constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 32 = 4
 constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (64 / 32) = 8
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 2
-constexpr int kKBlocks = 4;  // K blocks (4 elements along K) of a step: 16 / 4
+constexpr int kKBlocks = 2;  // K blocks (8 elements along K) of a step: 16 / 8
 static_assert(kKBlocks >= 2, "one K block is loaded while another is multiplied");
 
 constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 128 lines of 128 bytes along K
@@ -131,19 +131,19 @@ __device__ inline void store_box(
 }
 
 // ------------------------------------------------------------------------ what a warp computes
-// A fragment is 16 rows of A, or 16 columns of B, by 4 elements along K. Of it, lane 4g + t
-// (g = 0..7, t = 0..3) holds element t of row or column g in fragment[0], and of g + 8 in fragment[1].
+// A fragment is 16 rows of A, or 16 columns of B, by 8 elements along K. Of each 4 of these, lane 4g + t
+// (g = 0..7, t = 0..3) holds element t of row or column g, and of g + 8, one behind the other.
 // Which of a step's elements these four are is free, as long as A and B have the same ones: see lane_k.
 //
 // One instruction multiplies 16 rows of A by 8 columns of B. Of its 16 x 8 accumulators the lane holds
 // columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
 // acc += a * b; `half`: which half of b's 16 columns.
-__device__ inline void mma(double (&acc)[4], const double (&a)[2], const double (&b)[2], int half) {
+__device__ inline void mma(double (&acc)[4], const double (&a)[4], const double (&b)[4], int half) {
   asm volatile(
-      "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 "
-      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
-      : "d"(a[0]), "d"(a[1]), "d"(b[half]));
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[half]), "d"(b[half + 2]));
 }
 
 // Where an element is in lines of shared memory, as the TMA puts it there.
@@ -164,7 +164,7 @@ __device__ constexpr unsigned quad_k(unsigned quad) {
 // multiplied.
 struct WarpTile {
   double acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (2, 4) times 16 x 8
-  double a[2][kFragmentsM][2], b[2][kFragmentsN][2];  // fragments
+  double a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
   // Where the lane's first elements are: made before the step that loads. An XOR finds the others: the
   // place of what is XORed is the XOR of the places.
   uint32_t a_at, b_at;
@@ -185,17 +185,17 @@ struct WarpTile {
 #pragma unroll
     for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const uint32_t other = swizzle_128b(0, quad_k(kb));
-        a[kb % 2][i][r] = load_shared((a_at ^ other) + (16 * i + 8 * r) * 128);
+      for (int r = 0; r < 4; ++r) {
+        const uint32_t other = swizzle_128b(0, quad_k(2 * kb + r / 2));
+        a[kb % 2][i][r] = load_shared((a_at ^ other) + (16 * i + 8 * (r % 2)) * 128);
       }
     }
 #pragma unroll
     for (int i = 0; i < kFragmentsN; ++i) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const uint32_t other = swizzle_128b(0, quad_k(kb));
-        b[kb % 2][i][r] = load_shared((b_at ^ other) + (16 * i + 8 * r) * 128);
+      for (int r = 0; r < 4; ++r) {
+        const uint32_t other = swizzle_128b(0, quad_k(2 * kb + r / 2));
+        b[kb % 2][i][r] = load_shared((b_at ^ other) + (16 * i + 8 * (r % 2)) * 128);
       }
     }
   }
@@ -430,7 +430,7 @@ __device__ inline void pack_lines(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_pack(  // copies of both operands
+    gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_pack(  // copies of both operands
         index_t a_lines, index_t a_length, index_t a_count, const input_t* A, index_t lda,
         index_t stride_a, input_t* a_packed, index_t a_packed_ld, index_t b_lines, index_t b_length,
         index_t b_count, const input_t* B, index_t ldb, index_t stride_b, input_t* b_packed,
@@ -455,7 +455,7 @@ constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 65536
 constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 214112
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
-    gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched(  // D = alpha * A * B + beta * C
+    gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
         scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
@@ -682,7 +682,7 @@ inline cudaError_t make_map(
 // Sets *bytes to the size of the workspace that the launcher needs.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_workspace(  // for a launch with these arguments
+gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -714,13 +714,13 @@ gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_workspace(  // for a 
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_launch(  // D = alpha * A * B + beta * C
+gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_workspace;
+  auto ask = gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -760,13 +760,13 @@ gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_launch(  // D = alpha
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel = gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched;
+  const auto kernel = gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_pack,
+        gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_pack,
         dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), unsigned(2 * plan.pack_z)), 256, 0,
         stream, plan.a_lines, plan.a_length, plan.a_count, A, lda, stride_a, a_packed, plan.a_ld,
         plan.b_lines, plan.b_length, plan.b_count, B, ldb, stride_b, b_packed, plan.b_ld);
@@ -779,4 +779,4 @@ gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_launch(  // D = alpha
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k4_s6_batched_ns
+}  // namespace gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_ns
