@@ -171,9 +171,9 @@ struct WarpTile {
   // Lets loads read the stage at this address in shared memory.
   __device__ void read_from(uint32_t stage, int warp, int lane) {
     const int row = warp % kWarpsM * kWarpM + lane / 4;
-    a_at = stage + row / 16 * kPanelA + swizzle_128b(lane_k(lane), row % 16);
+    a_at = stage + row / 16 * kPanelA + swizzle_128b(lane_k(lane), lane / 4);
     const int col = warp / kWarpsM * kWarpN + lane / 4;
-    b_at = stage + kBytesA + col / 16 * kPanelB + swizzle_128b(lane_k(lane), col % 16);
+    b_at = stage + kBytesA + col / 16 * kPanelB + swizzle_128b(lane_k(lane), lane / 4);
   }
   // Lets loads read another stage, so many bytes further on.
   __device__ void move(int bytes) {

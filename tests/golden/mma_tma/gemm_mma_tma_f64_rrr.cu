@@ -171,7 +171,7 @@ struct WarpTile {
     const int row = warp % kWarpsM * kWarpM + lane / 4;
     a_at = stage + swizzle_128b(row, lane_k(lane));
     const int col = warp / kWarpsM * kWarpN + lane / 4;
-    b_at = stage + kBytesA + col / 16 * kPanelB + swizzle_128b(lane_k(lane), col % 16);
+    b_at = stage + kBytesA + col / 16 * kPanelB + swizzle_128b(lane_k(lane), lane / 4);
   }
   // Lets loads read another stage, so many bytes further on.
   __device__ void move(int bytes) {
