@@ -167,7 +167,7 @@ def short_pace(_: DTypes) -> Pace:
 
 def tma_pace(dtypes: DTypes) -> Pace:
     """Of `mma_tma`."""
-    if dtypes.input.size == 8:
+    if dtypes.input.size == 8:  # the share by times of an H100, beside those of mma
         return Pace(
             "mma", 0.99, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6
         )
