@@ -632,10 +632,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         barrier_expect(full(stage), kStageBytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+        // All coordinates at once would take registers of the consumers, too.
 #pragma unroll 4
         for (int panel = 0; panel < kTileM / 16; ++panel) {
           copy_box(a + panel * kPanelA, a_map, row0 + panel * 16, k, full(stage));
         }
+        // All coordinates at once would take registers of the consumers, too.
 #pragma unroll 4
         for (int panel = 0; panel < kTileN / 16; ++panel) {
           copy_box(b + panel * kPanelB, b_map, col0 + panel * 16, k, full(stage));

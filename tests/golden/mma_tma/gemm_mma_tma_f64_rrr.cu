@@ -516,6 +516,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
         copy_box(a, a_map, k, row0, full(stage));
+        // All coordinates at once would take registers of the consumers, too.
 #pragma unroll 4
         for (int panel = 0; panel < kTileN / 16; ++panel) {
           copy_box(b + panel * kPanelB, b_map, col0 + panel * 16, k, full(stage));
