@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # tf32 is f32 in memory, and rounded as it is copied: tensor cores would cut it off.
 _ELEMENTS = {
-    "f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "TFLOAT32", "f32": "FLOAT32",
+    "f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "TFLOAT32", "f32": "FLOAT32", "f64": "FLOAT64",
     "i8": "UINT8", "i32": "INT32", "e4m3": "UINT8", "e5m2": "UINT8",
 }  # fmt: skip
 

@@ -143,12 +143,11 @@ class KernelSpec:
     def packs(self) -> bool:
         """Whether operands may be copied into the workspace first, to lie where they can be read.
 
-        On tensor cores all copies are of 16 bytes, but those of f64, which are of elements, and
-        those of kernels for few rows. CUDA cores read elements wherever they lie.
+        On tensor cores all copies are of 16 bytes, but those of f64 without TMA, which are of
+        elements, and those of kernels for few rows. CUDA cores read elements wherever they lie.
         """
-        return (
-            self.row.takes_workspace and self.instruction is not None and self.dtypes.input.size < 8
-        )
+        by_element = self.dtypes.input.size == 8 and not self.row.persistent
+        return self.row.takes_workspace and self.instruction is not None and not by_element
 
     @property
     def has_partials(self) -> bool:

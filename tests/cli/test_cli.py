@@ -251,7 +251,7 @@ def test_an_architecture_goes_to_those_that_run_on_it(gen: Gen) -> None:
         ),
         (
             "--variant all --dtype f64",
-            "mma_m16n8k8 f64, mma_tma f64, wgmma f64",
+            "mma_m16n8k8 f64, wgmma f64",
             "mma_m16n8k8 has no dtype f64, but f16, f1",
         ),
         (

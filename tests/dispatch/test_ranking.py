@@ -80,7 +80,7 @@ def test_the_tiles_that_were_the_fastest_of_an_h200_are_near_the_first(
 def test_what_else_is_chosen() -> None:
     for side, tile in {512: "64x32", 1024: "64x128", 2048: "128x256", 4096: "128x256"}.items():
         assert what(chosen("f32", "sm_90a", side, side, side)) == f"simt {tile}", side
-    assert what(chosen("f64", "sm_90a", 4096, 4096, 4096)).startswith("mma 128")
+    assert what(chosen("f64", "sm_90a", 4096, 4096, 4096)) == "mma_tma 128x128"
     assert what(chosen("f16", "sm_80", 4096, 4096, 4096)) == "mma 128x256"
     assert what(chosen("f32", "sm_75", 4096, 4096, 4096)) == "warp_tiled 128x128"
     assert what(chosen("i32", "sm_80", 64, 64, 65536)).endswith("slices")

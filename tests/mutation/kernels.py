@@ -61,6 +61,10 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "dtype": "f16_f32", "layout": "rcc", "threadblock": "96x96x64", "warp": "48x48",
         "stages": 2, "epilogue": "linear_bias",
     },
+    # Elements of 8 bytes in the TMA's order; lines along K, and panels of 16 columns.
+    "mma_tma f64": {
+        "dtype": "f64", "threadblock": "64x64x16", "warp": "32x32", "stages": 3,
+    },
     # Sums that are D as they are; three slots of one block of 16 rows; two panels of B.
     "mma_tma f16": {
         "dtype": "f16_f16", "threadblock": "96x128x32", "warp": "48x64", "stages": 2,

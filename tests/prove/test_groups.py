@@ -87,6 +87,7 @@ def test_groups_are_right(variant: str, name: str) -> None:
     [
         ("mma", {"dtype": "i8", "layout": "rrr"}),
         ("mma", {"dtype": "f64", "layout": "rcr"}),
+        ("mma_tma", {"dtype": "f64", "layout": "rrr", "threadblock": "64x64x16"}),
         ("mma", {"epilogue": "silu(x) * up[row, col] + by_row[row] * M"}),
         ("mma", {"epilogue": "silu(x + bias[group, col]) * scale[group] + group"}),
         ("wgmma", {"layout": "rcr", "epilogue": "linear_bias"}),

@@ -41,7 +41,7 @@ WITH_PLAN = sorted(
 
 # All layouts, but few for each type: CUTLASS's kernel of a type and a layout compiles for a second.
 LAYOUTS: dict[str, tuple[str, ...]] = {
-    "f32": ("rrr", "ccc"), "f64": ("ccc", "crc", "rcr", "crc"),
+    "f32": ("rrr", "ccc"), "f64": ("ccc", "ccc", "rcr", "crc"),
     "i32": ("ccr", "rrc", "ccr", "rcc"), "f16": ("crr", "rcc"),
     "bf16": ("rrr", "ccc"), "i8": ("rcr", "crc"), "f16_f16": ("rcr",), "f16_f32": ("ccr",),
     "bf16_f32": ("crc",), "tf32": ("rrr", "ccr"), "e4m3": ("rcr", "crc"), "e4m3_f16": ("rrc",),
@@ -65,6 +65,7 @@ QUICK = (
     *(("mma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16_f32", "tf32", "f64")),
     ("mma_m16n8k8", "f16"),
     *(("mma_tma", dtype) for dtype in ("f16_f16", "f16_f32", "bf16", "bf16_f32", "tf32", "i8")),
+    ("mma_tma", "f64"),
     *(("wgmma", dtype) for dtype in ("f16", "f16_f16", "bf16", "i8", "e4m3", "f32_6xbf16")),
 )
 
@@ -72,7 +73,7 @@ QUICK = (
 def small(variant: str, dtype: str | None = None, layout: str = "rrr", **more: Any) -> KernelSpec:
     """A kernel with small tiles."""
     dtype = dtype or VARIANTS[variant].dtypes[0]
-    line = str(64 // DTYPES[dtype].factor.size)
+    line = str((128 if (variant, dtype) == ("mma_tma", "f64") else 64) // DTYPES[dtype].factor.size)
     row = {
         key: value.replace(LINE, line) if isinstance(value, str) else value
         for key, value in (SMALL[variant] | more).items()

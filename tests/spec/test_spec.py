@@ -307,6 +307,10 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "warp=64x32 wants 224 registers of each thread for sums and fragments, more than the "
             "223 that there are; use instruction=m16n8k4",
         ),
+        (
+            {"variant": "mma_tma", "dtype": "f64", "threadblock": "128x128x32"},
+            "threadblock.k=32 is 256 bytes of f64, not 128; use threadblock=128x128x16",
+        ),
         ({"variant": "mma", "threadblock": "128x256"}, "threadblock: '128x256' is not MxNxK, such"),
         ({"variant": "mma", "warp": "64x64x32"}, "warp: '64x64x32' is not MxN, such as 128x64"),
         ({"variant": "mma", "stages": "four"}, "stages: 'four' is not an integer"),
@@ -581,6 +585,7 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
         ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
         ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
         ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
+        ("mma_tma", "f64", "sm_90a", "128x128x16 32x64 m16n8k4 3"),
         ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
         ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
         ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),

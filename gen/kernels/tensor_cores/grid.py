@@ -43,6 +43,13 @@ _TMA = (
     ("64x64", "32x32", 8),
 )
 _TMA_SLICED = (("96x96", "32x48", 7),)  # by two teams of warps
+# The second one leaves registers to the producers, which find the tiles of groups.
+_TMA_DOUBLE = (
+    ("128x128", "32x64", 3, "m16n8k8"),
+    ("128x128", "32x64", 3, "m16n8k4"),
+    ("128x64", "32x32", 6, "m16n8k4"),
+    ("64x128", "32x32", 6, "m16n8k4"),
+)
 _TMA_HALF = (("256x256", "128x64", 3), ("256x224", "64x112", 3), ("192x256", "96x64", 3))
 
 _WGMMA = (
@@ -102,9 +109,14 @@ def tma_grid(chosen: Choice) -> Sequence[Tunables]:
     """Of `mma_tma`, as of `mma`."""
     if widens(chosen):
         return _split([{}])
+    k = _step(chosen, 128)
+    if chosen.dtypes.input.size == 8:
+        return _split(
+            {"threadblock": f"{tile}x{k}", "warp": warp, "stages": stages, "instruction": name}
+            for tile, warp, stages, name in _TMA_DOUBLE
+        )
     half = _TMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
     rows = [(*row, 1) for row in half + _TMA] + [(*row, 2) for row in _TMA_SLICED]
-    k = _step(chosen, 128)
     return _split(
         {"threadblock": f"{tile}x{k}", "warp": warp, "stages": stages, "sliced_k": teams}
         for tile, warp, stages, teams in rows
@@ -155,6 +167,10 @@ def short_pace(_: DTypes) -> Pace:
 
 def tma_pace(dtypes: DTypes) -> Pace:
     """Of `mma_tma`."""
+    if dtypes.input.size == 8:  # the share by times of an H100, beside those of mma
+        return Pace(
+            "mma", 0.99, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6
+        )
     share = _share(dtypes, 0.96, 0.66, 0.585, 0.655)
     return Pace("mma", share, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6)
 

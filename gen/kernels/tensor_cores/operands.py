@@ -72,6 +72,11 @@ class Operand:
         return self.along_k and self.sharers == 1 and self.parts == 1
 
     @property
+    def panel(self) -> int:
+        """Elements of a line in shared memory that does not run along K."""
+        return KSTRIDED_LINE // self.size
+
+    @property
     def packed_by_block(self) -> tuple[int, int]:
         """Lines, and elements of each, that a block of the packing kernel copies at a time.
 

@@ -131,7 +131,7 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
     # Two copies of the code, one for sums with C and a longer one without, pay for 2-byte results
     # of 4-byte sums alone.
     long = spec.epilogue.endswith("gelu")
-    one_way = values["half_accumulators"] or long or spec.dtypes.output.size == 4
+    one_way = values["half_accumulators"] or long or spec.dtypes.output.size >= 4
     together = 2 if one_way and values["half_accumulators"] and blocks % 2 == 0 else 1
     if values["copies_accumulators"]:
         together = 1

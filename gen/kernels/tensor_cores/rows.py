@@ -56,6 +56,8 @@ def _mma_stages(chosen: Choice) -> int:
 def _tma_threadblock(chosen: Choice) -> str:
     if widens(chosen):
         return "96x128x128"
+    if chosen.dtypes.input.size == 8:
+        return "128x128x16"
     return f"{256 if chosen.dtypes.accumulator.size == 2 else 128}x256x{_k(chosen, 128)}"
 
 
@@ -94,6 +96,8 @@ def _wgmma_promote(chosen: Choice) -> int:
 def _tma_warp(chosen: Choice) -> str:
     if widens(chosen):
         return "48x32"
+    if chosen.dtypes.input.size == 8:
+        return "32x64"
     return "128x64" if chosen.dtypes.accumulator.size == 2 else "64x64"
 
 
@@ -191,7 +195,7 @@ TENSOR_VARIANTS = (
             GROUPED_K,
         ),
         mma_tma,
-        TENSOR_DTYPES,
+        MMA_DTYPES,
         DTYPES_SINCE,
         min_arch=90,
         max_arch=90,

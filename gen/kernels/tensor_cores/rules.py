@@ -38,7 +38,8 @@ DOUBLE_OTHERS = 32
 # More of them where ptxas widens fp8 to f16, and keeps sums that it has yet to add.
 MMA_WIDENED, TMA_WIDENED = 110, 130
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
-WIDE_LINES = (64, 128, 256)  # of f64's
+WIDE_LINES = (64, 128, 256)  # of f64's, which mma swizzles in an order of its own
+TMA_LINES = (128,)  # of f64's, as far as lanes find elements in different banks
 CONSUMERS = (4, 8, 12)  # warps of mma_tma that multiply
 MOST_BOX = 256  # lines of a tensor map's box: the driver's limit
 
@@ -66,9 +67,10 @@ def widens(chosen: Choice) -> bool:
 def mma_rules(chosen: Choice) -> None:
     """Raises Conflict for tunables of `mma` that do not go together."""
     _since(chosen)
-    _common_rules(chosen, tuple(range(1, MOST_WARPS + 1)))
+    doubles = chosen.dtypes.input.size == 8
+    _common_rules(chosen, tuple(range(1, MOST_WARPS + 1)), WIDE_LINES if doubles else LINES)
     block, warp, _ = tiles(chosen.values)
-    others = DOUBLE_OTHERS if chosen.dtypes.input.size == 8 else MMA_OTHERS
+    others = DOUBLE_OTHERS if doubles else MMA_OTHERS
     others += MMA_WIDENED if widens(chosen) else 0
     _registers_rule(chosen, registers(WARP * warps(block, warp)) - others)
     shared_rule(chosen, mma_shared)
@@ -79,7 +81,8 @@ def mma_rules(chosen: Choice) -> None:
 def mma_tma_rules(chosen: Choice) -> None:
     """Raises Conflict for tunables of `mma_tma` that do not go together."""
     _box_rule(chosen)
-    _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS))
+    lines = TMA_LINES if chosen.dtypes.factor.size == 8 else LINES
+    _common_rules(chosen, tuple(n // chosen.values["sliced_k"] for n in CONSUMERS), lines)
     roles = tma_roles(chosen.values, chosen.dtypes)
     others = TMA_OTHERS + (TMA_WIDENED if widens(chosen) else 0)
     _registers_rule(chosen, roles.consumer_registers - others)
@@ -93,7 +96,7 @@ def _box_rule(chosen: Choice) -> None:
     block, _, _ = tiles(chosen.values)
     sides = zip("mn", (block.m, block.n), along_k(chosen.layouts), strict=True)
     for axis, lines, along in sides:
-        if lines > MOST_BOX and (along or chosen.dtypes.factor.size != 2):
+        if lines > MOST_BOX and (along or not is_strided(chosen.dtypes.factor.size)):
             raise Conflict(
                 f"threadblock.{axis}={lines} would be a box of {lines} lines, more than the "
                 f"{MOST_BOX} that TMA copies at once",
@@ -152,7 +155,7 @@ def _since(chosen: Choice) -> None:
         )
 
 
-def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
+def _common_rules(chosen: Choice, allowed: tuple[int, ...], lines: tuple[int, ...]) -> None:
     block, warp, _ = tiles(chosen.values)
     _instruction_rule(chosen)
     for axis, size in (("m", warp.m), ("n", warp.n)):
@@ -161,7 +164,7 @@ def _common_rules(chosen: Choice, allowed: tuple[int, ...]) -> None:
     for (axis, size, part), along in zip(sides, along_k(chosen.layouts), strict=True):
         multiple_rule("threadblock", axis, size, part, f"warp.{axis}={part}", "warp")
         panel_rule(chosen, axis, size, along)
-    line_rule(block, chosen.dtypes)
+    line_rule(block, chosen.dtypes, lines)
     _blocks_rule(chosen)
     _warps_rule(block, warp, allowed)
     _sums_rule(warp, chosen.dtypes)
@@ -185,10 +188,9 @@ def _instruction_rule(chosen: Choice) -> None:
         )
 
 
-def line_rule(block: Tile, dtypes: DTypes) -> None:
+def line_rule(block: Tile, dtypes: DTypes, lines: tuple[int, ...] = LINES) -> None:
     """A line along K is one that there is a swizzle for."""
     size = dtypes.factor.size
-    lines = WIDE_LINES if size == 8 else LINES
     if block.k * size not in lines:
         raise Conflict(
             f"threadblock.k={block.k} is {block.k * size} bytes of {dtypes.factor.name}, not "

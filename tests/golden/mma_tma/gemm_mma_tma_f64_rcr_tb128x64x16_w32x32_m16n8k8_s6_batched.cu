@@ -1,0 +1,782 @@
+// gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed by Hopper's Tensor Memory Accelerator (TMA). The kernel is persistent: as many blocks
+// as the GPU has multiprocessors stay until all work tiles of D are done. One thread of a block is the
+// producer: it asks the TMA for the tiles of A and B of each step along K, up to 6 steps ahead, also
+// into the next work tile. 8 warps are consumers: each computes 32 x 32 of the work tile with mma.sync.
+// They meet at two mbarriers for each stage: `full` (the data have arrived) and `empty` (all consumers
+// have read them). No barrier stops the whole block.
+//
+//   A  M x K, row-major, double
+//   B  K x N, column-major, double
+//   C  M x N, row-major, double; not read when beta is 0
+//   D  M x N, row-major, double; may be C, must not overlap A or B
+//
+// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
+// alpha and beta are double. Needs a GPU of compute capability 9.0 and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout rcr --arch sm_90a --threadblock 128x64x16 --warp 32x32 --instruction m16n8k8 --stages 6 --sliced-k 1 --split-k 1 --epilogue linear --swizzle 12 --batched
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "rcr", "arch": "sm_90a", "threadblock": "128x64x16", "warp": "32x32", "instruction": "m16n8k8", "stages": 6, "sliced_k": 1, "split_k": 1, "epilogue": "linear", "swizzle": 12, "batched": true}
+// SPDX-License-Identifier: 0BSD
+
+#ifndef __CUDACC_RTC__
+#include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+
+#include <atomic>
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+#error "for -arch=sm_90a alone: other GPUs lack the kernel's instructions"
+#elif defined(__clang__) && defined(__CUDA__) && __clang_major__ < 20
+#error "older compilers ignore __grid_constant__ without a word"
+#endif
+
+namespace gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = double;
+using output_t = double;
+using scalar_t = double;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 128, kTileN = 64, kTileK = 16;  // of a block: work tile, step along K
+constexpr int kThreads = 288;  // 8 consumer warps, 1 producer warp
+
+constexpr int kWarpM = 32, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kStages = 6;  // tiles of A and B in shared memory
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 32 = 4
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (64 / 32) = 8
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 2
+constexpr int kKBlocks = 2;  // K blocks (8 elements along K) of a step: 16 / 8
+static_assert(kKBlocks >= 2, "one K block is loaded while another is multiplied");
+
+constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 128 lines of 128 bytes along K
+constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 64 lines of 128 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 24576
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline double load_shared(uint32_t address) {
+  double x;
+  asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(address));
+  return x;
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
+  unsigned char bytes[128];
+};
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the barrier's phase last until so many bytes have been copied.
+__device__ inline void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Whether the phase with this parity is over: phases count 0, 1, 0, 1, ... from the initialisation.
+__device__ inline bool barrier_test(uint32_t barrier, int parity) {
+  uint32_t over;
+  asm volatile(
+      "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared.b64 over, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, over;\n}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over;
+}
+// Until it is over. The thread may sleep.
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, int matrix, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(matrix), "r"(barrier)
+      : "memory");
+}
+// Brings a box to the L2 cache. Other kernels may still write to it: they write to L2, too.
+__device__ inline void prefetch_box(const tensor_map_t& map, int inner, int outer, int matrix) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(&map),
+               "r"(inner), "r"(outer), "r"(matrix)
+               : "memory");
+}
+// Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
+__device__ inline void store_box(
+    const tensor_map_t& map, int inner, int outer, int matrix, uint32_t shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
+      "r"(inner), "r"(outer), "r"(matrix), "r"(shared)
+      : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// A fragment is 16 rows of A, or 16 columns of B, by 8 elements along K. Of each 4 of these, lane 4g + t
+// (g = 0..7, t = 0..3) holds element t of row or column g, and of g + 8, one behind the other.
+// Which of a step's elements these four are is free, as long as A and B have the same ones: see lane_k.
+//
+// One instruction multiplies 16 rows of A by 8 columns of B. Of its 16 x 8 accumulators the lane holds
+// columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns.
+__device__ inline void mma(double (&acc)[4], const double (&a)[4], const double (&b)[4], int half) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[half]), "d"(b[half + 2]));
+}
+
+// Where an element is in lines of shared memory, as the TMA puts it there.
+__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned element) {
+  return line * 128 + (element ^ line % 8 * 2) * 8;
+}
+// Of a step's elements along K, lane t of four takes one of each quad: the place of t XOR that of the
+// quad. Shared memory serves half a warp at a time, and all four lanes of four lines then find theirs in
+// different banks, whether lines run along K (0, 3, 12, 15 of each) or across K (four of these lines).
+__device__ constexpr unsigned lane_k(unsigned lane) {
+  return lane % 2 * 3 + lane / 2 % 2 * 12;
+}
+__device__ constexpr unsigned quad_k(unsigned quad) {
+  return quad % 2 + quad / 2 * 4;
+}
+
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
+struct WarpTile {
+  double acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (2, 4) times 16 x 8
+  double a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  // Where the lane's first elements are: made before the step that loads. An XOR finds the others: the
+  // place of what is XORed is the XOR of the places.
+  uint32_t a_at, b_at;
+
+  // Lets loads read the stage at this address in shared memory.
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane / 4;
+    a_at = stage + swizzle_128b(row, lane_k(lane));
+    const int col = warp / kWarpsM * kWarpN + lane / 4;
+    b_at = stage + kBytesA + swizzle_128b(col, lane_k(lane));
+  }
+  // Lets loads read another stage, so many bytes further on.
+  __device__ void move(int bytes) {
+    a_at += bytes;
+    b_at += bytes;
+  }
+  __device__ void load(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const uint32_t other = swizzle_128b(0, quad_k(2 * kb + r / 2));
+        a[kb % 2][i][r] = load_shared((a_at ^ other) + (16 * i + 8 * (r % 2)) * 128);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kFragmentsN; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const uint32_t other = swizzle_128b(0, quad_k(2 * kb + r / 2));
+        b[kb % 2][i][r] = load_shared((b_at ^ other) + (16 * i + 8 * (r % 2)) * 128);
+      }
+    }
+  }
+  __device__ void multiply(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kFragmentsN; ++n) {
+        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Registers have no variable index: a loop takes the first rows, and moves the others up.
+  __device__ void move_up() {
+#pragma unroll
+    for (int i = 0; i + 1 < kFragmentsM; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) acc[i][j][r] = acc[i + 1][j][r];
+      }
+    }
+  }
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ double2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+// The tiles of a product come behind all of the one before.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& product, int& row0, int& col0) {
+  product = t / (tiles_m * tiles_n);
+  t %= tiles_m * tiles_n;
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+  int product;  // whose C and D these are
+  bool aligned;  // rows of D, in all products
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
+// which stores them while the warp goes on.
+struct Staging {
+  static constexpr int kRows = 32;
+  // A row is in pieces, as wide as the TMA can swizzle them without bank conflicts.
+  static constexpr int kLine = 128, kPieces = 2, kPieceBytes = kRows * kLine;
+
+  alignas(16) unsigned char bytes[kPieces * kPieceBytes];  // (2, 32, 128)
+
+  __device__ output_t& at(unsigned row, unsigned col) {
+    return reinterpret_cast<output_t&>(bytes[col / 16 * kPieceBytes + swizzle_128b(row, col % 16)]);
+  }
+  // A quarter of a warp is served at a time: pairs of an even row and of the next one, which are in the
+  // same banks. The lanes of odd rows begin with the right half of 16 columns.
+  __device__ void get(double2 (&d)[4], int row, int col, unsigned lane) {
+    const unsigned odd = lane / 4 % 2, r = row + lane / 4, c = col + lane % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const auto one = reinterpret_cast<const double2&>(at(r + 8 * h, c + 8 * odd));
+      const auto other = reinterpret_cast<const double2&>(at(r + 8 * h, c + 8 * !odd));
+      d[h] = odd ? other : one;
+      d[h + 2] = odd ? one : other;
+    }
+  }
+  __device__ void put(const double2 (&d)[4], int row, int col, unsigned lane) {
+    const unsigned odd = lane / 4 % 2, r = row + lane / 4, c = col + lane % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      reinterpret_cast<double2&>(at(r + 8 * h, c + 8 * odd)) = odd ? d[h + 2] : d[h];
+      reinterpret_cast<double2&>(at(r + 8 * h, c + 8 * !odd)) = odd ? d[h] : d[h + 2];
+    }
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.C, out.ldc);
+#pragma unroll 1
+  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    const int row = at / kPerRow, col = at % kPerRow * kElements;
+    const int left = row0 + row < out.rows ? out.cols - col0 - col : 0;
+    const int count = left < 0 ? 0 : left < kElements ? left : kElements;
+    const output_t* const c = out.C + (row0 + row) * out.ldc + col0 + col;
+    output_t* const to = &staging.at(row, col);
+    if (aligned) {
+      cp_async(shared_address(to), c, count * int(sizeof(output_t)));
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) to[e] = e < count ? c[e] : output_t(0);
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Makes 16 rows of D of the accumulators of fragment i and, if C is read, of the rows of C in `staging`
+// from `row` on, whose place they take.
+__device__ inline void finish_rows(
+    Staging& staging, int row, const WarpTile& tile, int i, const Output& out, bool reads_c,
+    int lane) {
+#pragma unroll
+  for (int j = 0; j < kFragmentsN; ++j) {
+    double2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
+    if (reads_c) staging.get(d, row, 16 * j, lane);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const double2 acc = tile.pair(i, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d[q].x);
+        y += out.beta * scalar_t(d[q].y);
+      }
+      d[q] = {output_t(x), output_t(y)};
+    }
+    staging.put(d, row, 16 * j, lane);
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
+    int col0, int lane) {
+  // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
+  const bool whole = out.cols % kElements == 0 || col0 + kWarpN <= out.cols;
+  const bool by_tma = whole && out.aligned;
+  // What was in `staging` has been read.
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  __syncwarp();
+  if (out.beta != 0) {
+    read_rows(staging, out, row0, col0, lane);
+    __syncwarp();
+  }
+#pragma unroll 1
+  for (int row = 0; row < Staging::kRows; row += 16) {
+    asm volatile("" : "+r"(lane));  // keeps addresses from being computed before, and spilled
+    finish_rows(staging, row, tile, 0, out, out.beta != 0, lane);
+    tile.move_up();
+  }
+  if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncwarp();
+  if (!by_tma) {
+    write_rows(staging, out, row0, col0, lane);
+  } else if (lane == 0) {
+#pragma unroll
+    for (int p = 0; p < Staging::kPieces; ++p) {
+      const int col = col0 + p * Staging::kLine / int(sizeof(output_t));
+      const uint32_t from = shared_address(staging.bytes) + p * Staging::kPieceBytes;
+      store_box(map, col, row0, out.product, from);
+    }
+  }
+  if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// ------------------------------------------------------------------------ packing
+constexpr int kChunk = 2;  // elements in 16 bytes
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
+// with lines that do; blockIdx.z is even for A, odd for B. One that needs no copy has 0 lines here.
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  const input_t* const end = source + (lines - 1) * ld + length;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, index_t a_count, const input_t* A, index_t lda,
+        index_t stride_a, input_t* a_packed, index_t a_packed_ld, index_t b_lines, index_t b_length,
+        index_t b_count, const input_t* B, index_t ldb, index_t stride_b, input_t* b_packed,
+        index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  // Every other block along z has matrices of A, those between them of B; they stride over the rest.
+  const bool is_a = blockIdx.z % 2 == 0;
+  const index_t count = is_a ? a_count : b_count;
+  for (index_t i = blockIdx.z / 2; i < count; i += gridDim.z / 2) {
+    pack_lines(
+        is_a ? a_lines : b_lines, is_a ? a_length : b_length,
+        is_a ? A + i * stride_a : B + i * stride_b, is_a ? lda : ldb,
+        is_a ? a_packed + i * a_lines * a_packed_ld : b_packed + i * b_lines * b_packed_ld,
+        is_a ? a_packed_ld : b_packed_ld);
+  }
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 65536
+// Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 214112
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
+    gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
+        scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
+        index_t stride_d, bool early) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; staging; barriers.
+  const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
+  unsigned char* const stage0 = shared + (stages - begin);
+  const auto staging = reinterpret_cast<Staging*>(stage0 + kStages * kStageBytes);
+  const uint32_t barriers = stages + kStages * kStageBytes + kStagingBytes;
+  const auto full = [barriers](int stage) { return barriers + 16 * stage; };
+  const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
+
+  const int rows = int(M), cols = int(N);
+  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
+  // more, they are cleared here, once.
+  const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
+  const int b_bytes = (cols < kTileN ? cols : kTileN) * 128;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+  }
+
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n * int(batch);
+  int product, row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, product, row0, col0);
+  // Divides now, while the kernels before still run.
+  asm volatile("" : "+r"(product), "+r"(row0), "+r"(col0));
+
+  if (threadIdx.x == 0) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    // A little comes to L2 while the kernels before still run.
+    const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
+    if (early && steps > 0) {
+      prefetch_box(a_map, 0, row0, a_matrix);
+      prefetch_box(b_map, 0, col0, b_matrix);
+    }
+  }
+  __syncthreads();
+  if (early) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const auto next = [&](int& w) {
+    w += gridDim.x;
+    tile_at(w, tiles_m, tiles_n, product, row0, col0);
+  };
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+    if (stage == 0) phase ^= 1;
+  };
+
+  if (threadIdx.x >= 32 * kWarps) {  // producers
+    if (threadIdx.x != 32 * kWarps) return;
+    for (int w = blockIdx.x; w < work; next(w)) {
+      // Where all products have the same matrix, there is but one.
+      const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
+#pragma unroll 1
+      for (int n = 0; n < steps; ++n) {
+        barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
+        barrier_expect(full(stage), a_bytes + b_bytes);
+        const int k = n * kTileK;
+        const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+        copy_box(a, a_map, k, row0, a_matrix, full(stage));
+        copy_box(b, b_map, k, col0, b_matrix, full(stage));
+        advance();
+      }
+    }
+    return;
+  }
+
+  const bool aligned = is_aligned(D, ldd) && stride_d * sizeof(output_t) % 16 == 0;
+  for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    if (steps > 0) {
+      barrier_wait(full(stage), phase);
+      int thread;  // read anew: kept while accumulators need all registers, it is spilled
+      asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+      tile.read_from(stages + stage * kStageBytes, thread / 32, thread % 32);
+      tile.load(0);
+    }
+#pragma unroll 1
+    for (int n = 0; n < steps; ++n) {
+      // While K block kb is multiplied, the next one moves from shared memory to registers.
+#pragma unroll
+      for (int kb = 0; kb < kKBlocks - 2; ++kb) {
+        tile.load(kb + 1);
+        tile.multiply(kb);
+      }
+      const int finished = stage;
+      advance();
+      const bool more = n + 1 < steps;
+      tile.load(kKBlocks - 1);
+      const bool ready = barrier_test(full(stage), phase);  // asked this early, it costs no time
+      tile.multiply(kKBlocks - 2);
+      // After the last step, load again what is there: that costs less than a branch.
+      tile.move(more ? (stage - finished) * kStageBytes : 0);
+      if (more && !ready) barrier_wait(full(stage), phase);
+      tile.load(0);
+      tile.multiply(kKBlocks - 1);
+      __syncwarp();  // all lanes have read all of the stage
+      if (threadIdx.x % 32 == 0) barrier_arrive(empty(finished));
+    }
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    const int warp = thread / 32, lane = thread % 32;
+    const output_t* const c = C + product * stride_c;
+    output_t* const d = D + product * stride_d;
+    const Output out{rows, cols, alpha, beta, c, d, ldc, ldd, product, aligned};
+    const int row = row0 + warp % kWarpsM * kWarpM;
+    const int col = col0 + warp / kWarpsM * kWarpN;
+    store(tile, out, d_map, staging[warp], row, col, lane);
+  }
+  // Shared memory lasts as long as the block.
+  if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, batch;
+  size_t A, B;  // addresses
+  index_t lda, ldb, stride_a, stride_b, multiprocessors;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 2 != 0 || stride_a % 2 != 0);  // not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 15) / 16 * 16 : lda;  // as the kernel reads it
+  index_t a_count = stride_a > 0 ? batch : 1;  // matrices
+  index_t a_stride = packs_a ? (a_count > 1 ? a_lines * a_ld : 0) : stride_a;  // between them
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 2 != 0 || stride_b % 2 != 0);  // not aligned
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 15) / 16 * 16 : ldb;  // as the kernel reads it
+  index_t b_count = stride_b > 0 ? batch : 1;  // matrices
+  index_t b_stride = packs_b ? (b_count > 1 ? b_lines * b_ld : 0) : stride_b;  // between them
+  index_t b_offset = (a_count * a_lines * a_ld * 8 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
+  index_t bytes = b_offset + (b_count * b_lines * b_ld * 8 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
+  index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 15) / 16 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t pack_count = packs_a && (!packs_b || a_count > b_count) ? a_count : b_count;
+  index_t pack_z = pack_count < 32767 ? pack_count : 32767;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes the matrices of a batch to the TMA. The driver's function is found by name: libcuda is not linked.
+inline cudaError_t make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t count,
+    index_t apart) {
+  map = {};
+  if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
+  static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) return error;
+    if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
+  }
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count)};
+  const cuuint64_t pitches[] = {cuuint64_t(ld * size), cuuint64_t(apart * size)};
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1};
+  const cuuint32_t every[] = {1, 1, 1};
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 3, const_cast<void*>(matrix), sizes, pitches, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
+    const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (size_t(batch) > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N || batch > kLargest / (M * N)) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
+  const Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b, 1};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
+//        a negative stride, products of D that overlap
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+//   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
+    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
+    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
+    void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_workspace;
+  cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
+  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
+  // Products of D do not overlap.
+  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
+  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
+  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 8;
+  const input_t* const a = plan.packs_a ? a_packed : A;
+  const input_t* const b = plan.packs_b ? b_packed : B;
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(
+      a_map, kInput, 8, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, plan.a_count, plan.a_apart);
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_map, kInput, 8, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, plan.b_count, plan.b_apart);
+  }
+  const bool whole = size_t(D) % 16 == 0 && ldd % 2 == 0 && stride_d % 2 == 0;
+  if (error == cudaSuccess && whole) {
+    error = make_map(
+        d_map, kInput, 8, D, plan.N, plan.M, ldd, 16, 32, batch, batch > 1 ? stride_d : ldd);
+  }
+  if (error != cudaSuccess) return error;
+
+  const auto kernel = gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_pack,
+        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), unsigned(2 * plan.pack_z)), 256, 0,
+        stream, plan.a_lines, plan.a_length, plan.a_count, A, lda, stride_a, a_packed, plan.a_ld,
+        plan.b_lines, plan.b_length, plan.b_count, B, ldb, stride_b, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
+  return launch(
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, d_map, beta, C,
+      ldc, stride_c, D, ldd, stride_d, plan.early);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_ns
