@@ -16,7 +16,7 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout crr --arch sm_90a --threadblock 64x64x16 --warp 64x16 --instruction m16n8k4 --stages 6 --sliced-k 1 --split-k 0 --epilogue linear_bias --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma_tma --dtype f64 --layout crr --arch sm_90a --threadblock 64x64x16 --warp 64x16 --instruction m16n8k4 --stages 6 --sliced-k 1 --split-k auto --epilogue linear_bias --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias.cu, or by NVRTC as it is
 // gen-spec: {"variant": "mma_tma", "dtype": "f64", "layout": "crr", "arch": "sm_90a", "threadblock": "64x64x16", "warp": "64x16", "instruction": "m16n8k4", "stages": 6, "sliced_k": 1, "split_k": 0, "epilogue": "linear_bias", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
@@ -759,7 +759,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes a matrix to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines) {

@@ -649,7 +649,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Describes the matrices of a batch to the TMA. The driver's function is found by name: libcuda is not linked.
+// Describes the matrices of a batch to the TMA.
+// The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
     index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t count,
