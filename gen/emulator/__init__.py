@@ -23,6 +23,7 @@ from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Param, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.emulator import Emulator, LaunchReport
+from gen.emulator.run.skipping import NothingSkippedError, Skipping
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.translate.blocks import build_blocks
 from gen.emulator.watch.counters import Access, AccessPoint, Counters, Totals
@@ -50,6 +51,7 @@ __all__ = [
     "LaunchReport",
     "LineArray",
     "MissedPhases",
+    "NothingSkippedError",
     "Observer",
     "Outcomes",
     "Param",
@@ -60,6 +62,7 @@ __all__ = [
     "SameValues",
     "SharedRaces",
     "SharedUse",
+    "Skipping",
     "TensorMap",
     "Totals",
     "UninitializedReads",

@@ -4,7 +4,8 @@ The kernel is taken as its file has it now, edited or not; how to launch it come
 `gen-spec` line. On every shape it runs under all checks and, where they find nothing, its results
 are compared with CUTLASS's and with the oracle's (`check_trials` says what is tried). Then come
 problems that reach conditions of edited lines (`reaching`), and problems too large to store, in
-matrices of which only a few parts are (`far_indices`, `far_tiles`, `far_batches`).
+matrices of which only a few parts are (`far_indices`, `far_tiles`, `far_batches`), or in sums of
+which most is skipped (`long_sums`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gen.prove.far_batches import far_batches
 from gen.prove.far_indices import FarResult, far_results, why_not
 from gen.prove.far_tiles import far_tiles
 from gen.prove.launchers.check import LauncherReport, check_launcher
+from gen.prove.long_sums import long_sums
 from gen.prove.planned import Planned, plan
 from gen.prove.reaching import reach
 from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes
@@ -197,6 +199,7 @@ def _far(
         yield from far_results(spec, module, deadline, observers)
     yield from far_tiles(spec, module, deadline, observers)
     yield from far_batches(spec, module, deadline, observers)
+    yield from long_sums(spec, module, deadline, observers)
 
 
 def _add(report: CheckReport, shape: GemmShape, outcome: Outcome, limit: int) -> None:

@@ -219,7 +219,7 @@ def _run(
         must[:1, : width // 2] = not spec.swapped
         must[: height // 2, :1] |= spec.swapped
     wrong = ~same & (must | ~untouched)
-    return FarResult(shape, found, _difference(got, want, wrong, (row, column), output))
+    return FarResult(shape, found, difference(got, want, wrong, (row, column), output))
 
 
 def _launch(
@@ -269,7 +269,7 @@ def _bits(matrix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(matrix).view(f"u{matrix.itemsize}")
 
 
-def _difference(
+def difference(
     got: np.ndarray, want: np.ndarray, wrong: np.ndarray, first: tuple[int, int], dtype: str
 ) -> str:
     """The first element of D that is wrong, if any. first: that the arrays begin with."""

@@ -1,0 +1,149 @@
+"""Sums of more products than 32 bits count, of which only the first and the last are computed.
+
+A and B are zero but for the two ends of K, and the emulator skips the rounds of the loop in between
+(see `emulator.run.skipping`): counts and indices along K are then beyond 32 bits, as they would be.
+Nothing is said of a kernel whose loop changes more than counters, since nothing is skipped there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from gen.compile.nvrtc import Module
+from gen.device.execute import Place, alignment
+from gen.emulator import Emulator, NothingSkippedError, Observer, Skipping
+from gen.kernels.launches import BIAS, WORKSPACE, Pointer
+from gen.prove.far_indices import FarResult, difference
+from gen.prove.oracle import After, oracle
+from gen.spec import numerics
+from gen.spec.arch import UNIT
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmProblem, GemmShape
+
+# A little more than an int or unsigned holds: the first steps alone have more left than that. Then
+# far more, and negative as an int; with lines that are no whole units, and with such.
+_LONG = (2**31 + 101, 2**32 + 101, 2**32 + 2**31 + 2**20 + 37, 2**32 + 2**31 + 2**20)
+_INNER = 64  # rounds of loops along a part of a step, at most
+_REPEATED = 40  # rounds that show what repeats itself
+_LAST, _LEAST = 16, 1024  # rounds behind those that are skipped; elements mapped at either end of K
+_MANY = 1000  # rounds
+_FEW = 8  # elements at either end that are not zero
+_ALPHA, _BETA = 2, -1
+_SECONDS = 30  # of CPU time, that none should need
+
+
+def why_not(spec: KernelSpec) -> str:
+    """Why a kernel cannot be tried here; nothing where it can."""
+    if spec.row.persistent or spec.grouped or spec.grouped_k:
+        return "its warps do not all run the same loop along K"
+    if spec.fused or spec.epilogue.endswith("gelu") or spec.split_k > 1:
+        return "its sum has several parts, or is not alone what D is made of"
+    return ""
+
+
+def long_sums(
+    spec: KernelSpec,
+    module: Module,
+    deadline: float | None = None,
+    observers: Sequence[Observer] = (),
+) -> Iterator[FarResult]:
+    """Runs the kernel on a D of one element. See `far_indices.far_results` for the rest."""
+    most = spec.row.most // UNIT * UNIT
+    sizes = [k for k in _LONG if k <= most] or [most, most - UNIT + 5]
+    if spec.packs:
+        sizes = [k for k in sizes if k % UNIT == 0]  # lines that are packed are another loop
+    for k in sizes if not why_not(spec) else ():
+        if result := _run(spec, module, k, deadline, observers):
+            yield result
+
+
+def _run(
+    spec: KernelSpec,
+    module: Module,
+    k: int,
+    deadline: float | None,
+    observers: Sequence[Observer],
+) -> FarResult | None:
+    shape, types = GemmShape(1, 1, k), spec.dtypes
+    input_, output = types.input.name, types.output.name
+    rng = np.random.default_rng(0)
+    step, chunk = spec.threadblock.k, spec.tunables.get("chunk", 0)
+    patience = (chunk or min(step, _INNER)) + 16
+    rounds = _LAST if chunk else patience + _REPEATED  # a loop around another one needs but a few
+    mapped = max((rounds + _LAST) * step, _LEAST) // UNIT * UNIT + k % UNIT
+    emulator = Emulator()
+    emulator.deadline, emulator.time_budget = deadline, None if deadline else _SECONDS
+
+    def ends() -> np.ndarray:
+        values = np.zeros((2, mapped), np.int64)
+        values[0, :_FEW] = rng.integers(1, 4, _FEW)
+        values[1, -_FEW:] = rng.integers(-3, 0, _FEW)
+        return numerics.from_integers(values, input_)
+
+    a, b = ends(), ends()
+    size = a.itemsize
+    # Lines across K have one element, and where others would be packed, room for a whole unit.
+    across = UNIT if spec.packs else 1
+    apart = {"A": 1 if spec.layouts.a else across, "B": across if spec.layouts.b else 1}
+    arrays = {
+        name: emulator.alloc_lines(
+            _spread(values, apart[name]), (k - mapped) * apart[name] * size, name
+        )
+        for name, values in (("A", a), ("B", b))
+    }
+    c, d = (numerics.from_integers(np.array([[number]]), output) for number in (5, 99))
+    bias = numerics.from_integers(np.array([-7]), output) if spec.has_bias else None
+    arrays |= {"C": emulator.alloc_lines(c, size, "C"), "D": emulator.alloc_lines(d, size, "D")}
+    if bias is not None:
+        arrays[BIAS] = emulator.alloc_lines(bias[None], size, BIAS)
+    lda, ldb = k if spec.layouts.a else apart["A"], apart["B"] if spec.layouts.b else k
+    problem = GemmProblem(shape, lda, ldb, 1, 1, _ALPHA, _BETA)
+    places = {name: Place(array) for name, array in arrays.items()}
+    steps = spec.plan(problem, alignment(places), 1)
+    if len(steps.launches) > 1:  # an operand is always packed
+        return None
+    space = np.full(max(steps.workspace_bytes, 1), 0xFF, np.uint8)
+    places[WORKSPACE] = Place(emulator.alloc(space, WORKSPACE, False))
+    start, element = arrays["A"].address, apart["A"] * size
+    behind = (k - max(_LAST * step, _LEAST // 2)) * element
+    (launch,) = steps.launches
+    skipping = Skipping(
+        range(start, start + k * element),
+        range(start + mapped * element, start + behind),
+        patience,
+        _MANY + 4 * mapped // min(step, _INNER),
+    )
+    args = [
+        np.uint64(places[arg.buffer].address + arg.offset) if isinstance(arg, Pointer) else arg
+        for arg in launch.args.values()
+    ]
+    try:
+        report = emulator.launch(
+            module.code.decode(),
+            launch.kernel,
+            launch.grid,
+            launch.block,
+            args,
+            launch.shared_bytes,
+            source_lines=module.text.splitlines(),
+            observers=[skipping, *observers],
+        )
+    except NothingSkippedError:
+        return None
+    if not skipping.skipped:
+        return None
+    got = emulator.read_lines(arrays["D"])
+    flat_a, flat_b = a.reshape(1, -1), b.reshape(-1, 1)
+    exact = oracle(flat_a, flat_b, c, _ALPHA, _BETA, types.name, After(spec.epilogue, bias))
+    want = numerics.from_float64(exact, output) if types.output.is_float else exact
+    wrong = np.array([[got.tobytes() != want.tobytes()]])
+    return FarResult(shape, report.findings, difference(got, want, wrong, (0, 0), output))
+
+
+def _spread(values: np.ndarray, apart: int) -> np.ndarray:
+    """The same elements, so many apart, with zeros between them."""
+    found = np.zeros((*values.shape, apart), values.dtype)
+    found[..., 0] = values
+    return found.reshape(len(values), -1)
