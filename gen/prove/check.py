@@ -30,6 +30,7 @@ from gen.prove.planned import Planned, plan
 from gen.prove.reaching import reach
 from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes
 from gen.prove.trials import Trial
+from gen.prove.unordered import unordered
 from gen.prove.unreached import Probed, Unreached, unreached
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
@@ -115,6 +116,9 @@ def check(
     limits = Limits(strict, max_findings, budget, deadline)
     report, seen = report or CheckReport(spec), Seen()
     report.allow_unreached = allow_unreached
+    if trials:
+        for finding in unordered(module):
+            _add_finding(report, finding, trials[0].shape, max_findings)
     stand = Stand(spec, module, limits, planned.probed)
     for trial, outcome in zip(trials, outcomes(stand, trials, jobs), strict=False):
         _add(report, trial.shape, outcome, max_findings)

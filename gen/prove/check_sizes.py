@@ -66,6 +66,7 @@ def turned(spec: KernelSpec, shapes: Iterable[GemmShape]) -> list[GemmShape]:
 _ANY = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 31, 32, 33, 47, 63, 64, 65,
         79, 95, 96, 97, 110, 127, 128, 129, 189, 222, 255, 256, 257)  # fmt: skip
 SUM_OF_BYTES = 2**31 // (127 * 128) + 40  # products of the largest and the least byte: below -2^31
+SUM_OF_SHORTS = 2**24 // (127 * 128) + 40  # of which a float does not hold all bits
 MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
 # Slices of K where a reduction has to be asked for: it is another one above 16, and above 64.
 SLICES = (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)

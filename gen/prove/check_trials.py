@@ -18,6 +18,7 @@ from gen.prove.check_sizes import (
     MANY,
     SLICES,
     SUM_OF_BYTES,
+    SUM_OF_SHORTS,
     corners,
     fitting,
     groups_of_tiles,
@@ -78,8 +79,11 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     if spec.dtypes.input.is_fp8 and (part := spec.tunables.get("promote", 0)):
         one = trial(spec, GemmShape(5, 7, 3 * part), "outweighed", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
-    bytes_ = GemmShape(2, 3, SUM_OF_BYTES)  # so long are sums that leave 32 bits
-    if spec.dtypes.input.name == "i8" and is_short(spec, bytes_):
+    if spec.dtypes.input.name == "i8":
+        # So long are sums that leave 32 bits; with large tiles on CUDA cores, a float's 24.
+        bytes_ = GemmShape(2, 3, SUM_OF_BYTES)
+        if not is_short(spec, bytes_):
+            bytes_ = GemmShape(2, 3, SUM_OF_SHORTS)
         one = trial(spec, bytes_, "extreme", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
     return list(dict.fromkeys(trials))

@@ -112,6 +112,8 @@ def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
             for value in (_NAN, _INF, -_INF):
                 a[rng.integers(m), rng.integers(k)] = value
             a[rng.integers(m), rng.integers(k, size=2)] = _INF, -_INF
+            # Times what is behind the end of K, which is no part of the sum.
+            a[rng.integers(m), -1] = b[-1, rng.integers(n)] = _INF
         for value in (_NAN, _INF, -_INF):
             if k:
                 b[rng.integers(k), rng.integers(n)] = value
@@ -216,7 +218,9 @@ def _extreme(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     bias = 0 * bias  # which could turn a sum that was clamped, not wrapped around
     info = np.iinfo(numerics.storage_dtype(dtypes.input.name))
     signs = np.where(np.arange(len(a)) % 2, info.min, info.max)
-    return np.zeros_like(a) + signs[:, None], np.full_like(b, info.min), c, bias
+    b = np.full_like(b, info.min)
+    b[:3] += 1  # odd sums, all of whose bits count
+    return np.zeros_like(a) + signs[:, None], b, c, bias
 
 
 def _spanning(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:

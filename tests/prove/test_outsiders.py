@@ -64,6 +64,12 @@ MISTAKES = {
     "the scope of a block": one(
         "wgmma", "st.release.gpu", "st.release.cta", stream_k=1, threadblock="64x64x64"
     ),
+    "sums of bytes in float": one(
+        "thread_tile_1d",
+        "accumulator_t sum[kThreadM] = {};",
+        "float sum[kThreadM] = {};",
+        dtype="i8",
+    ),
     "C counts unless alpha is 1": one("naive", BETA, "if (beta != 0 && alpha != 1) x +="),
     "the magnitude of alpha": one("naive", ALPHA, "scalar_t x = fabsf(alpha) * sum;"),
     "alpha = 0 is 1": one("naive", ALPHA, "scalar_t x = (alpha == 0 ? 1 : alpha) * sum;"),
