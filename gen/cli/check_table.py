@@ -138,7 +138,8 @@ def _row(one: Occurrence) -> tuple[str, str, str, str]:
     finding = one.finding
     block = ",".join(map(str, finding.block))
     threads = " ".join(f"({','.join(map(str, thread))})" for thread in finding.threads)
-    where = f"block ({block}), threads {threads}, shape {one.shape}"
+    who = f"block ({block}), threads {threads}, " if threads else ""
+    where = f"{who}shape {one.shape}"
     return finding.check, str(finding.file_line or "?"), finding.message, where
 
 

@@ -4,28 +4,21 @@ The kernel is taken as its file has it now, edited or not; how to launch it come
 `gen-spec` line. On every shape it runs under all checks and, where they find nothing, its results
 are compared with CUTLASS's and with the oracle's (`check_trials` says what is tried). Then come
 problems that reach conditions of edited lines (`reaching`), and problems too large to store, in
-matrices of which only a few parts are (`far_indices`, `far_tiles`, `far_batches`), or in sums of
-which most is skipped (`long_sums`).
+matrices of which only a few parts are, or in sums of which most is skipped (`far`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gen.compile import nvrtc
-from gen.emulator import Finding, Observer
-from gen.errors import CheckError, MissingError
+from gen.emulator import Finding
 from gen.prove.accuracy import less_accurate
-from gen.prove.far_batches import far_batches
-from gen.prove.far_indices import FarResult, far_results, why_not
-from gen.prove.far_tiles import far_tiles
+from gen.prove.far import FAR, Far, FarOutcome, run_far
 from gen.prove.launchers.check import LauncherReport, check_launcher
-from gen.prove.long_sums import long_sums
 from gen.prove.planned import Planned, plan
 from gen.prove.reaching import reach
 from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes
@@ -120,8 +113,15 @@ def check(
         for finding in unordered(module):
             _add_finding(report, finding, trials[0].shape, max_findings)
     stand = Stand(spec, module, limits, planned.probed)
-    for trial, outcome in zip(trials, outcomes(stand, trials, jobs), strict=False):
-        _add(report, trial.shape, outcome, max_findings)
+    far: list[FarOutcome] = []
+    items: list[Trial | Far] = [*trials]
+    if planned.far and not first:  # not the last ones, so that processes end together
+        items[len(items) // 3 : len(items) // 3] = FAR
+    for item, outcome in zip(items, outcomes(stand, items, jobs), strict=False):
+        if isinstance(item, Far) or isinstance(outcome, FarOutcome):
+            far += [outcome] if isinstance(outcome, FarOutcome) else []
+            continue
+        _add(report, item.shape, outcome, max_findings)
         seen = seen.joined(outcome.seen)
         step()
         if report.error or (first and not report.ok):
@@ -132,7 +132,7 @@ def check(
             _add(report, trial.shape, outcome, max_findings)
             seen = seen.joined(outcome.seen)
         report.not_run = sorted(seen.lines_not_run or ())
-        _check_far(report, spec, module, max_findings, deadline)
+        _add_far(report, far or (run_far(spec, module, x, deadline) for x in FAR), max_findings)
         if planned.probed and not report.error:
             report.unreached = _unreached(report, stand, planned.probed, deadline)
             report.unprobed += planned.probed.skipped
@@ -156,9 +156,8 @@ def _unreached(
 ) -> list[Unreached]:
     """What is left once the problems beyond 32 bits have been tried, too."""
     if probed.module and probed.missing(stand.outcomes.seen):
-        with contextlib.suppress(CheckError, MissingError):
-            for _ in _far(stand.spec, probed.module, deadline, [stand.outcomes]):
-                pass
+        for part in FAR:
+            run_far(stand.spec, probed.module, part, deadline, [stand.outcomes])
     return unreached(probed, stand.outcomes.seen, report.not_run, report.trials)
 
 
@@ -170,40 +169,17 @@ def notes(seen: Seen) -> Iterator[Note]:
             yield Note("shared-size", text)
 
 
-def _check_far(
-    report: CheckReport,
-    spec: KernelSpec,
-    module: nvrtc.Module,
-    limit: int,
-    deadline: float | None,
-) -> None:
-    if reason := why_not(spec):
-        report.skipped = f"lines more than 2^32 elements apart: {reason}"
-    try:
-        for result in _far(spec, module, deadline):
+def _add_far(report: CheckReport, outcomes: Iterable[FarOutcome], limit: int) -> None:
+    where = "in matrices of more than 2^32 elements"
+    for outcome in outcomes:
+        for result in outcome.results:
             for finding in result.findings:
                 _add_finding(report, finding, result.shape, limit)
             if result.message and not result.findings:
-                far = f"in matrices of more than 2^32 elements: {result.message}"
-                report.mismatches.append((result.shape, far))
-    except MissingError as error:
-        tiles = f"tiles more than 2^32 elements behind the first: {error}"
-        report.skipped = "; ".join(filter(None, [report.skipped, tiles]))
-    except CheckError as error:
-        report.error = f"in matrices of more than 2^32 elements: {advice(error)}"
-
-
-def _far(
-    spec: KernelSpec,
-    module: nvrtc.Module,
-    deadline: float | None,
-    observers: Sequence[Observer] = (),
-) -> Iterator[FarResult]:
-    if not why_not(spec):
-        yield from far_results(spec, module, deadline, observers)
-    yield from far_tiles(spec, module, deadline, observers)
-    yield from far_batches(spec, module, deadline, observers)
-    yield from long_sums(spec, module, deadline, observers)
+                report.mismatches.append((result.shape, f"{where}: {result.message}"))
+        report.skipped = "; ".join(filter(None, [report.skipped, outcome.skipped]))
+        if outcome.error:
+            report.error = f"{where}: {advice(outcome.error)}"
 
 
 def _add(report: CheckReport, shape: GemmShape, outcome: Outcome, limit: int) -> None:

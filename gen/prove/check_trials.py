@@ -89,6 +89,9 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     return list(dict.fromkeys(trials))
 
 
+_SEVERAL_TILES = 16
+
+
 def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
     """What `gen check` tries on a shape that somebody names, and on the corners.
 
@@ -96,7 +99,9 @@ def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
     many tiles one. Nor is one of a thousand groups, whose accesses are those of seventy.
     """
     trials, m, n = verify_trials(spec, shape), *spec.threadblock[:2]
-    unwatched = (2, 3) if min(shape.m // m, shape.n // n) < 2 else (1, 2, 3)
+    unwatched = {2, 3} if min(shape.m // m, shape.n // n) < 2 else {1, 2, 3}
+    if not spec.row.persistent and ceil_div(shape.m, m) * ceil_div(shape.n, n) > _SEVERAL_TILES:
+        unwatched = {*range(1, len(trials))}  # each block has one: a single one shows the same
     return [
         replace(t, watched=i not in unwatched and t.problem.batch.products < MANY_GROUPS)
         for i, t in enumerate(trials)

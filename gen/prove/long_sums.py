@@ -113,7 +113,7 @@ def _run(
         range(start, start + k * element),
         range(start + mapped * element, start + behind),
         patience,
-        _MANY + 4 * mapped // min(step, _INNER),
+        _MANY + 4 * mapped // (1 if chunk else min(step, _INNER)),
     )
     args = [
         np.uint64(places[arg.buffer].address + arg.offset) if isinstance(arg, Pointer) else arg

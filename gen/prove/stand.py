@@ -12,6 +12,7 @@ from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
+from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.limits import emulated_cost
 from gen.prove.trials import Trial
 from gen.prove.unreached import Probed
@@ -141,17 +142,19 @@ def advice(error: CheckError) -> str:
     return text.replace("when the time was up", "when the time was up; use a larger --time")
 
 
-def outcomes(stand: Stand, trials: Sequence[Trial], jobs: int) -> Iterator[Outcome]:
+def outcomes(
+    stand: Stand, items: Sequence[Trial | Far], jobs: int
+) -> Iterator[Outcome | FarOutcome]:
     """The outcomes of trials in their order, by at most `jobs` processes: see `Processes`."""
-    yield from in_order(Processes(jobs).map(_Trials(stand), trials))
+    yield from in_order(Processes(jobs).map(_Trials(stand), items))
 
 
 REFERRED = 512  # K: longer sums take CUTLASS's kernel, whose steps are short, as long as all else
 WATCHED = 5000  # along any axis: races of more take minutes to look for
 
 
-class _Trials(Job[Trial, Outcome]):
-    """Trials of one kernel. Other processes make stands of their own."""
+class _Trials(Job[Trial | Far, Outcome | FarOutcome]):
+    """Trials of one kernel, and what is far away. Other processes make stands of their own."""
 
     def __init__(self, stand: Stand) -> None:
         self._stand = stand
@@ -160,13 +163,18 @@ class _Trials(Job[Trial, Outcome]):
         stand = self._stand
         return _elsewhere, (stand.spec, stand.module, stand.limits, stand.probed)
 
-    def cost(self, item: Trial) -> Cost:
+    def cost(self, item: Trial | Far) -> Cost:
         """See Job."""
+        if isinstance(item, Far):
+            return Cost(seconds=1)
         return emulated_cost(item.shape, item.problem.batch.products)
 
-    def __call__(self, item: Trial) -> Outcome:
+    def __call__(self, item: Trial | Far) -> Outcome | FarOutcome:
         """See Job."""
-        return self._stand.run(item)
+        stand = self._stand
+        if isinstance(item, Far):
+            return run_far(stand.spec, stand.module, item, stand.limits.deadline)
+        return stand.run(item)
 
 
 def _elsewhere(*given: Any) -> _Trials:

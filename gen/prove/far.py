@@ -1,0 +1,55 @@
+"""Problems too large to store: by what is far away, in parts that processes may share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gen.compile.nvrtc import Module
+from gen.emulator import Observer
+from gen.errors import CheckError, MissingError
+from gen.prove.far_batches import far_batches
+from gen.prove.far_indices import FarResult, far_results, why_not
+from gen.prove.far_tiles import far_tiles
+from gen.prove.long_sums import long_sums
+from gen.spec.kernel import KernelSpec
+
+
+class Far(NamedTuple):
+    """What is far away, one of `FAR`."""
+
+    what: str
+
+
+_PARTS = {"lines": far_results, "tiles": far_tiles, "products": far_batches, "sums": long_sums}
+FAR = tuple(map(Far, _PARTS))
+
+
+class FarOutcome(NamedTuple):
+    """What became of a part: its problems, what ended it early, and what was not tried, and why."""
+
+    results: Sequence[FarResult] = ()
+    error: CheckError | None = None
+    skipped: str = ""
+
+
+def run_far(
+    spec: KernelSpec,
+    module: Module,
+    part: Far,
+    deadline: float | None,
+    observers: Sequence[Observer] = (),
+) -> FarOutcome:
+    """Runs the problems of a part. deadline, observers: see `far_indices.far_results`."""
+    if part.what == "lines" and (reason := why_not(spec)):
+        return FarOutcome(skipped=f"lines more than 2^32 elements apart: {reason}")
+    results: list[FarResult] = []
+    try:
+        for result in _PARTS[part.what](spec, module, deadline, observers):
+            results.append(result)
+    except MissingError as error:
+        skipped = f"{part.what} more than 2^32 elements behind the first: {error}"
+        return FarOutcome(results, skipped=skipped)
+    except CheckError as error:
+        return FarOutcome(results, error)
+    return FarOutcome(results)
