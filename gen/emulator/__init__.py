@@ -20,7 +20,7 @@ from gen.emulator.memory.arrays import DeviceArray, LineArray
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.repeated import repeated
 from gen.emulator.memory.tensor_map import TensorMap
-from gen.emulator.ptx.module import Param, PtxKernel, PtxModule, Variable
+from gen.emulator.ptx.module import Instruction, Param, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.emulator import Emulator, LaunchReport
 from gen.emulator.run.skipping import NothingSkippedError, Skipping
@@ -48,6 +48,7 @@ __all__ = [
     "Emulator",
     "Finding",
     "GlobalRaces",
+    "Instruction",
     "LaunchReport",
     "LineArray",
     "MissedPhases",

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 
 from gen.compile.nvrtc import Module
-from gen.emulator import Finding, parse_ptx
-from gen.emulator.ptx.module import Instruction
+from gen.emulator import Finding, Instruction, parse_ptx
 
 _ADDS = re.compile(r"(atom|red)\..*\badd\.(\w+\.)*(f16|f16x2|bf16|bf16x2|f32|f64)\b")
 _MESSAGE = (

@@ -87,6 +87,10 @@ _NEVER = "there are few tiles where K is cut into slices, and few slices"
 _SHIFTED_C = "C is not read there"
 _LATER = "handed back or on later: as right, and slower"
 _ONE_GROUP = "one warpgroup multiplies, whose number is 0; found where there are two"
+_REGISTERS = "promotion takes registers alone, and nothing of the stage"
+_ENOUGH = (
+    "as many registers as there are hold the sums, and ptxas makes do with them: slower at most"
+)
 _EACH_ITS_OWN = "there are no more warps than this"
 
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
@@ -180,6 +184,9 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_LATER, "move hand back down: finish(stage); -> tile.promote();"),
     (_LATER, "move hand back down: if (steps > 0) finish(stage); -> tile.complete();"),
     (_LATER, 'barrier_arrive(turn); -> asm volatile("wgmma.wait_group.sync.aligned 0;"'),
+    (_REGISTERS, "move hand back up: if (kb == 0 && n > 0) finish(stage); -> tile.promote();"),
+    (_ENOUGH, 'wgmma fp8: drop: asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");'),
+    (_ONE_GROUP, "wgmma parts: descriptor: const uint32_t a = stage + group"),
     (_ONE_GROUP, "wgmma parts: descriptor: tile.multiply_"),
     (_ONE_GROUP, "wgmma grouped: descriptor: const uint32_t a = stage + group"),
     (_ONE_GROUP, "wgmma stream-k: descriptor: const uint32_t a = stage + group"),

@@ -20,6 +20,9 @@ from gen.emulator.warp.masks import Mask
 from gen.errors import BudgetError
 
 _PERIOD = 12  # rounds after which everything may repeat itself: stages, parities
+# Rounds that have to show it: a counter that begins anew after no more of them is none. Of a loop
+# around another one, each takes long.
+_SHOWN = 36
 
 
 class _Round(NamedTuple):
@@ -112,12 +115,14 @@ class Skipping(Observer):
         program = chunk.launch.program
         slots = sorted(program.slots[name] for name in program.blocks[at].live_in)
         registers = chunk.registers
-        rounds = self._rounds.setdefault(at, deque(maxlen=5 * _PERIOD))
+        rounds = self._rounds.setdefault(at, deque(maxlen=_SHOWN))
         self._visits[at] = self._visits.get(at, 0) + 1
         lanes = np.array(True) if mask is None else mask.bits
         rounds.append(_Round([np.array(registers[slot]) for slot in slots], self._address, lanes))
-        patient = at in self._outer or self._visits[at] > self._patience
-        if patient and (found := self._period(rounds)):
+        outer = at in self._outer
+        if self._visits[at] <= (0 if outer else max(self._patience, _SHOWN)):
+            return
+        if found := self._period([*rounds], 0 if outer else _SHOWN):
             period, steps, bytes_ = found
             count = (self._gap.stop - rounds[-1].address) // bytes_
             for slot, value, step in zip(slots, rounds[-1].registers, steps, strict=True):
@@ -136,8 +141,11 @@ class Skipping(Observer):
             f"{min(lines, default=0)}; it may not end"
         )
 
-    def _period(self, rounds: Sequence[_Round]) -> tuple[int, list[Any], int] | None:
-        """After how many rounds all is as before but for steps; these, and how far that reads."""
+    def _period(self, rounds: Sequence[_Round], shown: int) -> tuple[int, list[Any], int] | None:
+        """After how many rounds all is as before but for steps; these, and how far that reads.
+
+        shown: rounds that have to show it, or as many as twice show the period if those are more.
+        """
         for period in range(1, _PERIOD + 1):
             if len(rounds) < 4 * period + 1:
                 return None
@@ -153,7 +161,8 @@ class Skipping(Observer):
                 )
             ]
             if bytes_ > 0 and all(
-                self._alike(rounds, -1 - i, period, steps, bytes_) for i in range(2 * period)
+                self._alike(rounds, -1 - i, period, steps, bytes_)
+                for i in range(max(shown - period, 2 * period))
             ):
                 return period, steps, bytes_
         return None
