@@ -58,7 +58,7 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
          "static_cast<accumulator_t>(A[a_at(row, unsigned(k), lda)])"),
         ("tiles", "const bool in_a = row < M && k0 + x < K;",
          "const bool in_a = row < M && int(k0) + x < K;"),
-        ("shared_row", "K - k0 < kChunk ? int(K - k0) : kChunk", "min(int(K - k0), kChunk)"),
+        pytest.param(*("shared_row", "K - k0 < kChunk ? int(K - k0) : kChunk", "min(int(K - k0), kChunk)"), marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_numbers_of_32_bits_are_wrong(variant: str, old: str, new: str) -> None:
@@ -79,11 +79,22 @@ def test_loops_that_do_not_end(variant: str, old: str, new: str) -> None:
         results(plant(make_spec(variant), (old, new)))
 
 
-def test_other_loops_are_not_skipped() -> None:
-    """A sum from both ends is right, and nothing is said of it."""
-    both_ends = "for (index_t i = 0; i < K; ++i) { const index_t k = i % 2 ? K - 1 - i / 2 : i / 2;"
-    source = plant(make_spec("naive"), (LOOP, both_ends))
-    assert not is_wrong(results(source))
+@pytest.mark.parametrize(
+    "loop",
+    [
+        # From both ends, in two halves, and in parts of 4096.
+        "for (index_t i = 0; i < K; ++i) { const index_t k = i % 2 ? K - 1 - i / 2 : i / 2;",
+        "for (int half = 0; half < 2; ++half) for (index_t k = half ? K / 2 : 0; "
+        "k < (half ? K : K / 2); ++k) {",
+        pytest.param(
+            "for (index_t k0 = 0; k0 < K; k0 += 4096) "
+            "for (index_t k = k0; k < K && k < k0 + 4096; ++k) {",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_nothing_is_said_of_other_loops(loop: str) -> None:
+    assert not is_wrong(results(plant(make_spec("naive"), (LOOP, loop))))
 
 
 def test_kernels_with_several_loops_are_left_out() -> None:
