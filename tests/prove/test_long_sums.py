@@ -58,7 +58,10 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
          "static_cast<accumulator_t>(A[a_at(row, unsigned(k), lda)])"),
         ("tiles", "const bool in_a = row < M && k0 + x < K;",
          "const bool in_a = row < M && int(k0) + x < K;"),
-        pytest.param(*("shared_row", "K - k0 < kChunk ? int(K - k0) : kChunk", "min(int(K - k0), kChunk)"), marks=pytest.mark.slow),
+        pytest.param(
+            "shared_row", "K - k0 < kChunk ? int(K - k0) : kChunk", "min(int(K - k0), kChunk)",
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_numbers_of_32_bits_are_wrong(variant: str, old: str, new: str) -> None:
