@@ -178,6 +178,7 @@ def _add_far(report: CheckReport, outcomes: Iterable[FarOutcome], limit: int) ->
             if result.message and not result.findings:
                 report.mismatches.append((result.shape, f"{where}: {result.message}"))
         report.skipped = "; ".join(filter(None, [report.skipped, outcome.skipped]))
+        report.not_run = [line for line in report.not_run if line not in outcome.lines]
         if outcome.error:
             report.error = f"{where}: {advice(outcome.error)}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gen.compile.nvrtc import Module
 from gen.emulator import Observer
@@ -26,11 +26,30 @@ FAR = tuple(map(Far, _PARTS))
 
 
 class FarOutcome(NamedTuple):
-    """What became of a part: its problems, what ended it early, and what was not tried, and why."""
+    """What became of a part: its problems, what ended it early, and what was not tried, and why.
+
+    lines: of CUDA that have run.
+    """
 
     results: Sequence[FarResult] = ()
     error: CheckError | None = None
     skipped: str = ""
+    lines: frozenset[int] = frozenset()
+
+
+class _Lines(Observer):
+    """Collects the CUDA lines that run."""
+
+    def __init__(self) -> None:
+        self.run: set[int] = set()
+        self._known: set[tuple[int, int]] = set()
+
+    def block(self, chunk: Any, at: int, mask: Any) -> None:
+        """See Observer."""
+        program = chunk.launch.program
+        if (id(program), at) not in self._known:
+            self._known.add((id(program), at))
+            self.run |= {item.line for item in program.blocks[at].instructions}
 
 
 def run_far(
@@ -44,12 +63,12 @@ def run_far(
     if part.what == "lines" and (reason := why_not(spec)):
         return FarOutcome(skipped=f"lines more than 2^32 elements apart: {reason}")
     results: list[FarResult] = []
+    lines, skipped, ended = _Lines(), "", None
     try:
-        for result in _PARTS[part.what](spec, module, deadline, observers):
+        for result in _PARTS[part.what](spec, module, deadline, [lines, *observers]):
             results.append(result)
     except MissingError as error:
         skipped = f"{part.what} more than 2^32 elements behind the first: {error}"
-        return FarOutcome(results, skipped=skipped)
     except CheckError as error:
-        return FarOutcome(results, error)
-    return FarOutcome(results)
+        ended = error
+    return FarOutcome(results, ended, skipped, frozenset(lines.run))

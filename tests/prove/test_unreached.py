@@ -246,3 +246,17 @@ def test_a_named_problem_is_tried() -> None:
 def test_literals() -> None:
     texts = ("37", "0x1F", "1'000", "64u", "2LL", "0.3f", "1e3", "017", "0b11", "1.2.3")
     assert [literal(text) for text in texts] == [37, 31, 1000, 64, 2, 0.3, 1000, 15, 3, None]
+
+
+def test_lines_that_only_long_sums_reach_have_run() -> None:
+    source = plant(
+        make_spec("naive"),
+        (
+            "      sum += a * b;",
+            "      if (K > 0x7fffffff) {\n        sum = fmaf(a, b, sum);\n      } else {\n"
+            "        sum += a * b;\n      }",
+        ),
+    )
+    report = check(source)
+    assert report.ok
+    assert report.not_run == []
