@@ -38,18 +38,19 @@ class FarOutcome(NamedTuple):
 
 
 class _Lines(Observer):
-    """Collects the CUDA lines that run."""
+    """The CUDA lines that have run in the launches that it watches: their programs know them."""
 
     def __init__(self) -> None:
-        self.run: set[int] = set()
-        self._known: set[tuple[int, int]] = set()
+        self._programs: dict[int, Any] = {}
 
-    def block(self, chunk: Any, at: int, mask: Any) -> None:
+    def begin(self, chunk: Any) -> None:
         """See Observer."""
         program = chunk.launch.program
-        if (id(program), at) not in self._known:
-            self._known.add((id(program), at))
-            self.run |= {item.line for item in program.blocks[at].instructions}
+        self._programs[id(program)] = program
+
+    def run(self) -> frozenset[int]:
+        """The lines."""
+        return frozenset().union(*(each.lines_run() for each in self._programs.values()))
 
 
 def run_far(
@@ -71,4 +72,4 @@ def run_far(
         skipped = f"{part.what} more than 2^32 elements behind the first: {error}"
     except CheckError as error:
         ended = error
-    return FarOutcome(results, ended, skipped, frozenset(lines.run))
+    return FarOutcome(results, ended, skipped, lines.run())

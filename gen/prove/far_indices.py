@@ -12,9 +12,9 @@ in place.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from gen.device.execute import Place, alignment, striding
 from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, SharedRaces
 from gen.errors import SpecError
 from gen.kernels.formulas import ceil_div
-from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Plan, Pointer, TensorMap
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, Plan, Pointer, TensorMap
 from gen.prove import fused, oracle
 from gen.prove.fused import Within
 from gen.prove.kernel_sums import sums_of
@@ -233,7 +233,7 @@ def _launch(
     observers: Sequence[Observer],
 ) -> list[Finding]:
     """Runs a plan, or of each launch the first or last block along x; what the checks found."""
-    places = {**places, WORKSPACE: Place(emulator.alloc(_space(steps), WORKSPACE, False))}
+    places = {**places, WORKSPACE: workspace(emulator, steps)}
     found = []
     for launch in steps.launches:
         x, y, z = launch.grid
@@ -242,16 +242,12 @@ def _launch(
         emulator.instruction_budget = (
             50_000 * math.prod(run) * math.prod(launch.block) + 1000 * products
         )
-        args = [
-            np.uint64(places[arg.buffer].address + arg.offset) if isinstance(arg, Pointer) else arg
-            for arg in launch.args.values()
-        ]
         report = emulator.launch(
             module.code.decode(),
             launch.kernel,
             launch.grid,
             launch.block,
-            args,
+            plain_arguments(launch, places),
             launch.shared_bytes,
             source_lines=module.text.splitlines(),
             observers=[SharedRaces(), GlobalRaces(), *observers],
@@ -261,8 +257,18 @@ def _launch(
     return found
 
 
-def _space(steps: Plan) -> np.ndarray:
-    return np.full(max(steps.workspace_bytes, 1), 0xFF, np.uint8)
+def workspace(emulator: Emulator, steps: Plan) -> Place:
+    """What a plan needs of it, all ones."""
+    space = np.full(max(steps.workspace_bytes, 1), 0xFF, np.uint8)
+    return Place(emulator.alloc(space, WORKSPACE, False))
+
+
+def plain_arguments(launch: Launch, places: Mapping[str, Place]) -> list[Any]:
+    """The arguments of a launch without tensor maps, with addresses in place of names."""
+    return [
+        np.uint64(places[arg.buffer].address + arg.offset) if isinstance(arg, Pointer) else arg
+        for arg in launch.args.values()
+    ]
 
 
 def _bits(matrix: np.ndarray) -> np.ndarray:

@@ -15,9 +15,9 @@ from gen.compile.nvrtc import Module
 from gen.device.execute import Place, alignment
 from gen.emulator import Emulator, NothingSkippedError, Observer, Skipping
 from gen.errors import BudgetError
-from gen.kernels.launches import BIAS, WORKSPACE, Pointer
+from gen.kernels.launches import BIAS, WORKSPACE
 from gen.prove.check_sizes import is_short
-from gen.prove.far_indices import FarResult, difference
+from gen.prove.far_indices import FarResult, difference, plain_arguments, workspace
 from gen.prove.oracle import After, oracle
 from gen.spec import numerics
 from gen.spec.arch import UNIT
@@ -144,8 +144,7 @@ def _run(
     steps = spec.plan(problem, alignment(places), 1)
     if len(steps.launches) > 1:  # an operand is always packed
         return None
-    space = np.full(max(steps.workspace_bytes, 1), 0xFF, np.uint8)
-    places[WORKSPACE] = Place(emulator.alloc(space, WORKSPACE, False))
+    places[WORKSPACE] = workspace(emulator, steps)
     start, element = arrays["A"].address, apart["A"] * size
     behind = (k - max(_LAST * step, _LEAST // 2)) * element
     (launch,) = steps.launches
@@ -155,17 +154,13 @@ def _run(
         _patience(spec),
         _MANY + 4 * mapped // (1 if chunk else min(step, _INNER)),
     )
-    args = [
-        np.uint64(places[arg.buffer].address + arg.offset) if isinstance(arg, Pointer) else arg
-        for arg in launch.args.values()
-    ]
     try:
         report = emulator.launch(
             module.code.decode(),
             launch.kernel,
             launch.grid,
             launch.block,
-            args,
+            plain_arguments(launch, places),
             launch.shared_bytes,
             source_lines=module.text.splitlines(),
             observers=[skipping, *observers],

@@ -16,6 +16,7 @@ import numpy as np
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk, Observer
+from gen.emulator.translate.blocks import loops
 from gen.emulator.warp.masks import Mask
 from gen.errors import BudgetError
 
@@ -65,15 +66,9 @@ class Skipping(Observer):
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
         self._rounds, self._visits = {}, {}  # those of another chunk
-        blocks = chunk.launch.program.blocks
-        for at, block in enumerate(blocks):
-            for head in block.successors:
-                if head <= at:
-                    self._loops[head] = max(at, self._loops.get(head, 0))
-        loops = self._loops.items()
-        self._outer = {
-            head for head, last in loops for other in self._loops if head < other <= last
-        }
+        self._loops = loops(chunk.launch.program.blocks)
+        each = self._loops.items()
+        self._outer = {head for head, last in each for other in self._loops if head < other <= last}
 
     def load(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -93,18 +93,23 @@ def build_blocks(kernel: PtxKernel) -> list[Block]:
     return ordered
 
 
+def loops(blocks: Sequence[Block]) -> dict[int, int]:
+    """The last block of each loop, by its head: in reconvergence order a loop is contiguous."""
+    found: dict[int, int] = {}
+    for at, block in enumerate(blocks):
+        for head in block.successors:
+            if head <= at:
+                found[head] = max(at, found.get(head, 0))
+    return found
+
+
 def _find_spins(blocks: list[Block]) -> None:
     """Mark the loops in which lanes may wait for what other threads do to memory.
 
     Their loads are volatile, ordered or atomic, or past a fence: the compiler moves others out of
     the loop. In reconvergence order a loop is contiguous, its head first.
     """
-    loops: dict[int, int] = {}
-    for at, block in enumerate(blocks):
-        for head in block.successors:
-            if head <= at:
-                loops[head] = max(at, loops.get(head, 0))
-    for head, last in loops.items():
+    for head, last in loops(blocks).items():
         items = [item for block in blocks[head : last + 1] for item in block.body]
         fence = any(_FENCE.match(item.name) for item in items)
         looks = [i for i in items if _LOOK.match(i.name) or (fence and _LOAD.match(i.name))]
