@@ -228,6 +228,12 @@ def test_a_launch_between_arrows() -> None:
     assert "launches 0 kernels" in other_stream.wrong[0]
 
 
+def test_a_sum_of_slices_may_have_more_blocks_than_there_may_be_work_tiles() -> None:
+    """128 blocks add up a work tile: 2^31 - 4096 of them, where D is one work tile wide."""
+    spec = make_spec("wgmma", threadblock="128x128x32", stages=2, split_k=3)
+    assert right(check_launcher(render(spec), always=True))
+
+
 @slow
 def test_a_launcher_beside_instructions_of_all_spellings() -> None:
     """asm without volatile: g++ does not know PTX."""

@@ -668,7 +668,7 @@ gemm_mma_f16_crc_skauto_linear_bias_batched_workspace(  // for a launch with the
   if (error != cudaSuccess) return error;
   Plan plan{N, M, K, batch, size_t(B), size_t(A), ldb, lda, stride_b, stride_a, multiprocessors};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -328,7 +328,7 @@ gemm_mma_f16_rrr_skauto_linear_bias_workspace(  // for a launch with these argum
   if (error != CUDA_SUCCESS) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
   if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (size_t(plan.reduce_blocks) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (plan.reduce_blocks > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return CUDA_SUCCESS;
 }

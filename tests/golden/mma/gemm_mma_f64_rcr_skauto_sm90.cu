@@ -562,7 +562,7 @@ gemm_mma_f64_rcr_skauto_sm90_workspace(  // for a launch with these arguments
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, multiprocessors};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -487,7 +487,7 @@ gemm_mma_tf32_crr_sk70_batched_sm90_workspace(  // for a launch with these argum
   if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

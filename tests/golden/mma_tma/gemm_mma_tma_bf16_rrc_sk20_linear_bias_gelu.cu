@@ -611,7 +611,7 @@ gemm_mma_tma_bf16_rrc_sk20_linear_bias_gelu_workspace(  // for a launch with the
   if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
   const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, 1};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -889,7 +889,7 @@ gemm_mma_tma_f16_f16_rcr_tb128x128x64_w64x64_tk2_skauto_workspace(  // for a lau
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

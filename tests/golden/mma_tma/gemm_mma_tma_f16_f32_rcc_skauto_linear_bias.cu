@@ -814,7 +814,7 @@ gemm_mma_tma_f16_f32_rcc_skauto_linear_bias_workspace(  // for a launch with the
   if (error != cudaSuccess) return error;
   const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -641,7 +641,7 @@ gemm_mma_tma_f16_f32_rrc_sk3_batched_workspace(  // for a launch with these argu
   if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
   const Plan plan{N, M, K, batch, size_t(B), size_t(A), ldb, lda, stride_b, stride_a, 1};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

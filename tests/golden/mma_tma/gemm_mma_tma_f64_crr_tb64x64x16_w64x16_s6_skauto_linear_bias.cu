@@ -808,7 +808,7 @@ gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias_workspace(  // for 
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -693,7 +693,7 @@ gemm_mma_tma_tf32_ccr_tb128x128x32_tk2_sk2_workspace(  // for a launch with thes
   if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

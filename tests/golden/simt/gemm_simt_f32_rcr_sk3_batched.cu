@@ -612,7 +612,7 @@ gemm_simt_f32_rcr_sk3_batched_workspace(  // for a launch with these arguments
   if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, batch};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -602,7 +602,7 @@ gemm_simt_f32_rcr_tb64x128x32_tk4_skauto_linear_bias_workspace(  // for a launch
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, multiprocessors};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -523,7 +523,7 @@ gemm_simt_f64_crc_tb64x64x16_w32x32_sk20_linear_bias_workspace(  // for a launch
   if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
   const Plan plan{N, M, K};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -552,7 +552,7 @@ gemm_simt_i32_crr_tb64x64x32_tk8_sk3_sm90_workspace(  // for a launch with these
   if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K};
   if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

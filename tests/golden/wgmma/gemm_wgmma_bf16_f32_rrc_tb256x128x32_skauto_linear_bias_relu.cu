@@ -755,7 +755,7 @@ gemm_wgmma_bf16_f32_rrc_tb256x128x32_skauto_linear_bias_relu_workspace(  // for 
   if (error != cudaSuccess) return error;
   const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

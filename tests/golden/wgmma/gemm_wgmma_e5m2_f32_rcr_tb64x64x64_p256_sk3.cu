@@ -560,7 +560,7 @@ gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_workspace(  // for a launch with the
   if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

@@ -783,7 +783,7 @@ gemm_wgmma_f32_6xbf16_ccr_tb256x64x32_s2_p32_skauto_workspace(  // for a launch 
   if (error != cudaSuccess) return error;
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }

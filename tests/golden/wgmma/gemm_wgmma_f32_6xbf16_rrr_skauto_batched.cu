@@ -816,7 +816,7 @@ gemm_wgmma_f32_6xbf16_rrr_skauto_batched_workspace(  // for a launch with these 
   if (error != cudaSuccess) return error;
   Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b, multiprocessors};
   if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
-  if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }
