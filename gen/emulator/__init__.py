@@ -23,7 +23,7 @@ from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Instruction, Param, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.emulator import Emulator, LaunchReport
-from gen.emulator.run.skipping import NothingSkippedError, Skipping
+from gen.emulator.run.skipping import GapReadError, NothingSkippedError, Skipping
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.translate.blocks import build_blocks
 from gen.emulator.watch.counters import Access, AccessPoint, Counters, Totals
@@ -47,6 +47,7 @@ __all__ = [
     "EarlyAccesses",
     "Emulator",
     "Finding",
+    "GapReadError",
     "GlobalRaces",
     "Instruction",
     "LaunchReport",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gen.emulator import Finding, Observer
 
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
+_WRAP = 2**32  # work tiles of a group of lines of tiles, which 32 bits count as none
 _SHORT = 24  # of the other ones, and no more than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
 _TILES = 2**32 + 48  # and of their tiles, in whole units of 16 bytes
@@ -57,7 +58,7 @@ def far_tiles(
     On CUDA cores, the last and the first rows of what the kernel computes. deadline: see
     far_results. Raises MissingError where this machine does not map so much memory.
     """
-    tile = spec.threadblock
+    tile, layouts = spec.threadblock, spec.layouts
     if not spec.row.takes_workspace:
         for shape, at_end in _problems(spec):
             if result := _run(spec, module, shape, (0, 0), deadline, observers, at_end):
@@ -72,6 +73,16 @@ def far_tiles(
                 yield result
                 if skips == (1, 1):
                     break  # where packing takes too long, C and D alone are not aligned
+    columns = ceil_div(_WRAP, spec.tunables["swizzle"]) * tile.n
+    if columns <= spec.row.most:
+        across = spec.row.transposes and not layouts.c
+        shape = GemmShape(columns, short, UNIT) if across else GemmShape(short, columns, UNIT)
+        if result := _run(spec, module, shape, (0, 0), deadline, observers):
+            yield result
+    if spec.grouped:
+        shape = GemmShape(_LINES, short, k)
+        if result := _run(spec, module, shape, (0, 0), deadline, observers, one_group=True):
+            yield result
 
 
 def _problems(spec: KernelSpec) -> Iterator[tuple[GemmShape, bool]]:
@@ -127,11 +138,13 @@ def _run(
     deadline: float | None,
     observers: Sequence[Observer],
     at_end: bool = True,
+    one_group: bool = False,
 ) -> FarResult | None:
     """The last two tiles along the longer side; None where packing alone would take minutes.
 
     skips: how many elements behind an aligned address A and B start, and C and D. at_end: not, on
-    CUDA cores, the first lines.
+    CUDA cores, the first lines. one_group: whether these tiles are the last ones of a large group
+    along M, not all of a small one behind it.
     """
     layouts, types, tile = spec.layouts, spec.dtypes, spec.threadblock
     down = shape.m > shape.n  # along M
@@ -151,7 +164,8 @@ def _run(
         batch = Batch(2, stride_c=apart + 16, stride_d=apart)
         problem = replace(problem, batch=batch, ends_k=(_LAST, shape.k))
     elif spec.grouped:  # the last rows, or all, are a second group, whose B is far behind
-        problem = replace(problem, batch=Batch(2, stride_b=_FAR), ends=(first * down, shape.m))
+        end = 0 if one_group else first * down
+        problem = replace(problem, batch=Batch(2, stride_b=_FAR), ends=(end, shape.m))
     part = GemmShape(count if down else shape.m, shape.n if down else count, shape.k)
     small = replace(GemmProblem.packed(part, layouts, 2, -1), operands=problem.operands)
     _, given = next(products(layouts, small, draw_operands(spec, small, "integer")))
@@ -281,6 +295,7 @@ def _windows(
     else:
         # A block packs 8 lines, or 32: those of both operands, of which one has few.
         blocks = min(max(2 * size, depth) // 8 + 2, x)
-        starts = range(1) if x <= blocks else (0, max(ceil_div(_LINES, 32) - blocks, 0), x - blocks)
+        lines = ceil_div(tiles * size, 32)  # of blocks, where each packs so many
+        starts = range(1) if x <= blocks else (0, max(lines - blocks, 0), x - blocks)
     for start in starts:
         yield (start, 0, 0), (min(blocks, x - start), y, z)

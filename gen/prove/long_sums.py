@@ -3,22 +3,27 @@
 A and B are zero but for the two ends of K, and the emulator skips the rounds of the loop in between
 (see `emulator.run.skipping`): counts and indices along K are then beyond 32 bits, as they would be.
 Nothing is said of a kernel whose loop changes more than counters, since nothing is skipped there.
+One that ends before it comes to what would be skipped has left the end of K out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
 from gen.compile.nvrtc import Module
 from gen.device.execute import Place, alignment
-from gen.emulator import Emulator, NothingSkippedError, Observer, Skipping
+from gen.emulator import Emulator, GapReadError, NothingSkippedError, Observer, Skipping
 from gen.errors import BudgetError
 from gen.kernels.launches import BIAS, WORKSPACE
+from gen.prove import fused
 from gen.prove.check_sizes import is_short
-from gen.prove.far_indices import FarResult, difference, plain_arguments, workspace
-from gen.prove.oracle import After, oracle
+from gen.prove.far_indices import FarResult, difference, far_operands, plain_arguments, workspace
+from gen.prove.fused import Within
+from gen.prove.oracle import LINEAR, After, oracle
 from gen.spec import numerics
 from gen.spec.arch import UNIT
 from gen.spec.kernel import KernelSpec
@@ -32,6 +37,7 @@ _INNER = 64  # rounds of loops along a part of a step, at most
 _REPEATED = 40  # rounds that show what repeats itself
 _LAST, _LEAST = 16, 1024  # rounds behind those that are skipped; elements mapped at either end of K
 _MANY = 1000  # rounds
+_STEPS = 16  # of a round, at most
 _FEW = 8  # elements at either end that are not zero
 _ALPHA, _BETA = 2, -1
 _SECONDS = 30  # of CPU time, that none should need
@@ -41,8 +47,8 @@ def why_not(spec: KernelSpec) -> str:
     """Why a kernel cannot be tried here; nothing where it can."""
     if spec.row.persistent or spec.grouped or spec.grouped_k:
         return "its warps do not all run the same loop along K"
-    if spec.fused or spec.epilogue.endswith("gelu") or spec.split_k > 1:
-        return "its sum has several parts, or is not alone what D is made of"
+    if spec.split_k > 1:
+        return "its sum has several parts"
     return ""
 
 
@@ -59,15 +65,15 @@ def long_sums(
         sizes = [k for k in sizes if k % UNIT == 0]  # lines that are packed are another loop
     for k in sizes if not why_not(spec) else ():
         try:
-            result = _run(spec, module, k, deadline, observers)
-            wrong = result and (result.findings or result.message)
+            result, skipped = _run(spec, module, k, deadline, observers)
         except BudgetError:
             if _is_regular(spec, module, k, deadline):
                 raise
             return
-        if wrong and not _is_regular(spec, module, k, deadline):
+        wrong = result and (result.findings or result.message)
+        if wrong and skipped and not _is_regular(spec, module, k, deadline):
             return
-        if result:
+        if result and (wrong or skipped):
             yield result
 
 
@@ -83,10 +89,10 @@ def _is_regular(spec: KernelSpec, module: Module, k: int, deadline: float | None
         sizes.append(max(_BEYOND_16_BITS, *sizes))
     for size in sizes:
         try:
-            result = _run(spec, module, size // UNIT * UNIT + k % UNIT, deadline, ())
+            result, skipped = _run(spec, module, size // UNIT * UNIT + k % UNIT, deadline, ())
         except BudgetError:
             return False
-        if not result or result.findings or result.message:
+        if not result or not skipped or result.findings or result.message:
             return False
     return True
 
@@ -95,11 +101,11 @@ def _patience(spec: KernelSpec) -> int:
     return int(spec.tunables.get("chunk", min(spec.threadblock.k, _INNER))) + 16
 
 
-def _mapped(spec: KernelSpec, k: int) -> int:
+def _mapped(spec: KernelSpec, k: int, more: int = 1) -> int:
     """Elements that are mapped at either end of K."""
     # A loop around another one needs but a few rounds.
     rounds = _LAST if "chunk" in spec.tunables else _patience(spec) + _REPEATED
-    return max((rounds + _LAST) * spec.threadblock.k, _LEAST) // UNIT * UNIT + k % UNIT
+    return max((rounds + _LAST) * spec.threadblock.k * more, _LEAST) // UNIT * UNIT + k % UNIT
 
 
 def _run(
@@ -108,11 +114,33 @@ def _run(
     k: int,
     deadline: float | None,
     observers: Sequence[Observer],
-) -> FarResult | None:
+) -> tuple[FarResult | None, int]:
+    """What comes of one sum, if it ended, and how many rounds were skipped.
+
+    A round may have several steps of the kernel's: then more is mapped.
+    """
+    with suppress(NothingSkippedError):
+        try:
+            return _try(spec, module, k, _mapped(spec, k), deadline, observers)
+        except GapReadError:
+            mapped = _mapped(spec, k, _STEPS)
+            longer = 3 * mapped // UNIT * UNIT + k % UNIT
+            return _try(spec, module, max(k, longer), mapped, deadline, observers)
+    return None, 0
+
+
+def _try(
+    spec: KernelSpec,
+    module: Module,
+    k: int,
+    mapped: int,
+    deadline: float | None,
+    observers: Sequence[Observer],
+) -> tuple[FarResult | None, int]:
     shape, types = GemmShape(1, 1, k), spec.dtypes
     input_, output = types.input.name, types.output.name
     rng = np.random.default_rng(0)
-    step, chunk, mapped = spec.threadblock.k, spec.tunables.get("chunk", 0), _mapped(spec, k)
+    step, chunk = spec.threadblock.k, spec.tunables.get("chunk", 0)
     emulator = Emulator()
     emulator.deadline, emulator.time_budget = deadline, None if deadline else _SECONDS
 
@@ -138,12 +166,20 @@ def _run(
     arrays |= {"C": emulator.alloc_lines(c, size, "C"), "D": emulator.alloc_lines(d, size, "D")}
     if bias is not None:
         arrays[BIAS] = emulator.alloc_lines(bias[None], size, BIAS)
+    own: dict[str, np.ndarray] = {}
+    for operand in spec.operands:
+        if operand.index:
+            values = rng.integers(1, 4, operand.shape(1, 1))
+            own[operand.name] = numerics.from_integers(values, operand.element(types).name)
+            arrays[operand.name] = emulator.alloc_lines(
+                own[operand.name].reshape(1, 1), own[operand.name].itemsize, operand.name
+            )
     lda, ldb = k if spec.layouts.a else apart["A"], apart["B"] if spec.layouts.b else k
-    problem = GemmProblem(shape, lda, ldb, 1, 1, _ALPHA, _BETA)
+    problem = GemmProblem(shape, lda, ldb, 1, 1, _ALPHA, _BETA, operands=far_operands(spec, 1))
     places = {name: Place(array) for name, array in arrays.items()}
     steps = spec.plan(problem, alignment(places), 1)
     if len(steps.launches) > 1:  # an operand is always packed
-        return None
+        return None, 0
     places[WORKSPACE] = workspace(emulator, steps)
     start, element = arrays["A"].address, apart["A"] * size
     behind = (k - max(_LAST * step, _LEAST // 2)) * element
@@ -154,27 +190,28 @@ def _run(
         _patience(spec),
         _MANY + 4 * mapped // (1 if chunk else min(step, _INNER)),
     )
-    try:
-        report = emulator.launch(
-            module.code.decode(),
-            launch.kernel,
-            launch.grid,
-            launch.block,
-            plain_arguments(launch, places),
-            launch.shared_bytes,
-            source_lines=module.text.splitlines(),
-            observers=[skipping, *observers],
-        )
-    except NothingSkippedError:
-        return None
-    if not skipping.skipped:
-        return None
+    report = emulator.launch(
+        module.code.decode(),
+        launch.kernel,
+        launch.grid,
+        launch.block,
+        plain_arguments(launch, places),
+        launch.shared_bytes,
+        source_lines=module.text.splitlines(),
+        observers=[skipping, *observers],
+    )
     got = emulator.read_lines(arrays["D"])
+    after = LINEAR if spec.fused else After(spec.epilogue, bias)
     flat_a, flat_b = a.reshape(1, -1), b.reshape(-1, 1)
-    exact = oracle(flat_a, flat_b, c, _ALPHA, _BETA, types.name, After(spec.epilogue, bias))
-    want = numerics.from_float64(exact, output) if types.output.is_float else exact
-    wrong = np.array([[got.tobytes() != want.tobytes()]])
-    return FarResult(shape, report.findings, difference(got, want, wrong, (0, 0), output))
+    exact = want = oracle(flat_a, flat_b, c, _ALPHA, _BETA, types.name, after)
+    if spec.fused:
+        small = replace(problem, shape=GemmShape(1, 1, 1))
+        same, want = fused.fitting(spec, small, own, exact, got, Within(0, 0, 1, 1))
+    else:  # so large a number is what GELU makes of it
+        want = numerics.from_float64(exact, output) if types.output.is_float else exact
+        same = np.array([[got.tobytes() == want.tobytes()]])
+    message = difference(got, want, ~same, (0, 0), output)
+    return FarResult(shape, report.findings, message), skipping.skipped
 
 
 def _spread(values: np.ndarray, apart: int) -> np.ndarray:

@@ -59,6 +59,18 @@ def test_tiles_that_are_counted_in_32_bits_are_found() -> None:
     assert complaints(make_spec("gemv"), "tile < groups * strips", "tile < int(groups * strips)")
 
 
+def test_work_tiles_of_a_group_of_lines_are_more_than_32_bits_count() -> None:
+    spec = make_spec("mma", threadblock="64x64x32", warp="32x32", swizzle=1024)
+    assert not complaints(spec)
+    assert complaints(spec, "most * tiles_n", "kGroup * tiles_n")
+
+
+def test_tiles_of_a_group_that_are_counted_in_16_bits_are_found() -> None:
+    spec = make_spec("mma", threadblock="64x64x32", warp="32x32", grouped=True)
+    old = "const int tiles_m = (its.row_end"
+    assert complaints(spec, old, old.replace("int", "unsigned short"))
+
+
 def test_an_epilogue_that_takes_rows_in_32_bits_is_found() -> None:
     spec = make_spec("thread_1d", epilogue="col <= row ? x * scale[row] : row - x")
     assert not complaints(spec)

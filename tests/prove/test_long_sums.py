@@ -42,6 +42,8 @@ def is_wrong(found: list[FarResult]) -> bool:
         ("simt", {"sliced_k": 2, "threadblock": "64x64x16"}, 2),  # stages and phases
         ("mma", {}, 1),
         ("skinny", {}, 4),
+        ("thread_tile_2d", {"epilogue": "linear_bias_gelu", "batched": True}, 4),
+        ("naive", {"epilogue": "silu(x) * up[row, col] + 1", "dtype": "f64"}, 4),
     ],
 )
 def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count: int) -> None:
@@ -68,6 +70,12 @@ def test_numbers_of_32_bits_are_wrong(variant: str, old: str, new: str) -> None:
     tunables = {"chunk": 100} if variant == "shared_row" else {}
     source = plant(make_spec(variant, **tunables), (old, new))
     assert is_wrong(results(source))
+
+
+@pytest.mark.parametrize("epilogue", ["linear", "linear_bias_gelu", "x + row"])
+def test_sums_that_end_before_anything_is_skipped(epilogue: str) -> None:
+    edit = (LOOP, "for (int k = 0; k < int(K); ++k) {")
+    assert is_wrong(results(plant(make_spec("naive", epilogue=epilogue), edit)))
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ class _Round(NamedTuple):
 
 
 class NothingSkippedError(Exception):
+    """The kernel has more rounds than it should need, and none of them was skipped."""
+
+
+class GapReadError(NothingSkippedError):
     """The kernel reads what it would have skipped, were its loop one of those that are known."""
 
 
@@ -49,8 +53,8 @@ class Skipping(Observer):
     and some of what is behind, is zero but for the first and last few. It skips to behind the gap.
     patience: rounds that a loop without inner loops has to have before that, more than such as go
     through a part of the operand. most: rounds that no loop should need in all. `skipped`: how many
-    were left out. Raises NothingSkippedError where the kernel comes to the gap itself, or to more
-    rounds; BudgetError for more of them where some were left out.
+    were left out. Raises GapReadError where the kernel comes to the gap itself; NothingSkippedError
+    for more rounds than `most`, but BudgetError where some were left out.
     """
 
     def __init__(self, operand: range, gap: range, patience: int, most: int) -> None:
@@ -91,7 +95,7 @@ class Skipping(Observer):
             addresses = addresses[running]
         first = int(addresses.min()) if addresses.size else 0
         if first in self._gap:
-            raise NothingSkippedError
+            raise GapReadError
         if first in self._operand:
             self._address = first
 

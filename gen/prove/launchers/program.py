@@ -168,7 +168,8 @@ class Program:
         )
         (self.folder / "launcher.cpp").write_text(text)
         includes = [f"-I{path}" for path in (".", *nvrtc.include_paths())]
-        loose = ["-rdynamic", "-pthread", "-ldl", "-Wl,--unresolved-symbols=ignore-all"]
+        # Functions of a GPU are nowhere; some systems would look for all of them at the start.
+        loose = ["-rdynamic", "-pthread", "-ldl", "-Wl,--unresolved-symbols=ignore-all,-z,lazy"]
         self._compile(*includes, "launcher.cpp", "-o", "launcher", *loose)
         if host.kind == EMBEDDED:
             build_driver(self.folder, self.options)

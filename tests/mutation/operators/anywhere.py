@@ -138,6 +138,8 @@ ANYWHERE: Operators = (
     ),
     ("narrow", r"\bindex_t\(", ("int(", "uint32_t(")),
     ("narrow", r"const index_t (\w+) =", (r"const int \1 =",)),
+    ("narrow", r"for \(index_t (\w+) =", (r"for (int \1 =", r"for (uint32_t \1 =")),
+    ("narrow", r"const (?:u?int|uint32_t) (tiles_[mn]) =", (r"const unsigned short \1 =",)),
     ("narrow", r"(?<=product \* )stride_[abcd](?=;)", (r"int(\g<0>)",)),
     ("narrow", r"groups \* strips", (r"int(\g<0>)", r"uint32_t(\g<0>)")),
     (
