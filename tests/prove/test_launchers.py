@@ -93,6 +93,10 @@ BROKEN = [
     (("rec_tiles", {}), "SharedMemorySize, kSharedBytes", "SharedMemorySize, kTile * 4"),
     (("block_1d", {}), "ldb > kLargest / K", "ldb >= kLargest / K"),
     (("mma", {}), "B % 16 != 0", "B % 8 != 0"),
+    (("mma", {"batched": True}), "size_t(batch) > kMost", "size_t(batch) >= kMost"),
+    (("mma_tma", {"batched": True}), "size_t(batch) > kMost", "size_t(batch) > kMost + 1"),
+    (("mma", {"grouped": True}), "index_t filled =", "int filled ="),
+    (("mma", {"grouped": True}), "size_t(plan.tiles) > kMost", "size_t(plan.tiles) >= kMost"),
     (("mma", {}), "  if (bytes == nullptr) return cudaErrorInvalidValue;", ""),
     (("mma", {}), "workspace != nullptr && ", ""),
     (("mma", {}), "if (needed > 0 && !fits)", "if (!fits)"),
@@ -202,9 +206,7 @@ def test_the_end_of_what_a_launcher_says_is_told() -> None:
     assert report.wrong[0].endswith("it crashed (exit code 3): two")
 
 
-def test_what_kernels_call_may_be_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_kernels_call_may_be_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where programs look up all that they may call at the start, as Ubuntu's do."""
     wrapped = tmp_path / "g++"
     wrapped.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} -Wl,-z,now "$@"\n')

@@ -40,8 +40,8 @@ _OWN_HEADER = re.compile(r'^#include "\w+\.h"\n#if \w+_SPEC .*\n#error .*\n#endi
 
 _PROBE = re.compile(r"^probe (\d+) (\d+)$", re.MULTILINE)
 
-# Of what a kernel calls and no file has, nobody may ask before it is called, which it never is. Some
-# compilers have everything looked up at the start, unless they are told.
+# What a kernel calls and no file has is looked for when it is called, and so never. Some compilers
+# have all of that looked up at the start, unless they are told.
 _LOOSE = ("-rdynamic", "-pthread", "-ldl", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy")
 _ALL_AT_ONCE = "LD_BIND_NOW"  # in the environment: the same
 
