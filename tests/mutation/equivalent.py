@@ -69,6 +69,7 @@ _IN_ORDER = "blocks run in the order of their numbers here, so that flags are se
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
 
 _FITS = "sides are at most 2^31 - 4096, blocks fewer than 2^31: the number fits in an int"
+_LARGE_TILES = "a matrix has at most 2^44 elements: so many of a cluster's tiles fit in 32 bits"
 _PRIME = "2^31 - 1 is prime: there are no grids of so many tiles"
 _NOTHING_LEFT = "a limit and what is just beyond it become the same"
 _MORE = "the launcher allows more shared memory than the launch asks for"
@@ -122,21 +123,19 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             ("block_1d", ("const index_t grid_x = M < 3",)),
             ("gemv batched", ("const index_t products = batch - first",)),
             ("mma grouped", ("index_t places =", "index_t blocks =")),
-            ("mma grouped-k", ("index_t a_lines = packs_a ? K : 0, a_length",)),
             ("mma split-k", ("index_t slices = steps < 9",)),
             ("mma f16 split-k", ("index_t slices = steps < 3",)),
-            ("mma i8", ("index_t a_ld = packs_a ?", "index_t b_lines = packs_b ?")),
-            ("mma batched", ("index_t pack_z =",)),
-            ("mma_tma", ("index_t a_box =",)),
-            ("mma_tma f32", ("index_t b_box =",)),
-            ("mma_tma f64", ("index_t pack_parts =",)),
+            ("mma i8", ("index_t a_ld = packs_a ?",)),
+            ("mma_tma", ("index_t blocks =", "const index_t bytes = box_length")),
+            ("wgmma stream-k", ("index_t sharing =", "index_t flags =")),
+            ("wgmma cluster", ("index_t clusters =", "index_t blocks =")),
+            ("wgmma grouped-k", ("index_t above = 0", "const index_t lines =")),
             (
                 "mma tf32",
                 (
                     "index_t b_ld = packs_b ?",
                     "index_t a_blocks",
                     "index_t b_blocks",
-                    "index_t pack_x",
                     "index_t a_parts",
                     "index_t b_parts",
                 ),
@@ -159,6 +158,14 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         )
         for line in lines
     ),
+    *(
+        (_FITS, f"-> const int {name} = ")
+        for name in (
+            *("a_lines", "b_lines", "a_count", "b_count", "a_box", "b_box"),
+            *("pack_x", "pack_parts", "pack_y", "pack_z", "pack_count"),
+        )
+    ),
+    (_LARGE_TILES, "wgmma cluster: plan: index_t tiles ="),
     (_PRIME, "-> constexpr size_t kMost = 2147483646;"),
     (_PRIME, "simt: plan: if (size_t(plan.tiles) > kMost)"),
     (_NOTHING_LEFT, "-> const index_t grid_x = blocks < 2147483648 ?"),

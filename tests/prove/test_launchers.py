@@ -96,6 +96,8 @@ BROKEN = [
     (("mma", {"batched": True}), "size_t(batch) > kMost", "size_t(batch) >= kMost"),
     (("mma_tma", {"batched": True}), "size_t(batch) > kMost", "size_t(batch) > kMost + 1"),
     (("mma", {"grouped": True}), "index_t filled =", "int filled ="),
+    (("wgmma", {"threadblock": "64x64x64", "cluster": "1x2"}), "plan.tiles) > kMost",
+     "plan.tiles) >= kMost"),
     (("mma", {"grouped": True}), "size_t(plan.tiles) > kMost", "size_t(plan.tiles) >= kMost"),
     (("mma", {}), "  if (bytes == nullptr) return cudaErrorInvalidValue;", ""),
     (("mma", {}), "workspace != nullptr && ", ""),
