@@ -93,13 +93,13 @@ class EmulatorRunner:
         return self._emulator.lines_not_run(module.code.decode())
 
     @property
-    def least_aligned(self) -> bool:
+    def odd_places(self) -> bool:
         """See Emulator."""
-        return self._emulator.least_aligned
+        return self._emulator.odd_places
 
-    @least_aligned.setter
-    def least_aligned(self, value: bool) -> None:
-        self._emulator.least_aligned = value
+    @odd_places.setter
+    def odd_places(self, value: bool) -> None:
+        self._emulator.odd_places = value
 
     @property
     def last_first(self) -> bool:

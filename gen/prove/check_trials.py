@@ -40,6 +40,7 @@ from gen.prove.trials import (
     beyond,
     c_is_d,
     cases,
+    odd_placements,
     placements,
     scalars_in_turn,
     trial,
@@ -64,6 +65,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     trials += [t for shape in _both(spec) for t in _everything(spec, shape)]
     trials += _whole_steps(spec)
     trials += _single_lines(spec)
+    trials += _odd_lines(spec)
     trials += _in_place(spec)
     trials += _few_blocks(spec)
     trials += _crowds(spec)
@@ -155,6 +157,13 @@ def _single_lines(spec: KernelSpec) -> Iterator[Trial]:
         for where in placements(spec):
             if any(where.longer):
                 yield trial(spec, shape, "integer", (3, -2), where)
+
+
+def _odd_lines(spec: KernelSpec) -> Iterator[Trial]:
+    """Leading dimensions and strides that many numbers divide, but not the one that ought to."""
+    shape = _both(spec)[0]
+    for where in odd_placements(spec, shape):
+        yield trial(spec, shape, "integer", (3, -2), where)
 
 
 def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterator[Trial]:

@@ -99,7 +99,7 @@ class Stand:
         new = self.probe(trial)
         # What only this trial reaches is to be looked at as closely as anything else.
         runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
-        runner.least_aligned = trial.skips.d > 0  # like the operands
+        runner.odd_places = trial.skips.d > 0  # like the operands
         runner.last_first = trial.last_first
         compared = trial.watched and trial.kind == "integer" and trial.shape.k <= REFERRED
         reference = self.plain if compared else None
@@ -129,7 +129,7 @@ class Stand:
             2 * default_time(trial.shape, trial.problem.batch.products),
         )
         prober.multiprocessors = trial.multiprocessors or FEW
-        prober.least_aligned = trial.skips.d > 0
+        prober.odd_places = trial.skips.d > 0
         with contextlib.suppress(CheckError, PtxError, UsageError):  # which is not the kernel's
             run_trial(self.spec, prober, probed.module, trial)
         return self.outcomes.seen != before

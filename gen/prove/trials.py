@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -261,6 +261,25 @@ def placements(spec: KernelSpec) -> list[Placement]:
             found += [WHOLE._replace(longer=off)] * (name != "bias")
             found += [WHOLE._replace(further=off)] * (name in spec.several.strided)
     return found
+
+
+# A multiple of 3, 5, 7, 9, 15 and 17, and of no power of two.
+ODD = 3 * 3 * 5 * 7 * 17
+
+
+def odd_placements(spec: KernelSpec, shape: GemmShape) -> Iterator[Placement]:
+    """Everything aligned, but lines of one operand, or its matrices in a batch: they are ODD apart.
+
+    Or an odd multiple of that: whoever takes a multiple of 9 or 7 for one of 8 is wrong there.
+    """
+    whole = WHOLE.problem(shape, spec.layouts, 1, 0)
+    apart = dict(zip("abcd", (whole.lda, whole.ldb, whole.ldc, whole.ldd), strict=True))
+    for name, ld in apart.items():
+        yield WHOLE._replace(longer=Skips(**{name: (ODD - ld) % (2 * ODD)}))
+    strides = WHOLE.batched(whole, spec.layouts, 2, "").batch[1:]
+    for name, stride in zip("abcd", strides, strict=True):
+        if name in spec.several.strided:
+            yield WHOLE._replace(further=Skips(**{name: (ODD - stride) % (2 * ODD)}))
 
 
 # -- gen verify ------------------------------------------------------------------------------------

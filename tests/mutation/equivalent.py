@@ -1,5 +1,6 @@
-"""Mutants that no check can find: (reason, part of "kernel: `Mutant.key`").
+"""Mutants that no check can find: (reason, part of "kernel: `Mutant.key` #1").
 
+The number counts mutants with the same key.
 Nearly all do the same. A few are beyond what the checks try, as docs/checks.md says.
 """
 
@@ -68,6 +69,7 @@ _IN_ORDER = "blocks run in the order of their numbers here, so that flags are se
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
 
 _FITS = "sides are at most 2^31 - 4096, blocks fewer than 2^31: the number fits in an int"
+_LARGE_TILES = "a matrix has at most 2^44 elements: so many of a cluster's tiles fit in 32 bits"
 _PRIME = "2^31 - 1 is prime: there are no grids of so many tiles"
 _NOTHING_LEFT = "a limit and what is just beyond it become the same"
 _MORE = "the launcher allows more shared memory than the launch asks for"
@@ -91,6 +93,13 @@ _REGISTERS = "promotion takes registers alone, and nothing of the stage"
 _ENOUGH = (
     "as many registers as there are hold the sums, and ptxas makes do with them: slower at most"
 )
+_NO_PRODUCT = "0 times any integer is 0: it does not matter what is in shared memory"
+_BEHIND_TILE = "a thread's next column is behind its tile, and so outside of D"
+_ONE_VECTOR = "a thread has one vector of a row: there is no second round"
+_NOT_MULTIPLIED = "zeros are copied to stages that nobody multiplies any more"
+_WHOLE_STEPS = "k0 is a multiple of a step: no such number is between the two"
+_AS_MANY_LINES = "the threads copy no more lines at once than a step has"
+_EARLY = "what comes to L2 early is a matter of speed"
 _EACH_ITS_OWN = "there are no more warps than this"
 
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
@@ -99,6 +108,9 @@ _WGMMA = ("wgmma", "wgmma split-k", "wgmma cluster")
 _PART = "const uint32_t over = work % gridDim.x, more = range * over, part"
 _STEP_OF = "step = steps"
 _DESCRIPTOR = "const uint64_t begin = address >> 4, below = 8 * line >> 4, beside = panel >> 4;"
+_ARGUMENTS = "plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, "
+_FINISH = "finish_rows(staging, tile, out, "
+_LEFT = "left = room > 0"
 _WAIT_FOR_ONE = 'if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); ->'
 
 _EXPLAINED: tuple[tuple[str, str], ...] = (
@@ -111,17 +123,19 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             ("block_1d", ("const index_t grid_x = M < 3",)),
             ("gemv batched", ("const index_t products = batch - first",)),
             ("mma grouped", ("index_t places =", "index_t blocks =")),
-            ("mma grouped-k", ("index_t a_lines = packs_a ? K : 0, a_length",)),
             ("mma split-k", ("index_t slices = steps < 9",)),
             ("mma f16 split-k", ("index_t slices = steps < 3",)),
             ("mma i8", ("index_t a_ld = packs_a ?",)),
+            ("mma_tma", ("index_t blocks =", "const index_t bytes = box_length")),
+            ("wgmma stream-k", ("index_t sharing =", "index_t flags =")),
+            ("wgmma cluster", ("index_t clusters =", "index_t blocks =")),
+            ("wgmma grouped-k", ("index_t above = 0", "const index_t lines =")),
             (
                 "mma tf32",
                 (
                     "index_t b_ld = packs_b ?",
                     "index_t a_blocks",
                     "index_t b_blocks",
-                    "index_t pack_x",
                     "index_t a_parts",
                     "index_t b_parts",
                 ),
@@ -144,6 +158,14 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         )
         for line in lines
     ),
+    *(
+        (_FITS, f"-> const int {name} = ")
+        for name in (
+            *("a_lines", "b_lines", "a_count", "b_count", "a_box", "b_box"),
+            *("pack_x", "pack_parts", "pack_y", "pack_z", "pack_count"),
+        )
+    ),
+    (_LARGE_TILES, "wgmma cluster: plan: index_t tiles ="),
     (_PRIME, "-> constexpr size_t kMost = 2147483646;"),
     (_PRIME, "simt: plan: if (size_t(plan.tiles) > kMost)"),
     (_NOTHING_LEFT, "-> const index_t grid_x = blocks < 2147483648 ?"),
@@ -155,13 +177,46 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         _NOT_FLOAT,
         "naive i8: argument: M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd,",
     ),
+    (
+        _NOT_FLOAT,
+        f"mma i8: argument: {_ARGUMENTS}beta, C, ldc, D, ldd, bias); -> {_ARGUMENTS}scalar_t(int(",
+    ),
     (_NEVER, "simt sliced-k: refusal: if (size_t(plan.reduce_blocks) > kMost)"),
     *((_WITHIN, f"mma: rounding: {line}") for line in ("scalar_t x = out", "x += out", "y += out")),
+    (_WITHIN, "mma batched: rounding: if (beta != 0) x += beta * scalar_t(C["),
     (_NAN_ANYWAY, "simt: beta: if (out.beta != 0) { -> if ((out.beta < 0 || out.beta > 0)) {"),
     (_NAN_ANYWAY, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if ((beta < 0"),
     (_SHIFTED_C, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if (__float_as_"),
     (_SHIFTED_C, "simt: beta: if (out.beta != 0) x += out.beta * d.of[e]; -> if (__float_as_uint("),
     (_BY_ELEMENT, "skinny: edge: if constexpr (kAligned) { -> if constexpr (false) {"),
+    (_BY_ELEMENT, "-> if (aligned && count > kVector) {"),
+    (
+        _NO_PRODUCT,
+        f"mma i8: epilogue: {_FINISH}out.beta != 0, bias, lane); -> {_FINISH}true,",
+    ),
+    (_BEHIND_TILE, "thread_tile_2d: comparison: for (int j = 0; j < kThreadN; ++j) { ->"),
+    *(
+        (why, f"{kernel}: {operator}: for (int j = 0; j < kThreadN; j += kVector) {{ ->")
+        for kernel in ("vectorized", "warp_tiled", "multistage")
+        for why, operator in ((_BEHIND_TILE, "comparison"), (_ONE_VECTOR, "accumulation"))
+    ),
+    *(
+        (_NOT_MULTIPLIED, f"multistage: {operator}: if (k0 < K) {{ -> if ({condition}) {{")
+        for operator, condition in (
+            ("comparison", "k0 <= K"),
+            ("swap", "k0 < K + 1"),
+            ("edge", "true"),
+        )
+    ),
+    (_WHOLE_STEPS, "-> const bool ready = k0 >= (kStages - 1) + kTileK;"),
+    (_AS_MANY_LINES, f"simt: edge: {_LEFT} && line < kTileK ? depth - line : 0; -> {_LEFT} ?"),
+    *(
+        (_EARLY, f"const int a_matrix = {a}, b_matrix = {b}; #1")
+        for a, b in (
+            *((of_a, "b_count > 1 ? product : 0") for of_a in ("product", "0")),
+            *(("a_count > 1 ? product : 0", of_b) for of_b in ("product", "0")),
+        )
+    ),
     (_UNITS, "-> const uint4 read = k < K - 1 ?"),
     (_UNITS, "-> const index_t last = col < N - 1 ? K : 0;"),
     (_UNITS, "-> const index_t last = col < N ? K - 1 : 0;"),
@@ -332,6 +387,8 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SIDES, "-> line += int(gridDim.x) *"),
     (_SIDES, "-> line += uint32_t(gridDim.x) *"),
     (_SIDES, "+ uint32_t(row0 + a_line) * lda"),
+    (_SIDES, "index_t(col0) * ldb + first; -> const input_t* b = B + uint32_t("),
+    (_SIDES, "-> const auto from = a_from + uint32_t(i * 16 + k) * lda;"),
     (_SIDES, "+ uint32_t(col0 + b_line) * ldb"),
     (_SIDES, "-> const auto from = b_from + uint32_t(i * 16 + k) * ldb;"),
     (_SIDES, "-> const auto from = b_from + uint32_t(i * 2 + k) * ldb;"),
@@ -364,25 +421,33 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SAME, "-> const int count = K - k0 <= kChunk ?"),
     (_SAME, "-> const int count = K - k0 < (kChunk + 1) ?"),
     (_SAME, "-> const int count = K - 1 - k0 < kChunk ?"),
+    (_SAME, "-> const int rows = M - 1 - row0 < kTileM ? M - row0 : kTileM;"),
+    (_SAME, "-> const int cols = N - 1 - col0 < kTileN ? N - col0 : kTileN;"),
+    (_SAME, "-> const int depth = K - 1 - k0 < kTileK ? K - k0 : kTileK;"),
+    (_SAME, "-> const int inside = count <= 0 ?"),
     (_RELOAD, "K > (kChunk - 1)"),
     (_RELOAD, "K + 1 > kChunk"),
     (_BARRIER, "move barrier up: __syncthreads(); -> }"),
     (_BARRIER, "move barrier down: __syncthreads(); -> }"),
     (_BARRIER, "move barrier up: __syncthreads(); -> if (col0 == 0"),
+    (_BARRIER, "move barrier down: __syncthreads(); -> a_from += a_at(0, kTileK, lda);"),
     (_NO_SUMS, 'simt sliced-k: drop: asm volatile("cp.async.wait_all'),
 )
 
 
-def reason(kernel: str, key: str) -> str | None:
-    """Why the mutant `key` of the kernel is equivalent; None if it should be found."""
-    return next((why for why, part in _EXPLAINED if part in _full(kernel, key)), None)
+def reason(kernel: str, key: str, nth: int = 1) -> str | None:
+    """Why the mutant `key` of the kernel is equivalent; None if it should be found.
+
+    nth: which one it is of those with this key.
+    """
+    return next((why for why, part in _EXPLAINED if part in _full(kernel, key, nth)), None)
 
 
-def unused_explanations(found: Iterable[tuple[str, str]]) -> list[str]:
+def unused_explanations(found: Iterable[tuple[str, str, int]]) -> list[str]:
     """What is explained and fits none of these kernels' mutants."""
-    every = [_full(kernel, key) for kernel, key in found]
+    every = [_full(*one) for one in found]
     return [part for _, part in _EXPLAINED if not any(part in key for key in every)]
 
 
-def _full(kernel: str, key: str) -> str:
-    return f"{kernel}: {key}"
+def _full(kernel: str, key: str, nth: int) -> str:
+    return f"{kernel}: {key} #{nth}"

@@ -123,10 +123,12 @@ def verdict(mutant: Source) -> str:
 
 
 def _code(source: Source, arch: str) -> str:
-    """The compiled kernel, without what names the source's lines and variables."""
+    """The compiled kernel, without what names the source's lines, and constants it does not use."""
     module = compile_cuda(source.text, name="mutant.cu", arch=arch, line_info=False)
-    text = module.code.decode()
-    return re.sub(r"//.*", "", text)
+    text = re.sub(r"//.*", "", module.code.decode())
+    used = collections.Counter(re.findall(r"\w+", text))
+    constant = re.compile(r"^\.global .* (\w+) = \w+;$", re.MULTILINE)
+    return constant.sub(lambda match: match[0] if used[match[1]] > 1 else "", text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -192,7 +194,7 @@ def _tell(item: Tried, how: str) -> None:
     mutant, kernel = item.mutant, item.name.kernel
     if mutant is None and how:
         print(f"WRONG as it is: {kernel}: {how}", flush=True)
-    elif mutant and how == "survived" and not reason(kernel, mutant.key):
+    elif mutant and how == "survived" and not reason(*item.name):
         print(f"SURVIVED: {kernel} line {mutant.line}, {mutant.key}", flush=True)
 
 
@@ -208,7 +210,7 @@ def _report(tried: Sequence[Tried], known: dict[Name, Verdict], seconds: float) 
         how = known[item.name].how
         cpu += known[item.name].seconds
         if how == "survived":
-            why = reason(kernel, mutant.key)
+            why = reason(*item.name)
             wrong += not why
             how = "equivalent" if why else "SURVIVED"
         if how in ("equivalent", "SURVIVED", "unreached", "not checked"):

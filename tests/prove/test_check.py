@@ -242,6 +242,14 @@ def test_more_shared_memory_than_the_launch_gives(variant: str, edit: tuple[str,
     assert any(finding.address.startswith("shared") for finding in found)
 
 
+def test_one_shared_array_overrun_into_the_next_one() -> None:
+    """Of which the same thread writes those elements again, if they lie one behind the other."""
+    source = plant(small("thread_tile_1d"), ("i < kCopiesA; ++i", "i <= kCopiesA; ++i"))
+    (found,) = [one.finding for one in check(source, first=True).findings]
+    assert found.check == "memcheck"
+    assert found.file_line == line_of(source, "tile_a[row][a_k] =")
+
+
 def test_more_shared_memory_than_the_kernel_uses() -> None:
     """Stages that the file does not use any more, though its gen-spec line still asks for them."""
     few, many = (small("mma", stages=stages, name="gemm") for stages in (3, 6))
@@ -263,6 +271,12 @@ def test_an_off_by_one() -> None:
     report = check(source, [GemmShape(5, 6, 7)])
     assert {one.finding.check for one in report.findings} >= {"memcheck"}
     assert line_of(source, "D[c_at(") in {one.finding.file_line for one in report.findings}
+
+
+def test_multiples_of_another_number_are_not_aligned() -> None:
+    odd = ("lda % kWidth == 0", "lda % (kWidth + 1) == 0")
+    report = check(plant(small("skinny"), odd), first=True)
+    assert [one.finding.check for one in report.findings] == ["memcheck"]
 
 
 def test_blocks_that_write_the_same_rows() -> None:

@@ -1,7 +1,9 @@
 """Launchers on a CUDA runtime that runs nothing: what they queue, what they refuse."""
 
 import dataclasses
+import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +93,12 @@ BROKEN = [
     (("rec_tiles", {}), "SharedMemorySize, kSharedBytes", "SharedMemorySize, kTile * 4"),
     (("block_1d", {}), "ldb > kLargest / K", "ldb >= kLargest / K"),
     (("mma", {}), "B % 16 != 0", "B % 8 != 0"),
+    (("mma", {"batched": True}), "size_t(batch) > kMost", "size_t(batch) >= kMost"),
+    (("mma_tma", {"batched": True}), "size_t(batch) > kMost", "size_t(batch) > kMost + 1"),
+    (("mma", {"grouped": True}), "index_t filled =", "int filled ="),
+    (("wgmma", {"threadblock": "64x64x64", "cluster": "1x2"}), "plan.tiles) > kMost",
+     "plan.tiles) >= kMost"),
+    (("mma", {"grouped": True}), "size_t(plan.tiles) > kMost", "size_t(plan.tiles) >= kMost"),
     (("mma", {}), "  if (bytes == nullptr) return cudaErrorInvalidValue;", ""),
     (("mma", {}), "workspace != nullptr && ", ""),
     (("mma", {}), "if (needed > 0 && !fits)", "if (!fits)"),
@@ -183,14 +191,33 @@ def test_a_launcher_that_crashes_or_hangs(monkeypatch: pytest.MonkeyPatch) -> No
     first = "  if (M < 0 || N < 0 || K < 0)"
     crash = check_launcher(edited(spec, (first, "  *(int*)(M == 100 ? 1 : 0) = 1;\n" + first)))
     assert crash.wrong
-    assert "crashed" in crash.wrong[0]
+    assert "it crashed (SIGSEGV)" in crash.wrong[0]
     monkeypatch.setattr(library, "SECONDS", 1)
     grow = "inline void grow() {\n  static int n;\n  n = n + 1;\n}\n"
     loop = (first, "  while (M == 100) grow();\n" + first)
     template = "template <class... P"
     hang = check_launcher(edited(spec, loop, (template, grow + template)))
     assert hang.wrong
-    assert "did not end" in hang.wrong[0]
+    assert "it did not end in 1 seconds" in hang.wrong[0]
+
+
+def test_the_end_of_what_a_launcher_says_is_told() -> None:
+    first = "  if (M < 0 || N < 0 || K < 0)"
+    ends = '  if (M == 100) fputs("one\\n\\ntwo\\n", stderr), _Exit(3);\n'
+    report = check_launcher(edited(make_spec("tiles"), (first, ends + first)))
+    assert report.wrong[0].endswith("it crashed (exit code 3): two")
+
+
+def test_what_kernels_call_may_be_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where programs look up all that they may call at the start, as Ubuntu's do."""
+    wrapped = tmp_path / "g++"
+    wrapped.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} -Wl,-z,now "$@"\n')
+    wrapped.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("LD_BIND_NOW", "1")
+    source = render(make_spec("wgmma"))
+    assert "compile_for_sm_90a();  // is nowhere" in source.text
+    assert right(check_launcher(source, always=True))
 
 
 def test_a_launcher_that_is_as_emitted_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,11 @@ def wrong_embedded(program: Program, spec: KernelSpec, threads: int = 1) -> list
     """What is wrong with an embedded launcher."""
     tried = calls(spec)
     replies = program.run(tried, threads, **of_driver(spec, tried))
-    pairs = itertools.zip_longest(tried, replies)
-    return [f"{text}, on {c}" for c, r in pairs if (text := complaint(spec, c, r, EMBEDDED))]
+    return [
+        f"{text}, on {call}"
+        for call, reply in itertools.zip_longest(tried, replies)
+        if (text := complaint(spec, call, reply, EMBEDDED, program.ended))
+    ]
 
 
 def bundle_calls(bundle: Bundle) -> list[Call]:
@@ -155,7 +158,7 @@ def wrong_best(program: Program, best: Best, tried: Sequence[Call]) -> list[str]
     parameters = " ".join(f"{kernel}={letters}" for kernel, letters in known.items())
     for call, reply in itertools.zip_longest(tried, program.run(tried, PARAMETERS=parameters)):
         spec = picked(best, call)
-        text = complaint(spec, call, reply, kind) if spec else _refusal(call, reply)
+        text = complaint(spec, call, reply, kind, program.ended) if spec else _refusal(call, reply)
         wrong += [f"{text}, on {call} and {call.capability}"] if text else []
     return wrong
 

@@ -61,10 +61,11 @@ class Emulator(DeviceMemory):
     bytes of shared memory, local memory and registers that threads executed together may have; a
     launch of which one block needs more is refused. resident_blocks: blocks that run at the same
     time, of kernels whose blocks wait for each other; others start when these end (None: what an
-    H200 holds). least_aligned: whether dynamic shared memory begins at an odd multiple of the
-    alignment that its declaration asks for, which is all that a kernel is promised, and not at the
-    beginning. last_first: whether blocks start one by one from the last one on: those that wait for
-    an earlier one have to wait.
+    H200 holds). odd_places: whether variables lie as nobody expects them to, which is all that a
+    kernel is promised: static ones in reverse order, so that another one has nothing behind it;
+    dynamic shared memory at an odd multiple of the alignment that its declaration asks for, and not
+    at the beginning. last_first: whether blocks start one by one from the last one on: those that
+    wait for an earlier one have to wait.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Emulator(DeviceMemory):
         self.resident_blocks = resident_blocks
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
         self.instruction_budget, self.time_budget = instruction_budget, time_budget
-        self.least_aligned = self.last_first = False
+        self.odd_places = self.last_first = False
         self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
         self.memory_limit = memory_limit
         super().__init__()
@@ -135,7 +136,7 @@ class Emulator(DeviceMemory):
         launch.observers = [watch for watch in observers if watch.concerns(program)]
         if math.prod(size) > 1:
             launch.observers = [*launch.observers, ExitedBlocks()]
-        place_variables(launch, module, entry, shared_bytes, self.least_aligned)
+        place_variables(launch, module, entry, shared_bytes, self.odd_places)
         room = self._room(launch)
         if "%envreg" in program.source:  # as if by cudaLaunchCooperativeKernel
             if math.prod(grid) > room:

@@ -31,7 +31,7 @@ class LaunchState:
     shared_bytes: int = 0  # per block, with the dynamic ones
     local_bytes: int = 0  # per thread
     dynamic_bytes: int = 0
-    unused_bytes: int = 0  # in front of the dynamic ones, so that they are least aligned
+    unused_bytes: int = 0  # in front of the dynamic ones, so that they are no more aligned
     budget: int | None = None  # thread-instructions left
     limit: TimeLimit = field(default_factory=TimeLimit)
     wild: bool = False  # whether an access was wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gen.emulator.ptx.module import PtxKernel, PtxModule, Variable
 from gen.emulator.run.launch_state import LaunchState
 from gen.errors import UsageError
@@ -11,19 +13,24 @@ MAX_SHARED = max(SHARED_KIB.values()) * 1024  # bytes per block, static and dyna
 
 
 def place_variables(
-    launch: LaunchState, module: PtxModule, kernel: PtxKernel, dynamic: int, least_aligned: bool
+    launch: LaunchState, module: PtxModule, kernel: PtxKernel, dynamic: int, odd_places: bool
 ) -> None:
-    """Give shared and local variables their offsets: statics first, dynamic shared memory last."""
+    """Give shared and local variables their offsets: statics first, dynamic shared memory last.
+
+    odd_places: see Emulator.
+    """
     scope = {**module.variables, **kernel.variables}
     used: list[Variable] = [
         v
         for n, v in scope.items()
         if n in launch.program.symbols and v.space in ("shared", "local")
     ]
+    if odd_places and _reversed_fit(used):
+        used.reverse()
     totals = {"shared": 0, "local": 0}
     for variable in sorted(used, key=lambda v: v.dynamic):
         lines = -(-totals[variable.space] // variable.align)
-        if variable.dynamic and least_aligned:
+        if variable.dynamic and odd_places:
             odd = lines | 1
             if odd * variable.align + dynamic <= MAX_SHARED:
                 launch.unused_bytes, lines = (odd - lines) * variable.align, odd
@@ -49,3 +56,12 @@ def place_variables(
         )
     launch.shared_bytes, launch.dynamic_bytes = static + dynamic, dynamic
     launch.local_bytes = totals["local"]
+
+
+def _reversed_fit(variables: Sequence[Variable]) -> bool:
+    """Whether static shared memory has room for them in reverse: they leave other gaps then."""
+    total = 0
+    for variable in reversed(variables):
+        if variable.space == "shared" and not variable.dynamic:
+            total = -(-total // variable.align) * variable.align + variable.nbytes
+    return total <= STATIC_SHARED

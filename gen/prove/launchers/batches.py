@@ -28,7 +28,8 @@ def batches(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
         yield replace(call, problem=c_is_d(problem) if call.in_place else problem)
     p = GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1)
     small = GemmProblem.packed(GemmShape(1, 1, 1), spec.layouts, 2, -1)  # no stride is too long
-    for count in (-1, -(2**63), 2**31, 2**40, 2**62):
+    most = spec.most_work  # products of one tile each
+    for count in (-1, -(2**63), most, most + 1, 2**31 - 1, 2**31, 2**40, 2**62):
         yield Call(p.batched(spec.layouts, count))
         if count < 0:
             yield Call(p.batched(spec.layouts, count, shared="ABCD"))
@@ -76,7 +77,18 @@ def groups(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
         near = 2**44 // count
         for stride in (-1, -(2**63), 0, 1, near, near + 1, 2**63 - 1):
             yield Call(replace(p, batch=Batch(count, stride_b=stride)))
+    yield from _many_groups(spec)
     yield from _without_offsets(p)
+
+
+def _many_groups(spec: KernelSpec) -> Iterator[Call]:
+    """So many with so many rows that they, times a tile's, leave 32 bits; the most work tiles."""
+    some, most = 2**26 + 5, spec.most_work
+    for rows, count in (
+        (some, some), (some, 4 * some), (4 * some, some), (most, most), (most + 1, most + 1)
+    ):  # fmt: skip
+        line = GemmProblem.packed(GemmShape(rows, 1, 1), spec.layouts, 2, -1)
+        yield Call(replace(line, batch=Batch(count, stride_b=1)))
 
 
 def groups_k(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:

@@ -136,8 +136,11 @@ def _sliced(spec: KernelSpec) -> Iterator[Call]:
 
 
 def _largest(spec: KernelSpec) -> Iterator[Call]:
-    """Around the largest grids, and what has as many blocks in 32 bits as a small one."""
-    m, n, _ = spec.threadblock
+    """Around the largest grids, and what has as many blocks in 32 bits as a small one.
+
+    A cluster's tiles count as one.
+    """
+    m, n = (side * blocks for side, blocks in zip(spec.threadblock[:2], spec.cluster, strict=True))
     counts = dict.fromkeys((spec.most_work, spec.most_work + 1, 2**31 - 1, 2**31, 2**32 + 1))
     blocks = [math.prod(spec.threads)] if not spec.row.takes_workspace else []
     shapes = {(count * step, 1) for count in counts for step in (m, n, *blocks)}

@@ -51,10 +51,19 @@ def _bits(argument: Argument, addresses: dict[str, int]) -> str:
     return f"{int(argument.view(f'u{argument.nbytes}')):x}"
 
 
-def complaint(spec: KernelSpec, call: Call, reply: Reply | None, kind: str = PLAIN) -> str:
-    """What is wrong with a launcher that gave this reply to a call; nothing where all is right."""
+def complaint(
+    spec: KernelSpec,
+    call: Call,
+    reply: Reply | None,
+    kind: str = PLAIN,
+    ended: str = "it crashed, or did not end",
+) -> str:
+    """What is wrong with a launcher that gave this reply to a call; nothing where all is right.
+
+    ended: what to say where it gave none, or not all of it: see Program.
+    """
     if reply is None or reply.returned is None:
-        return "it crashed, or did not end"
+        return ended
     if reply.asked:
         return f"it calls {reply.asked[0]}, which a launcher has no business with"
     code, steps = expected(spec, call, kind)
@@ -209,7 +218,8 @@ def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
     tried = [*calls(spec), *numbered_calls(spec, edited.numbers)]
     with tempfile.TemporaryDirectory() as folder:
         try:
-            replies = Program(Host.plain(source), Path(folder)).run(tried)
+            program = Program(Host.plain(source), Path(folder))
+            replies = program.run(tried)
         except NotCompiledError as error:
             if _compiles(replace(source, text=emitted)):  # or it is this machine's compiler
                 return LauncherReport(as_emitted, [str(error)])
@@ -218,7 +228,7 @@ def check_launcher(source: Source, *, always: bool = False) -> LauncherReport:
             return LauncherReport(as_emitted, [], skipped=str(error))
     wrong: dict[str, str] = {}
     for call, reply in itertools.zip_longest(tried, replies):
-        if text := complaint(spec, call, reply):
+        if text := complaint(spec, call, reply, ended=program.ended):
             wrong.setdefault(text, f"on {call}: {text}")
         if reply is None:
             break
@@ -242,10 +252,13 @@ def _compiles(source: Source) -> bool:
 
 
 def _races(source: Source, tried: Sequence[Call]) -> bool | None:
-    """Whether threads that share calls race; None where no thread sanitizer works."""
+    """Whether threads that share calls race; None where no thread sanitizer works in time."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             program = Program(Host.plain(source), Path(folder), SANITIZER)
         except MissingError:
             return None
-        return not program.run(tried, THREADS) if program.run(tried[:1]) else None
+        if not program.run(tried[:1]):
+            return None
+        races = not program.run(tried, THREADS)
+        return races if program.in_time else None

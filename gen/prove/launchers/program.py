@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,11 @@ _OWN_HEADER = re.compile(r'^#include "\w+\.h"\n#if \w+_SPEC .*\n#error .*\n#endi
 
 
 _PROBE = re.compile(r"^probe (\d+) (\d+)$", re.MULTILINE)
+
+# What a kernel calls and no file has is looked for when it is called, and so never. Some compilers
+# have all of that looked up at the start, unless they are told.
+_LOOSE = ("-rdynamic", "-pthread", "-ldl", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy")
+_ALL_AT_ONCE = "LD_BIND_NOW"  # in the environment: the same
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,8 @@ class Program:
     options: Sequence[str] = ()
     loaded: list[str] = field(default_factory=list)  # images of the last run, as "sm_80"
     seen: dict[int, int] = field(default_factory=dict)  # outcomes that the last run's probes tell
+    ended: str = ""  # how the last run did, if not as it should
+    in_time: bool = True  # whether it did
 
     def __post_init__(self) -> None:
         host = self.host
@@ -168,9 +176,7 @@ class Program:
         )
         (self.folder / "launcher.cpp").write_text(text)
         includes = [f"-I{path}" for path in (".", *nvrtc.include_paths())]
-        # Functions of a GPU are nowhere; some systems would look for all of them at the start.
-        loose = ["-rdynamic", "-pthread", "-ldl", "-Wl,--unresolved-symbols=ignore-all,-z,lazy"]
-        self._compile(*includes, "launcher.cpp", "-o", "launcher", *loose)
+        self._compile(*includes, "launcher.cpp", "-o", "launcher", *_LOOSE)
         if host.kind == EMBEDDED:
             build_driver(self.folder, self.options)
 
@@ -180,24 +186,37 @@ class Program:
     def run(self, calls: Sequence[Call], threads: int = 1, **environment: str) -> list[Reply]:
         """What becomes of calls; fewer replies than calls where the launcher crashed or hung.
 
-        With several threads, which share the calls, there are no replies where one of them crashed.
+        With several threads, which share the calls, there are no replies where one of them did.
         """
         lines = "".join(f"{call.line}\n" for call in calls)
         libraries = [str(self.folder), os.environ.get("LD_LIBRARY_PATH", "")]
         environment["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
+        others = {name: text for name, text in os.environ.items() if name != _ALL_AT_ONCE}
+        self.loaded, self.ended, self.in_time = [], "", True
         try:
             done = subprocess.run(
-                [self.folder / "launcher", str(threads)], input=lines, capture_output=True,
-                text=True, timeout=SECONDS, env={**os.environ, **environment},
+                [self.folder / "launcher", str(threads)], input=lines.encode(), capture_output=True,
+                timeout=SECONDS, env={**others, **environment},
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return []
-        replies, self.loaded = [], []
-        for part in done.stdout.split("problem\n")[1:]:
-            replies.append(_reply(part, self.loaded))
-        self.seen = {int(n): int(seen) for n, seen in _PROBE.findall(done.stderr)}
+        except subprocess.TimeoutExpired as error:
+            code, output, errors = 0, error.stdout or b"", error.stderr or b""
+            self.ended, self.in_time = f"it did not end in {SECONDS} seconds", False
+        else:
+            code, output, errors = done.returncode, done.stdout, done.stderr
+        said = errors.decode(errors="replace")
+        self.seen = {int(n): int(seen) for n, seen in _PROBE.findall(said)}
+        parts = output.decode(errors="replace").split("problem\n")[1:]
+        replies = [_reply(part, self.loaded) for part in parts]
+        if self.in_time and (code or len(replies) < len(calls)):
+            self.ended = f"it crashed ({_status(code)})"
+        if self.ended and (last := _PROBE.sub("", said).strip().splitlines()[-1:]):
+            self.ended += f": {last[0]}"
         # What a thread sanitizer finds it says with the program's exit status.
-        return [] if done.returncode and threads > 1 else replies
+        return [] if self.ended and threads > 1 else replies
+
+
+def _status(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def _as_cpp(text: str) -> str:
