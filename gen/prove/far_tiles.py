@@ -67,22 +67,31 @@ def far_tiles(
     steps = 2 * STEPS_A_SLICE if spec.split_k == 0 else 2  # two slices at least
     k = steps * tile.k + 8
     short = min(_SHORT, *tile[:2])
-    for shape in (GemmShape(_LINES, short, k), GemmShape(short, _LINES, k)):
+    rows, columns = (_lines(spec, across) for across in (tile.n, tile.m))
+    for shape in (GemmShape(rows, short, k), GemmShape(short, columns, k)):
         for skips in ((0, 0), (1, 1), (0, 1)):
             if result := _run(spec, module, shape, skips, deadline, observers):
                 yield result
                 if skips == (1, 1):
                     break  # where packing takes too long, C and D alone are not aligned
-    columns = ceil_div(_WRAP, spec.tunables["swizzle"]) * tile.n
-    if columns <= spec.row.most:
+    wide = ceil_div(_WRAP, spec.tunables["swizzle"]) * tile.n
+    if wide <= spec.row.most:
         across = spec.row.transposes and not layouts.c
-        shape = GemmShape(columns, short, UNIT) if across else GemmShape(short, columns, UNIT)
+        shape = GemmShape(wide, short, UNIT) if across else GemmShape(short, wide, UNIT)
         if result := _run(spec, module, shape, (0, 0), deadline, observers):
             yield result
     if spec.grouped:
-        shape = GemmShape(_LINES, short, k)
+        shape = GemmShape(rows, short, k)
         if result := _run(spec, module, shape, (0, 0), deadline, observers, one_group=True):
             yield result
+
+
+def _lines(spec: KernelSpec, across: int) -> int:
+    """Rows, or columns, of D, whose tiles are so long the other way.
+
+    Of partial sums, which fill tiles, more than 2^31 times four: a thread adds up so many.
+    """
+    return max(_LINES, 2**33 // across + _LAST) if spec.split_k != 1 else _LINES
 
 
 def _problems(spec: KernelSpec) -> Iterator[tuple[GemmShape, bool]]:

@@ -99,6 +99,8 @@ _ONE_VECTOR = "a thread has one vector of a row: there is no second round"
 _NOT_MULTIPLIED = "zeros are copied to stages that nobody multiplies any more"
 _WHOLE_STEPS = "k0 is a multiple of a step: no such number is between the two"
 _AS_MANY_LINES = "the threads copy no more lines at once than a step has"
+_NO_GPU = "no GPU has the memory for partial sums of 2^36 bytes a slice"
+_BLOCKS = "what a thread acquires, its block has seen, as docs/checks.md says"
 _EARLY = "what comes to L2 early is a matter of speed"
 _EACH_ITS_OWN = "there are no more warps than this"
 
@@ -217,6 +219,15 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             *(("a_count > 1 ? product : 0", of_b) for of_b in ("product", "0")),
         )
     ),
+    (_UNITS, "-> multiply<true>(sums, row0, col0, M, N - 1, K, A, lda, B, ldb);"),
+    (_SIDES, "-> const input_t* a = A + uint32_t(row0) * lda"),
+    (_NO_GPU, "simt sliced-k: narrow: const index_t distance = index_t(tiles_m)"),
+    (_BLOCKS, "wgmma stream-k: stream: flag = flags + warp; -> flag = flags + warp / 2;"),
+    *((_WITHIN, f"mma_tma: rounding: {x} += out.beta *") for x in "xy"),
+    (_BY_ELEMENT, "-> struct alignas(kVector + sizeof(T)) VectorOf {"),
+    (_BY_ELEMENT, "-> return aligned && (count >= kWidth);"),
+    (_STEPS, "-> for (; n < (unsigned short)(last); n += kTeams) {"),
+    (_OUTSIDE, "mma grouped: start: const int tiles_n = int((N + kTileN - 1) / kTileN), lane"),
     (_UNITS, "-> const uint4 read = k < K - 1 ?"),
     (_UNITS, "-> const index_t last = col < N - 1 ? K : 0;"),
     (_UNITS, "-> const index_t last = col < N ? K - 1 : 0;"),
