@@ -17,6 +17,7 @@ from gen.emulator.warp.lacking import Lacking
 from gen.emulator.warp.masks import Mask, Shape, joined_shape, spread
 
 ALL_AXES = (0, 1, 2, 3, 4, 5)
+_SEVERAL = 4  # addresses from which code reads in turn: those of A and of B
 Owners = npt.NDArray[np.int64]
 
 
@@ -47,7 +48,7 @@ class Scratch(Counted):
         self.shape = shape
         self.owner = np.arange(self.count, dtype=np.int64).reshape(shape)
         self._views: dict[Any, npt.NDArray[Any]] = {}
-        self._latest: _Places | None = None
+        self._latest: list[_Places] = []  # of the addresses that were used last
 
     def view(self, dtype: Any) -> npt.NDArray[Any]:
         """(owners, elements) of `dtype`."""
@@ -62,12 +63,13 @@ class Scratch(Counted):
 
         The index is one of elements of `site.whole`.
         """
-        latest = self._latest
-        if latest is None or latest.address is not address or latest.mask is not mask:
-            latest = self._latest = _places(address, mask)
-        if latest.fit(site, self.nbytes):
-            return self.owner, latest.index(site), None
-        relative = latest.offsets + np.int64(site.offset)
+        places = next((p for p in self._latest if p.address is address and p.mask is mask), None)
+        if places is None:
+            places = _places(address, mask)
+            self._latest = [places, *self._latest[: _SEVERAL - 1]]
+        if places.fit(site, self.nbytes):
+            return self.owner, places.index(site), None
+        relative = places.offsets + np.int64(site.offset)
         owner, offset = self.owner, relative
         stranger: Any = np.False_
         if self.clusters is not None and bool((relative >> RANK_SHIFT).any()):
