@@ -215,7 +215,8 @@ class GlobalMemory(Counted):
             if active is not None:
                 relative = np.where(active.bits, relative, first - buffer.base)
             if fits(relative, site.size, buffer.nbytes, buffer.first):
-                data = buffer.view(site.whole).take(relative >> site.shift)
+                relative >>= site.shift  # in place: there may be many
+                data = buffer.view(site.whole).take(relative)
                 return [part[()] for part in site.parts(np.asarray(data))]
         return self._load_slowly(site, np.asarray(address), mask, report)
 

@@ -6,6 +6,7 @@ import re
 
 from gen.emulator.isa import instructions
 from gen.emulator.isa.table import Row
+from gen.emulator.isa.tiles import Rule
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
 from gen.emulator.ptx.operands import Imm, Pair, Reg, Vector
 from gen.emulator.ptx.values import DTYPES
@@ -72,16 +73,15 @@ def compute(code: Lines, item: Instruction) -> None:
 
 
 def rule(code: Lines, item: Instruction) -> str:
-    """The name of a function that computes an instruction of the table.
-
-    Its parameters are three operands of the types that the table gives them.
-    """
+    """The name of a multiply-add of the table as a `Rule`: its operands have the table's types."""
     name = re.sub(r"\W", "_", f"rule_{item.name}")
     if name not in code.namespace:
         row = instructions.TABLE[item.name]
-        words = _words(item, row)
+        factors = {"widened(a)": "a", "widened(b)": "b"}
+        words = _words(item, row) | factors
         text = _WORD.sub(lambda m: words.get(m[0], m[0]), row.code)
-        code.namespace[name] = eval(f"lambda a, b, c: {text}", code.namespace)
+        function = eval(f"lambda a, b, c: {text}", code.namespace)
+        code.namespace[name] = Rule(function, all(factor in row.code for factor in factors))
     return name
 
 
