@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from gen.emulator.warp.lacking import Lacking
 from gen.emulator.warp.masks import Mask, Shape, joined_shape, spread
 
 ALL_AXES = (0, 1, 2, 3, 4, 5)
+_SEVERAL = 4  # addresses from which code reads in turn: those of A and of B
 Owners = npt.NDArray[np.int64]
 
 
@@ -47,7 +49,7 @@ class Scratch(Counted):
         self.shape = shape
         self.owner = np.arange(self.count, dtype=np.int64).reshape(shape)
         self._views: dict[Any, npt.NDArray[Any]] = {}
-        self._latest: _Places | None = None
+        self._latest: list[_Places] = []  # of the addresses that were used last
 
     def view(self, dtype: Any) -> npt.NDArray[Any]:
         """(owners, elements) of `dtype`."""
@@ -62,12 +64,13 @@ class Scratch(Counted):
 
         The index is one of elements of `site.whole`.
         """
-        latest = self._latest
-        if latest is None or latest.address is not address or latest.mask is not mask:
-            latest = self._latest = _places(address, mask)
-        if latest.fit(site, self.nbytes):
-            return self.owner, latest.index(site), None
-        relative = latest.offsets + np.int64(site.offset)
+        places = next((p for p in self._latest if p.address is address and p.mask is mask), None)
+        if places is None:
+            places = _places(address, mask)
+            self._latest = [places, *self._latest[: _SEVERAL - 1]]
+        if places.fit(site, self.nbytes):
+            return self.owner, places.index(site), None
+        relative = places.offsets + np.int64(site.offset)
         owner, offset = self.owner, relative
         stranger: Any = np.False_
         if self.clusters is not None and bool((relative >> RANK_SHIFT).any()):
@@ -146,7 +149,7 @@ class Scratch(Counted):
         yield view.reshape(-1), here, index[here]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Places:
     """The addresses of an access, of which a kernel mostly makes several, at constant offsets.
 
@@ -157,15 +160,24 @@ class _Places:
     mask: Mask | None
     offsets: npt.NDArray[np.int64]
     joined: int
-    least: int
-    most: int
     _indices: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The least offset, and the largest."""
+        offsets = self.offsets
+        least, most = (f.reduce(offsets, axis=None) for f in (np.minimum, np.maximum))
+        return int(least), int(most)
 
     def fit(self, site: Site, nbytes: int) -> bool:
         """Whether accesses from here are seen to be aligned and within so many bytes."""
-        aligned = (self.joined | site.offset) & (site.size - 1) == 0
-        first, last = self.least + site.offset, self.most + site.offset
-        return aligned and first >= 0 and last + site.size <= nbytes
+        joined, offset, room = self.joined, site.offset, nbytes - site.size - site.offset
+        if (joined | offset) & (site.size - 1):
+            return False
+        if joined >= 0 and offset >= 0 and joined <= room:  # no offset is more than all bits
+            return True
+        least, most = self._ends
+        return least + offset >= 0 and most <= room
 
     def index(self, site: Site) -> npt.NDArray[np.int64]:
         """The elements that a site accesses, where it fits."""
@@ -179,10 +191,7 @@ def _places(address: Value, mask: Mask | None) -> _Places:
     active = None if mask is None else mask.over(offsets.shape)
     if active is not None:
         offsets = np.where(active.bits, offsets, offsets.item(active.first))
-    joined = int(np.bitwise_or.reduce(offsets, axis=None))
-    least = int(np.minimum.reduce(offsets, axis=None))
-    most = int(np.maximum.reduce(offsets, axis=None))
-    return _Places(address, mask, offsets, joined, least, most)
+    return _Places(address, mask, offsets, int(np.bitwise_or.reduce(offsets, axis=None)))
 
 
 class Stack(Scratch):

@@ -215,7 +215,8 @@ class GlobalMemory(Counted):
             if active is not None:
                 relative = np.where(active.bits, relative, first - buffer.base)
             if fits(relative, site.size, buffer.nbytes, buffer.first):
-                data = buffer.view(site.whole).take(relative >> site.shift)
+                relative >>= site.shift  # in place: there may be many
+                data = buffer.view(site.whole).take(relative)
                 return [part[()] for part in site.parts(np.asarray(data))]
         return self._load_slowly(site, np.asarray(address), mask, report)
 
@@ -233,12 +234,18 @@ class GlobalMemory(Counted):
 
     def locate(self, exact: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
         """Index of the buffer that each `size` bytes at `exact` lie in, -1 for none."""
-        at = np.searchsorted(np.array(self.bases, np.int64), exact, "right") - 1
-        starts = np.array([b.base + b.first for b in self.buffers] or [0], np.int64)
-        ends = np.array([b.base + b.nbytes for b in self.buffers] or [0], np.int64)
+        if not exact.size:
+            return np.full(exact.shape, -1)
+        # Only those that may be meant: an emulator has many.
+        start = max(0, bisect.bisect_right(self.bases, int(exact.min())) - 1)
+        end = bisect.bisect_right(self.bases, int(exact.max()))
+        some = self.buffers[start:end]
+        at = np.searchsorted(np.array(self.bases[start:end], np.int64), exact, "right") - 1
+        starts = np.array([b.base + b.first for b in some] or [0], np.int64)
+        ends = np.array([b.base + b.nbytes for b in some] or [0], np.int64)
         inside = (at >= 0) & (exact + size <= ends[np.maximum(at, 0)])
         inside &= exact >= starts[np.maximum(at, 0)]
-        return np.where(inside, at, -1)
+        return np.where(inside, at + start, -1)
 
     def _locate(
         self, site: Site, address: npt.NDArray[np.int64], mask: Mask | None, report: Report

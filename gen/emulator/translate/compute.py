@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from gen.emulator.isa import instructions
+from gen.emulator.isa.table import Row
+from gen.emulator.isa.tiles import Rule
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
 from gen.emulator.ptx.operands import Imm, Pair, Reg, Vector
 from gen.emulator.ptx.values import DTYPES
@@ -42,17 +44,8 @@ def compute(code: Lines, item: Instruction) -> None:
     if len(sources) < len(row.types) - 1:
         raise item.error(f"expected {len(row.types) - 1} sources, found {len(sources)}")
     narrowing = item.opcode == "cvt"
-    words: dict[str, str] = {
-        "NAME": repr(item.name),
-        "ITEM": code.constant(item) if "ITEM" in row.code else "",
-        "MODE": repr(next((m for m in item.modifiers if _MODES.match(m)), "rn")),
-        "T": f"np.{DTYPES.get(item.modifiers[-1])}",
-        "D": f"np.{DTYPES[row.types[0]]}",
-        "S": f"np.{DTYPES[row.types[:2][-1]]}",
-        "U": f"np.uint{TYPE_BYTES.get(item.modifiers[-1], 0) * 8}",
-        **dict(zip(("BYTE_A", "BYTE_B"), (f"np.{'u' * (m[0] == 'u')}int8"
-                   for m in item.modifiers[-2:]), strict=False)),
-    }  # fmt: skip
+    words = _words(item, row)
+    words["ITEM"] = code.constant(item) if "ITEM" in row.code else ""
     for letter, kind, operand in zip("abcde", row.types[1:], sources, strict=False):
         words[letter] = code.read(operand, kind, narrowing)
         if (wide := f"widened({letter})") in row.code:
@@ -77,6 +70,33 @@ def compute(code: Lines, item: Instruction) -> None:
         code.write(target.second, "~pair", "pred")
     else:
         raise item.error("two results together with a combining predicate are not supported")
+
+
+def rule(code: Lines, item: Instruction) -> str:
+    """The name of a multiply-add of the table as a `Rule`: its operands have the table's types."""
+    name = re.sub(r"\W", "_", f"rule_{item.name}")
+    if name not in code.namespace:
+        row = instructions.TABLE[item.name]
+        factors = {"widened(a)": "a", "widened(b)": "b"}
+        words = _words(item, row) | factors
+        text = _WORD.sub(lambda m: words.get(m[0], m[0]), row.code)
+        function = eval(f"lambda a, b, c: {text}", code.namespace)
+        code.namespace[name] = Rule(function, all(factor in row.code for factor in factors))
+    return name
+
+
+def _words(item: Instruction, row: Row) -> dict[str, str]:
+    """What the words in a row's expression stand for, but for the operands."""
+    return {
+        "NAME": repr(item.name),
+        "MODE": repr(next((m for m in item.modifiers if _MODES.match(m)), "rn")),
+        "T": f"np.{DTYPES.get(item.modifiers[-1])}",
+        "D": f"np.{DTYPES[row.types[0]]}",
+        "S": f"np.{DTYPES[row.types[:2][-1]]}",
+        "U": f"np.uint{TYPE_BYTES.get(item.modifiers[-1], 0) * 8}",
+        **dict(zip(("BYTE_A", "BYTE_B"), (f"np.{'u' * (m[0] == 'u')}int8"
+                   for m in item.modifiers[-2:]), strict=False)),
+    }  # fmt: skip
 
 
 def move(code: Lines, item: Instruction) -> None:

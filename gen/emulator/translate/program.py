@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.emulator.isa import bits, ops, rounding
+from gen.emulator.isa import bits, ops, rounding, tiles
 from gen.emulator.ptx.module import TYPE_BYTES, PtxKernel
 from gen.emulator.ptx.values import register_dtype
 from gen.emulator.translate.block import translate
@@ -99,8 +99,8 @@ def compile_kernel(kernel: PtxKernel) -> Program:
 @lru_cache(maxsize=16)
 def _translated(kernel: PtxKernel) -> Program:
     namespace: dict[str, Any] = {
-        **vars(ops), **vars(bits), **vars(rounding), **vars(shuffles), **vars(mma),
-        **vars(wmma), **vars(lacking), **vars(clusters),
+        **vars(ops), **vars(bits), **vars(rounding), **vars(tiles), **vars(shuffles),
+        **vars(mma), **vars(wmma), **vars(lacking), **vars(clusters),
         "np": np, "NOBODY": NOBODY, "narrow": narrow,
     }  # fmt: skip
     plain: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gen.emulator.watch.agents import place
 from gen.emulator.watch.granules import PER_WARP, Codes, Index, Touch
@@ -70,22 +71,20 @@ class TimedSeveral:
         self.clocks, self.columns = clocks, columns
         self.slots = np.full((1, columns), -1, np.int64)
         # A record is a time, a code (in low what it lacks of all codes), and a site.
-        self.low, self.high, self.warps = (np.zeros((0, 1), np.int64) for _ in range(3))
+        self.low, self.high = (np.zeros((0, 1), np.int64) for _ in range(2))
+        # Of each slot, by warp; -1: none.
+        self.entries: npt.NDArray[np.int16] = np.zeros((0, clocks.warps), np.int16)
         self.codes = clocks.warps * PER_WARP
         self.late = SITE_BITS + self.codes.bit_length()  # where in a record the time begins
         self.used = 0  # slots; the arrays have room for more
         self.empty = True
 
-    def _arrays(self) -> tuple[Index, Index, Index]:
-        return self.low, self.high, self.warps
-
     def widen(self, rows: int) -> None:
         """Give every block what was common to all."""
         first = np.arange(rows)[:, None] * self.used
         self.slots = np.where(self.slots < 0, -1, self.slots + first)
-        self.low, self.high, self.warps = (
-            np.tile(array[: self.used], (rows, 1)) for array in self._arrays()
-        )
+        self.low, self.high = (np.tile(x[: self.used], (rows, 1)) for x in (self.low, self.high))
+        self.entries = np.tile(self.entries[: self.used], (rows, 1))
         self.used *= rows
 
     def clash(self, touch: Touch, shown: bool = False) -> Clash | None:
@@ -110,10 +109,11 @@ class TimedSeveral:
         """Record accesses that do not clash with each other."""
         self.empty = False
         slots = self._slots(touch.index)
-        at = slots, self._entries(slots, touch.low // PER_WARP)
+        entries = self._entries(slots, touch.low // PER_WARP)
+        at = slots * self.low.shape[1] + entries
         start, code = np.int64(self.clocks.now) << self.late | site, touch.low.astype(np.int64)
-        np.maximum.at(self.high, at, start | code << SITE_BITS)
-        np.maximum.at(self.low, at, start | (self.codes - code) << SITE_BITS)
+        np.maximum.at(self.high.reshape(-1), at, start | code << SITE_BITS)
+        np.maximum.at(self.low.reshape(-1), at, start | (self.codes - code) << SITE_BITS)
 
     def _slots(self, index: Index) -> Index:
         """The slots of granules, new ones for those that have none."""
@@ -129,33 +129,34 @@ class TimedSeveral:
         slots[fresh] = self.used + np.arange(fresh.size)
         self.used += fresh.size
         if self.used > len(self.low):
-            more = np.full((self.used, self.low.shape[1]), -1, np.int64)  # twice the room
-            self._grow(more, 0)
+            self._grow(self.used, 0)  # twice the room
+            more = np.full((self.used, self.clocks.warps), -1, np.int16)
+            self.entries = np.concatenate([self.entries, more])
         return slots[index]
 
-    def _entries(self, slots: Index, warps: Codes) -> Index:
+    def _entries(self, slots: Index, warps: Codes) -> npt.NDArray[np.int16]:
         """The entries of warps in slots, new ones for those that have none."""
-        mine = self.warps[slots] == warps[:, None]
-        if not mine.any(axis=1).all():
-            fresh = ~mine.any(axis=1)
-            slot, warp = np.divmod(
-                np.unique(slots[fresh] * self.clocks.warps + warps[fresh]), self.clocks.warps
-            )
+        number = slots * self.clocks.warps + warps
+        found: npt.NDArray[np.int16] = self.entries.reshape(-1)[number]
+        if (found < 0).any():
+            fresh = np.unique(number[found < 0])
+            slot = fresh // self.clocks.warps
             # Behind those that a slot has, several fresh ones in turn.
-            entry = (self.warps[slot] >= 0).sum(axis=1)
+            entry = (self.entries[slot] >= 0).sum(axis=1)
             entry += np.arange(slot.size) - np.searchsorted(slot, slot)
             lacking = int(entry.max()) + 1 - self.low.shape[1]
             if lacking > 0:
-                self._grow(np.full((len(self.low), lacking), -1, np.int64), 1)
-            self.warps[slot, entry] = warp
-            mine = self.warps[slots] == warps[:, None]
-        entries: Index = mine.argmax(axis=1)
-        return entries
+                self._grow(lacking, 1)
+            self.entries.reshape(-1)[fresh] = entry
+            found = self.entries.reshape(-1)[number]
+        return found
 
-    def _grow(self, more: Index, axis: int) -> None:
-        self.low, self.high, self.warps = (
-            np.concatenate([array, more], axis) for array in self._arrays()
-        )
+    def _grow(self, count: int, axis: int) -> None:
+        """Room for so many more slots, or entries."""
+        shape = list(self.low.shape)
+        shape[axis] = count
+        more = np.full(shape, -1, np.int64)
+        self.low, self.high = (np.concatenate([x, more], axis) for x in (self.low, self.high))
 
     def drop(self, index: Index) -> None:
         """Forget all that touched some granules."""
