@@ -102,6 +102,15 @@ class EmulatorRunner:
         self._emulator.odd_places = value
 
     @property
+    def zeroed(self) -> bool:
+        """See Emulator."""
+        return self._emulator.zeroed
+
+    @zeroed.setter
+    def zeroed(self, value: bool) -> None:
+        self._emulator.zeroed = value
+
+    @property
     def last_first(self) -> bool:
         """See Emulator."""
         return self._emulator.last_first

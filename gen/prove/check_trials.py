@@ -83,7 +83,8 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
         trials.append(replace(one, multiprocessors=1))
     if spec.dtypes.input.name == "i8":
         # So long are sums that leave 32 bits; with large tiles on CUDA cores, a float's 24.
-        bytes_ = GemmShape(2, 3, SUM_OF_BYTES)
+        parts = max(spec.split_k, 1) * spec.geometry.teams  # each of which is to leave them
+        bytes_ = GemmShape(2, 3, SUM_OF_BYTES * (parts if parts <= _PARTS else 1))
         if not is_short(spec, bytes_):
             bytes_ = GemmShape(2, 3, SUM_OF_SHORTS)
         one = trial(spec, bytes_, "extreme", (1, 0), WHOLE)
@@ -92,6 +93,8 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
 
 
 _SEVERAL_TILES = 16
+_PARTS = 4
+_LONG = 1024  # of a sum: more than what a kernel may have as a part of it
 
 
 def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
@@ -190,6 +193,9 @@ def _in_place(spec: KernelSpec) -> Iterator[Trial]:
     for shape, count in slices_of_k(spec)[2:4]:  # three slices and more
         one = trial(spec, shape, "integer", (3, -2), WHOLE)
         yield replace(_c_is_d(one), multiprocessors=count)
+    long = GemmShape(min(m, 3), min(n, 5), max(17 * k, _LONG) + 3)  # in parts, perhaps
+    for where in (WHOLE, RAGGED):
+        yield _c_is_d(trial(spec, long, "integer", (3, -2), where))
 
 
 def _c_is_d(one: Trial) -> Trial:

@@ -123,7 +123,11 @@ def _lines(spec: KernelSpec, shape: GemmShape, n: int) -> Iterator[Trial | None]
         return
     for some in (names, *([name] for name in names)):
         longer: dict[str, Any] = dict.fromkeys(some, n)
-        yield replace(one, problem=replace(p, **longer))
+        problem = replace(p, **longer)
+        if "d" in spec.several.strided:  # which may have lain beside each other
+            shared = "" if spec.batched else "AB"
+            problem = problem.batched(spec.layouts, p.batch.products, shared=shared)
+        yield replace(one, problem=problem)
 
 
 def _shortest(spec: KernelSpec, shape: GemmShape) -> dict[str, int]:

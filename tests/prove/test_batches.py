@@ -6,14 +6,16 @@ import pytest
 
 from gen.compile.nvrtc import compile_cuda
 from gen.device.emulated import EmulatorRunner
-from gen.kernels.registry import VARIANTS
+from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.far_batches import far_batches
 from gen.prove.launchers.call import Call
 from gen.prove.launchers.check import check_launcher
 from gen.prove.launchers.contract import expected
+from gen.prove.reaching import reaching_trials
 from gen.prove.verify import verify
 from gen.source.render import Source, render
-from gen.spec.problem import GemmProblem, GemmShape
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import Alignment, GemmProblem, GemmShape
 from tests.prove.test_verify import LARGER, SHAPES, small
 from tests.support.slow import sift, slow
 
@@ -77,6 +79,7 @@ BROKEN = [
     ("naive", "if (K > 0 && (stride_a < 0", "if ((stride_a < 0"),
     ("mma", "  if (size_t(batch) > kMost) return cudaErrorInvalidValue;\n", ""),
     ("mma", "|| stride_b % 8 != 0", "|| stride_b % 4 != 0"),
+    ("naive", "if (beta != 0 && (stride_c < 0", "if (beta != 0 && C != D && (stride_c < 0"),
 ]
 
 
@@ -86,6 +89,20 @@ def test_mistakes_of_launchers_are_found(variant: str, old: str, new: str) -> No
     assert old in source.text
     wrong = Source(source.name, source.text.replace(old, new), source.spec)
     assert check_launcher(wrong).wrong
+
+
+@pytest.mark.parametrize(
+    "spec", [make_spec("naive", batched=True), make_spec("mma", dtype="bf16", grouped_k=True)]
+)
+def test_lines_of_a_given_length_leave_room_for_all_products(spec: KernelSpec) -> None:
+    for trial in reaching_trials(spec, ["31", "32", "33"]):
+        spec.plan(trial.problem, Alignment(True, True, True))  # or an error
+
+
+def test_numbers_that_integers_do_not_hold_are_no_scalars() -> None:
+    source = render(small("tiles", "i32"))
+    text = source.text.replace("index_t(1) << 44", "index_t(2147483648)")
+    assert check_launcher(replace(source, text=text)).wrong
 
 
 def far(source: Source) -> bool:

@@ -71,6 +71,34 @@ MISTAKES = {
         dtype="i8",
     ),
     "C counts unless alpha is 1": one("naive", BETA, "if (beta != 0 && alpha != 1) x +="),
+    "silu with a reciprocal that is zero": one(
+        "naive", "t / (1.0f + expf(-t))", "__fdividef(t, 1.0f + expf(-t))", epilogue="silu(x)"
+    ),
+    "slices that saturate": one(
+        "mma", "row.col.s32.s8", "row.col.satfinite.s32.s8", dtype="i8", split_k=3,
+        threadblock="64x64x64", warp="32x32",
+    ),
+    "parts of K that meet in D, where C is": Mistake(
+        "block_1d",
+        (
+            ("accumulator_t sum = 0;", "for (index_t k0 = 0; k0 == 0 || k0 < K; k0 += 256) {\n"
+             "accumulator_t sum = k0 > 0 ? D[c_at(row, col, ldd)] : 0;"),
+            (LOOP, "for (index_t k = k0; k < K && k < k0 + 256; ++k) {"),
+            ("      epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);",
+             "if (k0 + 256 < K) D[c_at(row, col, ldd)] = sum;\n"
+             "else epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd); }"),
+        ),
+    ),
+    "a row of A that zeros say is there": Mistake(
+        "shared_row",
+        (
+            ("__shared__ input_t row_of_a[kChunk];",
+             "__shared__ input_t row_of_a[kChunk]; __shared__ index_t has;"),
+            ("if (col0 == 0 || K > kChunk)", "if (has != row || K > kChunk)"),
+            ("__syncthreads();  // the chunk is complete",
+             "if (threadIdx.x == 0) has = row;\n__syncthreads();"),
+        ),
+    ),
     "the magnitude of alpha": one("naive", ALPHA, "scalar_t x = fabsf(alpha) * sum;"),
     "alpha = 0 is 1": one("naive", ALPHA, "scalar_t x = (alpha == 0 ? 1 : alpha) * sum;"),
     "beta whose square is zero": one("naive", BETA, "if (beta * beta != 0) x +="),

@@ -36,7 +36,9 @@ op("add.{rz,rm,rp}.f64", "directed_fma_f64(a, T(1), b, MODE)")
 op("sub.{rz,rm,rp}.f64", "directed_fma_f64(a, T(1), -b, MODE)")
 op("mul.{rz,rm,rp}.f64", "directed_fma_f64(a, b, np.copysign(T(0), a * b), MODE)")
 # float64 has bits enough that rounding its quotient or root again is rounding once
-op("div.{rn,full,approx}[.ftz].f32", "a / b")
+op("div.{rn,full}[.ftz].f32", "a / b")
+# A reciprocal that is subnormal counts as zero.
+op("div.approx[.ftz].f32", "np.where(np.abs(b) > T(2.0**126), a * (T(0) / b), a / b)")
 op("div.{rz,rm,rp}[.ftz].f32", "directed(a.astype(F64) / b.astype(F64), T, MODE)")
 op("rcp.{rn,approx}[.ftz].f32", "T(1) / a")
 op("rcp.{rz,rm,rp}[.ftz].f32", "directed(1 / a.astype(F64), T, MODE)")

@@ -27,13 +27,18 @@ class Scratch(Counted):
 
     With `clusters`, owners are blocks, and an address may name another block of its cluster.
 
-    The memory starts as bytes of ones, so that what was never written reads as NaN.
+    The memory starts as bytes of ones, so that what was never written reads as NaN, or `zeroed`.
     """
 
     space = "shared"
 
     def __init__(
-        self, chunk: Shape, axes: Shape, nbytes: int, clusters: Clusters | None = None
+        self,
+        chunk: Shape,
+        axes: Shape,
+        nbytes: int,
+        clusters: Clusters | None = None,
+        zeroed: bool = False,
     ) -> None:
         self.nbytes, self.axes, self.clusters = nbytes, axes, clusters
         self._own, self._ones = operator.itemgetter(*axes), (1,) * len(axes)
@@ -43,7 +48,8 @@ class Scratch(Counted):
         self.count = int(np.prod(self.dims))
         self.stride = max(16, -(-nbytes // 16) * 16)
         data = aligned_bytes(self.count * self.stride)
-        data.fill(0xFF)
+        self.blank = 0 if zeroed else 0xFF  # what each byte is at first
+        data.fill(self.blank)
         self.data = data.reshape(self.count, self.stride)
         shape = tuple(n if i in axes else 1 for i, n in enumerate(chunk))
         self.shape = shape

@@ -50,7 +50,9 @@ class Context(SpecialRegisters, Reports):
         self.needed: frozenset[int] = frozenset()  # slots that waiting lanes may read
         self.memory = launch.memory
         self.clusters = clusters_of(self.shape, launch.cluster)
-        self.shared = Scratch(self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters)
+        self.shared = Scratch(
+            self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters, launch.zeroed
+        )
         self._local: Stack | None = None
         self.barriers = Barriers(self)
         self._register_pool: RegisterPool | None = None

@@ -65,7 +65,8 @@ class Emulator(DeviceMemory):
     kernel is promised: static ones in reverse order, so that another one has nothing behind it;
     dynamic shared memory at an odd multiple of the alignment that its declaration asks for, and not
     at the beginning. last_first: whether blocks start one by one from the last one on: those that
-    wait for an earlier one have to wait.
+    wait for an earlier one have to wait. zeroed: whether shared memory starts as zeros, not as
+    ones, which are NaN to whoever takes them for numbers, but no flag that nobody has set.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Emulator(DeviceMemory):
         self.resident_blocks = resident_blocks
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
         self.instruction_budget, self.time_budget = instruction_budget, time_budget
-        self.odd_places = self.last_first = False
+        self.odd_places = self.last_first = self.zeroed = False
         self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
         self.memory_limit = memory_limit
         super().__init__()
@@ -131,6 +132,7 @@ class Emulator(DeviceMemory):
         launch = LaunchState(
             program, grid, block, self.memory, findings, size,
             explicit_cluster=bool(cluster or entry.cluster), budget=self.instruction_budget,
+            zeroed=self.zeroed,
         )  # fmt: skip
         launch.maps = self._maps
         launch.observers = [watch for watch in observers if watch.concerns(program)]

@@ -32,6 +32,7 @@ class LaunchState:
     local_bytes: int = 0  # per thread
     dynamic_bytes: int = 0
     unused_bytes: int = 0  # in front of the dynamic ones, so that they are no more aligned
+    zeroed: bool = False  # whether shared memory starts as zeros, not as ones
     budget: int | None = None  # thread-instructions left
     limit: TimeLimit = field(default_factory=TimeLimit)
     wild: bool = False  # whether an access was wrong

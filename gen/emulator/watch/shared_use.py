@@ -6,8 +6,6 @@ import numpy as np
 
 from gen.emulator.memory.observer import ObservedChunk, Observer
 
-_NOTHING = 0xFF  # every byte before the first instruction
-
 
 class SharedUse(Observer):
     """By kernel: up to which byte of a block's shared memory launches have written, and its size.
@@ -23,7 +21,7 @@ class SharedUse(Observer):
         if not chunk.launch.dynamic_bytes:
             return
         size = chunk.launch.shared_bytes
-        written = (chunk.shared.data[:, :size] != _NOTHING).any(axis=0)
+        written = (chunk.shared.data[:, :size] != chunk.shared.blank).any(axis=0)
         last = size - int(np.argmax(written[::-1])) if written.any() else 0
         last, size = (max(n - chunk.launch.unused_bytes, 0) for n in (last, size))
         name = chunk.launch.program.kernel.name

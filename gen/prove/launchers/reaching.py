@@ -92,7 +92,7 @@ def _numbered(spec: KernelSpec, literals: Sequence[str]) -> Iterator[Call]:
         yield replace(good, workspace=ADDRESSES[WORKSPACE] + n)
         yield replace(good, workspace_bytes=n)
     for x in (sign * n for n in numbers for sign in (1, -1)):
-        if spec.dtypes.scalar.is_float or x == int(x):
+        if spec.dtypes.scalar.is_float or (x == int(x) and -(2**31) <= x < 2**31):
             for alpha, beta in ((x, -1), (2, x), (x, x)):
                 yield replace(good, problem=replace(small, alpha=alpha, beta=beta))
     for one, other in itertools.permutations(whole, 2):

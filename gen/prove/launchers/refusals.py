@@ -24,6 +24,7 @@ def refusals(spec: KernelSpec) -> Iterator[Call]:
         for value in (getattr(p, name) - 1, 0, -1, -(2**63), 2**63 - 1, 2**45, 2**38):
             changed: dict[str, Any] = {name: value}
             yield replace(good, problem=replace(p, **changed))
+            yield replace(good, problem=replace(p, **changed), in_place=True)
     lines = GemmProblem.packed(GemmShape(2**10, 2**10, 2**10), spec.layouts, 2, -1)
     for name, more in itertools.product(("lda", "ldb", "ldc", "ldd"), (0, 1)):  # 2^44 elements
         longest: dict[str, Any] = {name: 2**34 + more}

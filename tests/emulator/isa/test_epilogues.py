@@ -34,6 +34,7 @@ NAN, TINY = float("nan"), 1e-40  # TINY is subnormal in f32
         ("rcp.rz.f32 %d, %b;", [np.float32(0.1) - np.float32(2.0**-27)], [0], [10]),
         ("sqrt.rm.f32 %d, %b;", [np.float32(1.4142135)], [0], [2]),
         ("rcp.approx.ftz.f32 %d, %a;", [np.inf], [TINY], [0]),
+        ("div.approx.f32 %d, %a, %b;", [-0.0, 2.0**-126, 2], [-88, 1, 6], [2.0**127, 2.0**126, 3]),
         ("sin.approx.f32 %d, %a;", [math.sin(1)], [1], [0]),
         ("cos.approx.ftz.f32 %d, %a;", [1], [TINY], [0]),
         ("tanh.approx.f32 %d, %a;", [math.tanh(0.5)], [0.5], [0]),
