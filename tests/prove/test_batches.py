@@ -92,7 +92,7 @@ def test_mistakes_of_launchers_are_found(variant: str, old: str, new: str) -> No
 
 
 @pytest.mark.parametrize(
-    "spec", [make_spec("naive", batched=True), make_spec("mma", dtype="bf16", grouped_k=True)]
+    "spec", [make_spec("naive", batched=True), make_spec("mma", layout="crr", grouped_k=True)]
 )
 def test_lines_of_a_given_length_leave_room_for_all_products(spec: KernelSpec) -> None:
     for trial in reaching_trials(spec, ["31", "32", "33"]):
