@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gen.emulator import Finding, Observer
 
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
+_MANY = 2**30 + 40  # lines to pack
 _WRAP = 2**32  # work tiles of a group of lines of tiles, which 32 bits count as none
 _SHORT = 24  # of the other ones, and no more than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
@@ -74,6 +75,10 @@ def far_tiles(
                 yield result
                 if skips == (1, 1):
                     break  # where packing takes too long, C and D alone are not aligned
+    if spec.packs:  # blocks pack so many lines that the next one is behind 2^31
+        for shape in (GemmShape(_MANY, short, UNIT), GemmShape(short, _MANY, UNIT)):
+            if result := _run(spec, module, shape, (1, 1), deadline, observers):
+                yield result
     wide = ceil_div(_WRAP, spec.tunables["swizzle"]) * tile.n
     if wide <= spec.row.most:
         across = spec.row.transposes and not layouts.c

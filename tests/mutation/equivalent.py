@@ -101,6 +101,9 @@ _WHOLE_STEPS = "k0 is a multiple of a step: no such number is between the two"
 _AS_MANY_LINES = "the threads copy no more lines at once than a step has"
 _NO_GPU = "no GPU has the memory for partial sums of 2^36 bytes a slice"
 _BLOCKS = "what a thread acquires, its block has seen, as docs/checks.md says"
+_LONG_LINES = "lines to pack of nearly 2^31 elements, as docs/checks.md says"
+_MOST_GROUPS = "2^31 - 65,536 matrices to pack, which takes hours here"
+_NOWHERE = "what is added to an element behind an array of registers, the compiler leaves out"
 _EARLY = "what comes to L2 early is a matter of speed"
 _EACH_ITS_OWN = "there are no more warps than this"
 
@@ -222,6 +225,25 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_UNITS, "-> multiply<true>(sums, row0, col0, M, N - 1, K, A, lda, B, ldb);"),
     (_SIDES, "-> const input_t* a = A + uint32_t(row0) * lda"),
     (_NO_GPU, "simt sliced-k: narrow: const index_t distance = index_t(tiles_m)"),
+    (_NO_GPU, "-> const index_t begin = uint32_t(blockIdx.x) * kReduceWidth;"),
+    *(
+        (_SIDES, f"-> for (uint32_t {start}")
+        for start in (
+            "at = (index_t(blockIdx.y) * ",
+            "line = index_t(blockIdx.x) * ",
+            "i = blockIdx.z / 2; i < count;",
+            "i = blockIdx.z - 1; i < b_count;",
+        )
+    ),
+    (_LONG_LINES, "-> for (int at = (index_t(blockIdx.y) * "),
+    (_MOST_GROUPS, "-> for (int i = blockIdx.z - 1; i < b_count;"),
+    (_MOST_GROUPS, "-> for (int i = blockIdx.z / 2; i < count;"),
+    (_FITS, "-> const index_t distance = int(tiles_m) * tiles_n * batch * kFours;"),
+    (_BY_ELEMENT, "sizeof(VectorOf<T>) == 0 && ld / kVector == 0;"),
+    (_OUTSIDE, "strips = (N + 1 + kCols - 1) / kCols;"),
+    (_BEHIND, "-> if (low >= source && low + 2 * kChunk <= end && true) {"),
+    (_NOWHERE, "gemv: comparison: for (int i = 0; i < kRows; ++i) { ->"),
+    (_STEPS, "-> for (; n < short(last); n += kTeams) {"),
     (_BLOCKS, "wgmma stream-k: stream: flag = flags + warp; -> flag = flags + warp / 2;"),
     *((_WITHIN, f"mma_tma: rounding: {x} += out.beta *") for x in "xy"),
     (_BY_ELEMENT, "-> struct alignas(kVector + sizeof(T)) VectorOf {"),
