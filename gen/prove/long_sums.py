@@ -21,7 +21,7 @@ from gen.errors import BudgetError
 from gen.kernels.launches import BIAS, WORKSPACE
 from gen.prove import fused
 from gen.prove.check_sizes import is_short
-from gen.prove.far_indices import FarResult, difference, far_operands, plain_arguments, workspace
+from gen.prove.far_indices import FarResult, difference, far_operands, emulated_arguments, workspace
 from gen.prove.fused import Within
 from gen.prove.oracle import LINEAR, After, oracle
 from gen.spec import numerics
@@ -45,7 +45,7 @@ _SECONDS = 30  # of CPU time, that none should need
 
 def why_not(spec: KernelSpec) -> str:
     """Why a kernel cannot be tried here; nothing where it can."""
-    if spec.row.persistent or spec.grouped or spec.grouped_k:
+    if spec.grouped or spec.grouped_k:
         return "its warps do not all run the same loop along K"
     if spec.split_k > 1:
         return "its sum has several parts"
@@ -187,7 +187,7 @@ def _try(
     skipping = Skipping(
         range(start, start + k * element),
         range(start + mapped * element, start + behind),
-        _patience(spec),
+        0 if spec.row.persistent else _patience(spec),
         _MANY + 4 * mapped // (1 if chunk else min(step, _INNER)),
     )
     report = emulator.launch(
@@ -195,7 +195,7 @@ def _try(
         launch.kernel,
         launch.grid,
         launch.block,
-        plain_arguments(launch, places),
+        emulated_arguments(launch, places),
         launch.shared_bytes,
         source_lines=module.text.splitlines(),
         observers=[skipping, *observers],
