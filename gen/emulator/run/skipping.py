@@ -8,7 +8,8 @@ many bits as each register has. A counter that wraps around too early then does 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,20 +37,27 @@ class GapReadError(NothingSkippedError):
     """The kernel reads what it would have skipped, were its loop one of those that are known."""
 
 
-class Skipping(Observer):
-    """Skips rounds of the loop that reads an operand, once. Unlike other observers, it changes
-    what the kernel does.
+class Part(NamedTuple):
+    """The addresses of a part of an operand, and those in it that are not mapped."""
 
-    operand: the addresses of its bytes. gap: those that are not mapped; what is in front of them,
-    and some of what is behind, is zero but for the first and last few. It skips to behind the gap.
-    patience: rounds that a loop without inner loops has to have before that, more than such as go
-    through a part of the operand. most: rounds that no loop should need in all. `skipped`: how many
-    were left out. Raises GapReadError where the kernel comes to the gap itself; NothingSkippedError
-    for more rounds than `most`, but BudgetError where some were left out.
+    bytes: range
+    gap: range
+
+
+class Skipping(Observer):
+    """Skips rounds of the loop that reads an operand, once for each part of it. Unlike other
+    observers, it changes what the kernel does.
+
+    parts: what is in front of a gap, and some of what is behind, is zero but for the first and last
+    few of the part. It skips to behind the gap. patience: rounds that a loop without inner loops
+    has to have before that, more than such as go through a part of a step. most: rounds that no
+    loop should need in all. `skipped`: how many were left out. Raises GapReadError where the kernel
+    comes to a gap itself; NothingSkippedError for more rounds than `most`, but BudgetError where
+    some were left out.
     """
 
-    def __init__(self, operand: range, gap: range, patience: int, most: int) -> None:
-        self._operand, self._gap, self._patience, self._most = operand, gap, patience, most
+    def __init__(self, parts: Sequence[Part], patience: int, most: int) -> None:
+        self._parts, self._patience, self._most = list(parts), patience, most  # those still to come
         self._all: dict[int, int] = {}  # visits of a head
         self._loops: dict[int, int] = {}  # the last block of a loop, by its head
         self._outer: set[int] = set()  # heads of loops with inner ones
@@ -60,7 +68,7 @@ class Skipping(Observer):
 
     def begin(self, chunk: ObservedChunk) -> None:
         """See Observer."""
-        self._rounds, self._visits = {}, {}  # those of another chunk
+        self._rounds, self._visits, self._address = {}, {}, 0  # those of another chunk
         blocks = chunk.launch.program.blocks
         # Those that only wait at an mbarrier are none of these loops.
         self._loops = {h: at for h, at in loops(blocks).items() if h < at or not blocks[h].poll}
@@ -71,7 +79,7 @@ class Skipping(Observer):
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:
         """See Observer."""
-        if space == "global" and not self.skipped:
+        if space == "global" and self._parts:
             self._read(np.asarray(address) + site.offset, mask)
 
     def copy(
@@ -79,12 +87,12 @@ class Skipping(Observer):
         source_bytes: Value, mask: Mask | None,
     ) -> None:  # fmt: skip
         """See Observer."""
-        if not self.skipped:
+        if self._parts:
             self._read(np.asarray(global_address), mask)
 
     def bulk(self, chunk: ObservedChunk, move: Move) -> None:
         """See Observer."""
-        if move.into_shared and not self.skipped:
+        if move.into_shared and self._parts:
             self._read(move.addresses[move.addresses >= 0], None)
 
     def _read(self, addresses: Any, mask: Mask | None) -> None:
@@ -92,10 +100,11 @@ class Skipping(Observer):
             addresses, running = np.broadcast_arrays(addresses, mask.bits)
             addresses = addresses[running]
         first = int(addresses.min()) if addresses.size else 0
-        if first in self._gap:
-            raise GapReadError
-        if first in self._operand:
-            self._address = first
+        for part in self._parts:
+            if first in part.gap:
+                raise GapReadError
+            if first in part.bytes:
+                self._address = first
 
     def block(self, chunk: Any, at: int, mask: Mask | None) -> None:
         """See Observer."""
@@ -103,7 +112,7 @@ class Skipping(Observer):
             self._all[at] = self._all.get(at, 0) + 1
             if self._all[at] > self._most:
                 self._give_up(chunk, at)
-        if self.skipped:
+        if not self._parts:
             return
         for head in [head for head in self._rounds if self._leaves(head, at, mask)]:
             del self._rounds[head], self._visits[head]
@@ -115,15 +124,18 @@ class Skipping(Observer):
         outer = at in self._outer
         if self._visits[at] <= (0 if outer else max(self._patience, _SHOWN)):
             return
-        if found := period_of(rounds, _PERIOD, 0 if outer else _SHOWN):
+        part = next((part for part in self._parts if self._address in part.bytes), None)
+        found = period_of(rounds, _PERIOD, 0 if outer else _SHOWN) if part else None
+        if part and found:
             period, steps, bytes_ = found
-            count = (self._gap.stop - rounds[-1].address) // bytes_
+            count = (part.gap.stop - self._address) // bytes_
             for slot, step in steps.items():
                 if step.any():
                     many = step * np.array(count).astype(step.dtype)
                     chunk.registers[slot] = chunk.registers[slot] + many
-            self.skipped = count * period
-            self._rounds.clear()
+            self.skipped += count * period
+            self._parts.remove(part)
+            self._rounds, self._visits = {}, {}
 
     def _leaves(self, head: int, at: int, mask: Mask | None) -> bool:
         """Whether block `at` is outside of a loop, and lanes run it that were in there."""
