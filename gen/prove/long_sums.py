@@ -31,7 +31,7 @@ from gen.errors import BudgetError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE
 from gen.prove import fused
-from gen.prove.check_sizes import is_short
+from gen.prove.check_sizes import is_short, on_tensor_cores
 from gen.prove.far_indices import FarResult, difference, emulated_arguments, far_operands, workspace
 from gen.prove.fused import Within
 from gen.prove.oracle import LINEAR, After, oracle
@@ -50,7 +50,7 @@ _LAST, _LEAST = 16, 1024  # rounds behind those that are skipped; elements mappe
 _MANY = 1000  # rounds
 _STEPS = 16  # of a round, at most
 _FEW = 8  # elements at either end that are not zero
-_PARTS = 8  # slices of K, at most, each of which takes as long as one
+_PARTS = 8  # slices of K, at most: each takes as long as a sum without slices
 _ALPHA, _BETA = 2, -1
 _SECONDS = 30  # of CPU time, that none should need
 
@@ -82,16 +82,14 @@ def long_sums(
 
 
 def _sizes(spec: KernelSpec) -> list[int]:
-    unit, most = _unit(spec), spec.row.most
+    unit = _unit(spec)
+    most = spec.row.most // unit * unit
     if _slices(spec) > 1:
-        return [k for k in (ceil_div(k, unit) * unit for k in _LONG) if k <= most] or [
-            most // unit * unit
-        ]
-    most = most // UNIT * UNIT
+        whole = (ceil_div(k, unit) * unit for k in _LONG)
+        return [k for k in whole if k <= most] or [most]
     sizes = [k for k in _LONG if k <= most] or [most, most - UNIT + 5]
-    if spec.packs:  # lines that are packed are another loop
-        sizes = [k for k in sizes if k % UNIT == 0]
-    return sizes
+    # Lines that are packed are another loop.
+    return [k for k in sizes if k % UNIT == 0] if spec.packs else sizes
 
 
 def _slices(spec: KernelSpec) -> int:
@@ -99,7 +97,7 @@ def _slices(spec: KernelSpec) -> int:
 
 
 def _unit(spec: KernelSpec) -> int:
-    """Of which K has so many that all slices have whole units, and equally many steps."""
+    """A divisor of K, with which all slices have as many steps, and begin at whole units."""
     slices = _slices(spec)
     return math.lcm(slices * spec.threadblock.k, slices * UNIT) if slices > 1 else UNIT
 
@@ -228,7 +226,8 @@ def _try(
         )
         for start in (arrays["A"].address + at * each * element for at in range(slices))
     ]
-    most = _MANY + 4 * slices * mapped // (1 if chunk else min(step, _INNER))
+    most = 4 * mapped // (1 if chunk else min(step, _INNER))
+    most += 0 if on_tensor_cores(spec) else _MANY
     skipping = Skipping(parts, 0 if spec.row.persistent else _patience(spec), most)
     findings: list[Finding] = []
     for launch in steps.launches:

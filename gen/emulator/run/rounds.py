@@ -15,13 +15,20 @@ import numpy as np
 from gen.emulator.warp.masks import Bits, Mask
 
 
+class Register(NamedTuple):
+    """The bits of a register, zero for lanes that do not read it, and whether they may count."""
+
+    bits: Any
+    counts: bool
+
+
 class Round(NamedTuple):
     """What there is when lanes come to a loop's head; `address`: where an operand is read."""
 
     address: int
     places: Sequence[Any]  # of lanes, and of copies
     memory: Sequence[bytes]
-    registers: Mapping[int, Any]  # by their slots; zeros for lanes that do not read them
+    registers: Mapping[int, Register]  # by their slots
     lanes: Mask | None  # those at the head
 
 
@@ -48,7 +55,10 @@ def current_round(chunk: Any, at: int, mask: Mask | None, address: int) -> Round
     for name, bits in read.items():
         slot = program.slots[name]
         value = np.asarray(chunk.registers[slot])
-        registers[slot] = value.copy() if alone else np.where(bits, value, value.dtype.type(0))
+        counts = value.dtype.kind in "iu"
+        value = value if counts else np.ascontiguousarray(value).view(f"u{value.itemsize}")
+        value = value.copy() if alone else np.where(bits, value, value.dtype.type(0))
+        registers[slot] = Register(value, counts)
     memory = [scratch.data.tobytes() for scratch in chunk.scratch()]
     return Round(address, places, memory, registers, mask)
 
@@ -77,27 +87,17 @@ def _steps(rounds: Sequence[Round], period: int, back: int) -> Mapping[int, Any]
     if not (evenly and _at_same_places(now, before) and _at_same_places(before, earlier)):
         return None
     steps = {}
-    for slot, value in now.registers.items():
-        steps[slot] = _step(value, before.registers[slot], earlier.registers[slot])
-        if steps[slot] is None:
+    for slot, (bits, counts) in now.registers.items():
+        last = before.registers[slot].bits
+        step = bits - last
+        if np.count_nonzero(step):
+            if not counts or np.count_nonzero(step != last - earlier.registers[slot].bits):
+                return None
+            steps[slot] = step
+        elif np.count_nonzero(last != earlier.registers[slot].bits):
             return None
     return steps
 
 
 def _at_same_places(now: Round, before: Round) -> bool:
     return now.places == before.places and now.memory == before.memory
-
-
-def _step(now: Any, before: Any, earlier: Any) -> Any:
-    """What a register has changed by; None where it has not changed as often as before."""
-    if now.dtype.kind not in "iu":
-        return np.zeros((), now.dtype) if _equal(now, before) and _equal(before, earlier) else None
-    return now - before if _equal(now - before, before - earlier) else None
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Bit for bit, as NaN may be among them."""
-    if one.dtype.kind == "f":
-        bits = f"u{one.itemsize}"
-        one, other = np.ascontiguousarray(one).view(bits), np.ascontiguousarray(other).view(bits)
-    return bool((one == other).all())

@@ -51,14 +51,14 @@ class Skipping(Observer):
     parts: what is in front of a gap, and some of what is behind, is zero but for the first and last
     few of the part. It skips to behind the gap. patience: rounds that a loop without inner loops
     has to have before that, more than such as go through a part of a step. most: rounds that no
-    loop should need in all. `skipped`: how many were left out. Raises GapReadError where the kernel
-    comes to a gap itself; NothingSkippedError for more rounds than `most`, but BudgetError where
-    some were left out.
+    loop should need in a row. `skipped`: how many were left out. Raises GapReadError where the
+    kernel comes to a gap itself; NothingSkippedError for more rounds than `most`, but BudgetError
+    where some were left out.
     """
 
     def __init__(self, parts: Sequence[Part], patience: int, most: int) -> None:
         self._parts, self._patience, self._most = list(parts), patience, most  # those still to come
-        self._all: dict[int, int] = {}  # visits of a head
+        self._all: dict[int, int] = {}  # visits of a head since rounds were last skipped
         self._loops: dict[int, int] = {}  # the last block of a loop, by its head
         self._outer: set[int] = set()  # heads of loops with inner ones
         self._rounds: dict[int, deque[Round]] = {}
@@ -130,12 +130,11 @@ class Skipping(Observer):
             period, steps, bytes_ = found
             count = (part.gap.stop - self._address) // bytes_
             for slot, step in steps.items():
-                if step.any():
-                    many = step * np.array(count).astype(step.dtype)
-                    chunk.registers[slot] = chunk.registers[slot] + many
+                many = step * np.array(count).astype(step.dtype)
+                chunk.registers[slot] = chunk.registers[slot] + many
             self.skipped += count * period
             self._parts.remove(part)
-            self._rounds, self._visits = {}, {}
+            self._rounds, self._visits, self._all = {}, {}, {}
 
     def _leaves(self, head: int, at: int, mask: Mask | None) -> bool:
         """Whether block `at` is outside of a loop, and lanes run it that were in there."""
