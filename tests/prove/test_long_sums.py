@@ -15,9 +15,9 @@ from gen.source.render import Source, render
 from tests.prove.test_defects import plant
 
 # Small tiles, which take less long.
-COOPERATIVE = {"threadblock": "128x64x64", "stages": 4}
-PINGPONG = {"threadblock": "64x64x64", "schedule": "pingpong", "stages": 4}
-TMA = {"threadblock": "64x64x64", "warp": "32x32"}
+COOPERATIVE: dict[str, Any] = {"threadblock": "128x64x64", "stages": 4}
+PINGPONG: dict[str, Any] = {"threadblock": "64x64x64", "schedule": "pingpong", "stages": 4}
+TMA: dict[str, Any] = {"threadblock": "64x64x64", "warp": "32x32"}
 
 LOOP = "for (index_t k = 0; k < K; ++k) {"
 STEPS = "const int steps = int("
@@ -97,7 +97,7 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
     ],
 )  # fmt: skip
 def test_numbers_of_32_bits_are_wrong(variant: str, old: str, new: str) -> None:
-    tunables = {"chunk": 100} if variant == "shared_row" else {}
+    tunables: dict[str, Any] = {"chunk": 100} if variant == "shared_row" else {}
     source = plant(make_spec(variant, **tunables), (old, new))
     assert is_wrong(results(source))
 
