@@ -1,7 +1,8 @@
 """Sums of more products than 32 bits count, of which only the first and the last are computed.
 
-A and B are zero but for the two ends of K, and the emulator skips the rounds of the loop in between
-(see `emulator.run.skipping`): counts and indices along K are then beyond 32 bits, as they would be.
+A and B are zero but for the two ends of K, or of each slice of it, and the emulator skips the
+rounds of the loop in between (see `emulator.run.skipping`): counts and indices along K are then
+beyond 32 bits, as they would be.
 Nothing is said of a kernel whose loop changes more than counters, since nothing is skipped there.
 One that ends before it comes to what would be skipped has left the end of K out.
 """

@@ -3,6 +3,7 @@
 A loop of 2^32 rounds takes days here. But where an operand is zero, a round moves counters and
 addresses on, and leaves everything else as it was: so any number of rounds is an addition, in as
 many bits as each register has. A counter that wraps around too early then does so here as well.
+Warps with loops of their own, which wait for each other, are moved on together.
 """
 
 from __future__ import annotations
