@@ -48,6 +48,22 @@ def default_time(shape: GemmShape, products: int = 1) -> float:
     return 60 + products * shape.m * shape.n * shape.k / 10**6
 
 
+def tensor_map(described: TensorMap, buffer: Any, offset: int) -> Any:
+    """As `Emulator.launch` takes it: of a matrix that begins `offset` bytes into a buffer."""
+    import numpy as np
+
+    from gen import emulator
+
+    if 0 in described.dims:
+        return np.void(bytes(MAP_BYTES))
+    return emulator.TensorMap(
+        replace(buffer, address=buffer.address + offset),
+        _PTX_ELEMENTS.get(described.element, described.element),
+        *described.tiled,
+        swizzle=described.swizzle,
+    )
+
+
 class EmulatorRunner:
     """Runs PTX on the CPU, with every memory access and every barrier checked.
 
@@ -159,18 +175,7 @@ class EmulatorRunner:
 
     def tensor_map(self, described: TensorMap, buffer: Any, offset: int) -> Any:
         """See Runner."""
-        import numpy as np
-
-        from gen import emulator
-
-        if 0 in described.dims:
-            return np.void(bytes(MAP_BYTES))
-        return emulator.TensorMap(
-            replace(buffer, address=buffer.address + offset),
-            _PTX_ELEMENTS.get(described.element, described.element),
-            *described.tiled,
-            swizzle=described.swizzle,
-        )
+        return tensor_map(described, buffer, offset)
 
     def launch(
         self,

@@ -23,7 +23,7 @@ from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Instruction, Param, PtxKernel, PtxModule, Variable
 from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.emulator import Emulator, LaunchReport
-from gen.emulator.run.skipping import GapReadError, NothingSkippedError, Skipping
+from gen.emulator.run.skipping import GapReadError, NothingSkippedError, Part, Skipping
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.translate.blocks import build_blocks
 from gen.emulator.watch.counters import Access, AccessPoint, Counters, Totals
@@ -57,6 +57,7 @@ __all__ = [
     "Observer",
     "Outcomes",
     "Param",
+    "Part",
     "Printed",
     "PtxKernel",
     "PtxModule",

@@ -107,7 +107,7 @@ def fitting(spec: KernelSpec, m: int, n: int, k: int) -> GemmShape:
 
     They take no minutes then.
     """
-    limit = _WORK[_on_tensor_cores(spec)]
+    limit = _WORK[on_tensor_cores(spec)]
     while _work(spec, shape := GemmShape(m, n, k)) > limit and max(m, n) > UNIT:
         if m > n:
             m = _halved(m)
@@ -128,19 +128,19 @@ _WORK = {False: 4 * 10**6, True: 3 * 10**7}
 _MOST_WORK = 2 * 10**8  # of one problem on CUDA cores
 
 
-def _on_tensor_cores(spec: KernelSpec) -> bool:
+def on_tensor_cores(spec: KernelSpec) -> bool:
     """Whether warps multiply tiles there, each in few instructions for the emulator."""
     return spec.warp is not None and spec.instruction is not None
 
 
 def is_short(spec: KernelSpec, shape: GemmShape) -> bool:
     """Whether a long K takes no minute: always on tensor cores, with small tiles elsewhere."""
-    return _on_tensor_cores(spec) or _work(spec, shape) <= _MOST_WORK
+    return on_tensor_cores(spec) or _work(spec, shape) <= _MOST_WORK
 
 
 def is_large(spec: KernelSpec, shape: GemmShape) -> bool:
     """Whether a launch takes about a second on CUDA cores: of others there are many."""
-    return not _on_tensor_cores(spec) and _work(spec, shape) > _MOST_WORK
+    return not on_tensor_cores(spec) and _work(spec, shape) > _MOST_WORK
 
 
 def _work(spec: KernelSpec, shape: GemmShape) -> int:

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gen.compile.nvrtc import Module
+from gen.device.emulated import tensor_map
 from gen.device.execute import Place, alignment, striding
 from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, SharedRaces
 from gen.errors import SpecError
 from gen.kernels.formulas import ceil_div
-from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, Plan, Pointer, TensorMap
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, Plan, Pointer, TensorMap, resolve
 from gen.prove import fused, oracle
 from gen.prove.fused import Within
 from gen.prove.kernel_sums import sums_of
@@ -247,7 +248,7 @@ def _launch(
             launch.kernel,
             launch.grid,
             launch.block,
-            plain_arguments(launch, places),
+            emulated_arguments(launch, places),
             launch.shared_bytes,
             source_lines=module.text.splitlines(),
             observers=[SharedRaces(), GlobalRaces(), *observers],
@@ -263,12 +264,17 @@ def workspace(emulator: Emulator, steps: Plan) -> Place:
     return Place(emulator.alloc(space, WORKSPACE, False))
 
 
-def plain_arguments(launch: Launch, places: Mapping[str, Place]) -> list[Any]:
-    """The arguments of a launch without tensor maps, with addresses in place of names."""
-    return [
-        np.uint64(places[arg.buffer].address + arg.offset) if isinstance(arg, Pointer) else arg
-        for arg in launch.args.values()
-    ]
+def emulated_arguments(launch: Launch, places: Mapping[str, Place]) -> list[Any]:
+    """The arguments of a launch as `Emulator.launch` takes them."""
+
+    def pointer(arg: Pointer) -> np.uint64:
+        return np.uint64(places[arg.buffer].address + arg.offset)
+
+    def described(arg: TensorMap) -> Any:
+        place = places[arg.source.buffer]
+        return tensor_map(arg, place.buffer, place.offset + arg.source.offset)
+
+    return resolve(launch.args, pointer, described)
 
 
 def _bits(matrix: np.ndarray) -> np.ndarray:

@@ -1,13 +1,15 @@
 """Sums of more products than 32 bits count, of which only the first and the last are computed.
 
-A and B are zero but for the two ends of K, and the emulator skips the rounds of the loop in between
-(see `emulator.run.skipping`): counts and indices along K are then beyond 32 bits, as they would be.
+A and B are zero but for the two ends of K, or of each slice of it, and the emulator skips the
+rounds of the loop in between (see `emulator.run.skipping`): counts and indices along K are then
+beyond 32 bits, as they would be.
 Nothing is said of a kernel whose loop changes more than counters, since nothing is skipped there.
 One that ends before it comes to what would be skipped has left the end of K out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,12 +18,22 @@ import numpy as np
 
 from gen.compile.nvrtc import Module
 from gen.device.execute import Place, alignment
-from gen.emulator import Emulator, GapReadError, NothingSkippedError, Observer, Skipping
+from gen.emulator import (
+    DeviceArray,
+    Emulator,
+    Finding,
+    GapReadError,
+    NothingSkippedError,
+    Observer,
+    Part,
+    Skipping,
+)
 from gen.errors import BudgetError
-from gen.kernels.launches import BIAS, WORKSPACE
+from gen.kernels.formulas import ceil_div
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE
 from gen.prove import fused
-from gen.prove.check_sizes import is_short
-from gen.prove.far_indices import FarResult, difference, far_operands, plain_arguments, workspace
+from gen.prove.check_sizes import is_short, on_tensor_cores
+from gen.prove.far_indices import FarResult, difference, emulated_arguments, far_operands, workspace
 from gen.prove.fused import Within
 from gen.prove.oracle import LINEAR, After, oracle
 from gen.spec import numerics
@@ -39,17 +51,14 @@ _LAST, _LEAST = 16, 1024  # rounds behind those that are skipped; elements mappe
 _MANY = 1000  # rounds
 _STEPS = 16  # of a round, at most
 _FEW = 8  # elements at either end that are not zero
+_PARTS = 8  # slices of K, at most: each takes as long as a sum without slices
 _ALPHA, _BETA = 2, -1
 _SECONDS = 30  # of CPU time, that none should need
 
 
 def why_not(spec: KernelSpec) -> str:
     """Why a kernel cannot be tried here; nothing where it can."""
-    if spec.row.persistent or spec.grouped or spec.grouped_k:
-        return "its warps do not all run the same loop along K"
-    if spec.split_k > 1:
-        return "its sum has several parts"
-    return ""
+    return "its sum has many parts" if spec.split_k > _PARTS else ""
 
 
 def long_sums(
@@ -59,11 +68,7 @@ def long_sums(
     observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
     """Runs the kernel on a D of one element. See `far_indices.far_results` for the rest."""
-    most = spec.row.most // UNIT * UNIT
-    sizes = [k for k in _LONG if k <= most] or [most, most - UNIT + 5]
-    if spec.packs:
-        sizes = [k for k in sizes if k % UNIT == 0]  # lines that are packed are another loop
-    for k in sizes if not why_not(spec) else ():
+    for k in _sizes(spec) if not why_not(spec) else ():
         try:
             result, skipped = _run(spec, module, k, deadline, observers)
         except BudgetError:
@@ -77,6 +82,27 @@ def long_sums(
             yield result
 
 
+def _sizes(spec: KernelSpec) -> list[int]:
+    unit = _unit(spec)
+    most = spec.row.most // unit * unit
+    if _slices(spec) > 1:
+        whole = (ceil_div(k, unit) * unit for k in _LONG)
+        return [k for k in whole if k <= most] or [most]
+    sizes = [k for k in _LONG if k <= most] or [most, most - UNIT + 5]
+    # Lines that are packed are another loop.
+    return [k for k in sizes if k % UNIT == 0] if spec.packs else sizes
+
+
+def _slices(spec: KernelSpec) -> int:
+    return max(spec.split_k, 1)
+
+
+def _unit(spec: KernelSpec) -> int:
+    """A divisor of K, with which all slices have as many steps, and begin at whole units."""
+    slices = _slices(spec)
+    return math.lcm(slices * spec.threadblock.k, slices * UNIT) if slices > 1 else UNIT
+
+
 def _is_regular(spec: KernelSpec, module: Module, k: int, deadline: float | None) -> bool:
     """Whether sums are right that are shorter, and of which rounds are skipped as well.
 
@@ -84,12 +110,12 @@ def _is_regular(spec: KernelSpec, module: Module, k: int, deadline: float | None
     and what went wrong with a long one says nothing. Where other trials count beyond 16 bits, a sum
     does so here.
     """
-    sizes = [3 * _mapped(spec, k)]
+    sizes, unit = [3 * _mapped(spec, k) * _slices(spec)], _unit(spec)
     if is_short(spec, GemmShape(2, 3, _BEYOND_16_BITS)):
         sizes.append(max(_BEYOND_16_BITS, *sizes))
     for size in sizes:
         try:
-            result, skipped = _run(spec, module, size // UNIT * UNIT + k % UNIT, deadline, ())
+            result, skipped = _run(spec, module, size // unit * unit + k % unit, deadline, ())
         except BudgetError:
             return False
         if not result or not skipped or result.findings or result.message:
@@ -124,7 +150,8 @@ def _run(
             return _try(spec, module, k, _mapped(spec, k), deadline, observers)
         except GapReadError:
             mapped = _mapped(spec, k, _STEPS)
-            longer = 3 * mapped // UNIT * UNIT + k % UNIT
+            unit = _unit(spec)
+            longer = 3 * mapped * _slices(spec) // unit * unit + k % unit
             return _try(spec, module, max(k, longer), mapped, deadline, observers)
     return None, 0
 
@@ -141,13 +168,18 @@ def _try(
     input_, output = types.input.name, types.output.name
     rng = np.random.default_rng(0)
     step, chunk = spec.threadblock.k, spec.tunables.get("chunk", 0)
-    emulator = Emulator()
+    slices = _slices(spec)
+    each = k // slices
+    # Blocks that have a slice each run one after another.
+    emulator = Emulator(chunk_threads=1) if slices > 1 else Emulator()
     emulator.deadline, emulator.time_budget = deadline, None if deadline else _SECONDS
 
     def ends() -> np.ndarray:
-        values = np.zeros((2, mapped), np.int64)
-        values[0, :_FEW] = rng.integers(1, 4, _FEW)
-        values[1, -_FEW:] = rng.integers(-3, 0, _FEW)
+        """Of each slice."""
+        values = np.zeros((slices, 2, mapped), np.int64)
+        for one in values:
+            one[0, :_FEW] = rng.integers(1, 4, _FEW)
+            one[1, -_FEW:] = rng.integers(-3, 0, _FEW)
         return numerics.from_integers(values, input_)
 
     a, b = ends(), ends()
@@ -155,17 +187,22 @@ def _try(
     # Lines across K have one element, and where others would be packed, room for a whole unit.
     across = UNIT if spec.packs else 1
     apart = {"A": 1 if spec.layouts.a else across, "B": across if spec.layouts.b else 1}
-    arrays = {
-        name: emulator.alloc_lines(
-            _spread(values, apart[name]), (k - mapped) * apart[name] * size, name
-        )
-        for name, values in (("A", a), ("B", b))
-    }
+    starts = [at * each + end for at in range(slices) for end in (0, each - mapped)]
+    arrays: dict[str, DeviceArray] = {}
+    for name, values in (("A", a), ("B", b)):
+        unit, lines = apart[name] * size, values.reshape(-1, mapped)
+        pieces = {
+            at * unit: _spread(line, apart[name]) for at, line in zip(starts, lines, strict=True)
+        }
+        arrays[name] = emulator.alloc_pieces(pieces, k * unit, name)
     c, d = (numerics.from_integers(np.array([[number]]), output) for number in (5, 99))
     bias = numerics.from_integers(np.array([-7]), output) if spec.has_bias else None
-    arrays |= {"C": emulator.alloc_lines(c, size, "C"), "D": emulator.alloc_lines(d, size, "D")}
+    stored = emulator.alloc_lines(d, size, "D")
+    arrays |= {"C": emulator.alloc_lines(c, size, "C"), "D": stored}
     if bias is not None:
         arrays[BIAS] = emulator.alloc_lines(bias[None], size, BIAS)
+    if spec.grouped:  # of which there is one
+        arrays[OFFSETS] = emulator.alloc(np.array([k if spec.grouped_k else 1], np.int32), OFFSETS)
     own: dict[str, np.ndarray] = {}
     for operand in spec.operands:
         if operand.index:
@@ -178,29 +215,35 @@ def _try(
     problem = GemmProblem(shape, lda, ldb, 1, 1, _ALPHA, _BETA, operands=far_operands(spec, 1))
     places = {name: Place(array) for name, array in arrays.items()}
     steps = spec.plan(problem, alignment(places), 1)
-    if len(steps.launches) > 1:  # an operand is always packed
+    if any("a_lines" in launch.args for launch in steps.launches):  # an operand is always packed
         return None, 0
     places[WORKSPACE] = workspace(emulator, steps)
-    start, element = arrays["A"].address, apart["A"] * size
-    behind = (k - max(_LAST * step, _LEAST // 2)) * element
-    (launch,) = steps.launches
-    skipping = Skipping(
-        range(start, start + k * element),
-        range(start + mapped * element, start + behind),
-        _patience(spec),
-        _MANY + 4 * mapped // (1 if chunk else min(step, _INNER)),
-    )
-    report = emulator.launch(
-        module.code.decode(),
-        launch.kernel,
-        launch.grid,
-        launch.block,
-        plain_arguments(launch, places),
-        launch.shared_bytes,
-        source_lines=module.text.splitlines(),
-        observers=[skipping, *observers],
-    )
-    got = emulator.read_lines(arrays["D"])
+    element = apart["A"] * size
+    behind = each - max(_LAST * step, _LEAST // 2)
+    parts = [
+        Part(
+            range(start, start + each * element),
+            range(start + mapped * element, start + behind * element),
+        )
+        for start in (arrays["A"].address + at * each * element for at in range(slices))
+    ]
+    most = 4 * mapped // (1 if chunk else min(step, _INNER))
+    most += 0 if on_tensor_cores(spec) else _MANY
+    skipping = Skipping(parts, 0 if spec.row.persistent else _patience(spec), most)
+    findings: list[Finding] = []
+    for launch in steps.launches:
+        report = emulator.launch(
+            module.code.decode(),
+            launch.kernel,
+            launch.grid,
+            launch.block,
+            emulated_arguments(launch, places),
+            launch.shared_bytes,
+            source_lines=module.text.splitlines(),
+            observers=[*([skipping] if launch.kernel == spec.name else []), *observers],
+        )
+        findings += report.findings
+    got = emulator.read_lines(stored)
     after = LINEAR if spec.fused else After(spec.epilogue, bias)
     flat_a, flat_b = a.reshape(1, -1), b.reshape(-1, 1)
     exact = want = oracle(flat_a, flat_b, c, _ALPHA, _BETA, types.name, after)
@@ -211,11 +254,11 @@ def _try(
         want = numerics.from_float64(exact, output) if types.output.is_float else exact
         same = np.array([[got.tobytes() == want.tobytes()]])
     message = difference(got, want, ~same, (0, 0), output)
-    return FarResult(shape, report.findings, message), skipping.skipped
+    return FarResult(shape, findings, message), skipping.skipped
 
 
 def _spread(values: np.ndarray, apart: int) -> np.ndarray:
     """The same elements, so many apart, with zeros between them."""
-    found = np.zeros((*values.shape, apart), values.dtype)
-    found[..., 0] = values
-    return found.reshape(len(values), -1)
+    found = np.zeros((len(values), apart), values.dtype)
+    found[:, 0] = values
+    return found.reshape(-1)

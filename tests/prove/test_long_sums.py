@@ -14,7 +14,22 @@ from gen.prove.long_sums import long_sums, why_not
 from gen.source.render import Source, render
 from tests.prove.test_defects import plant
 
+# Small tiles, which take less long.
+COOPERATIVE: dict[str, Any] = {"threadblock": "128x64x64", "stages": 4}
+PINGPONG: dict[str, Any] = {"threadblock": "64x64x64", "schedule": "pingpong", "stages": 4}
+TMA: dict[str, Any] = {"threadblock": "64x64x64", "warp": "32x32"}
+
 LOOP = "for (index_t k = 0; k < K; ++k) {"
+STEPS = "const int steps = int("
+PRODUCER = "for (int n = 0; n < steps; ++n) {\n        barrier_wait(empty(stage)"
+CONSUMER = "for (int n = 0; n < steps; ++n) {\n      barrier_wait(full(stage)"
+OTHER_CONSUMER = "for (int n = 0; n < steps; ++n) {\n      // While K block kb"
+START = "int stage = 0, phase = 0;"
+NEXT = "stage = stage + 1 < kStages ? stage + 1 : 0;\n    if (stage == 0) phase ^= 1;"
+AT = "const int k = n * kTileK;"
+EMPTY = "barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round\n"
+EXPECT = "barrier_expect(full(stage), a_bytes + kBytesB);\n"
+COPY = "copy_box(a, a_map, k, row0, full(stage));"
 TILES = "for (index_t k0 = 0; k0 < K; k0 += kTile) {"
 
 
@@ -44,6 +59,21 @@ def is_wrong(found: list[FarResult]) -> bool:
         ("skinny", {}, 4),
         ("thread_tile_2d", {"epilogue": "linear_bias_gelu", "batched": True}, 4),
         ("naive", {"epilogue": "silu(x) * up[row, col] + 1", "dtype": "f64"}, 4),
+        # Warps that copy, and warps that multiply.
+        ("wgmma", COOPERATIVE, 1),
+        ("wgmma", PINGPONG | {"batched": True}, 1),
+        ("wgmma", {"dtype": "e4m3_f32", "layout": "rcr", "promote": 512}, 1),
+        ("wgmma", {"threadblock": "128x128x64", "cluster": "2x1", "epilogue": "linear_bias"}, 1),
+        ("mma_tma", TMA, 1),
+        ("mma_tma", {"dtype": "f64", "layout": "rcr"}, 1),
+        # Slices of K, and a group.
+        ("mma", {"split_k": 3}, 1),
+        ("simt", {"split_k": 2, "threadblock": "64x64x8"}, 1),
+        ("wgmma", COOPERATIVE | {"split_k": 2}, 1),
+        ("mma", {"grouped": True}, 1),
+        ("mma", {"grouped_k": True, "layout": "crr"}, 1),
+        ("wgmma", PINGPONG | {"grouped": True}, 1),
+        ("mma_tma", TMA | {"grouped_k": True, "layout": "crr"}, 1),
     ],
 )
 def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count: int) -> None:
@@ -67,7 +97,7 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
     ],
 )  # fmt: skip
 def test_numbers_of_32_bits_are_wrong(variant: str, old: str, new: str) -> None:
-    tunables = {"chunk": 100} if variant == "shared_row" else {}
+    tunables: dict[str, Any] = {"chunk": 100} if variant == "shared_row" else {}
     source = plant(make_spec(variant, **tunables), (old, new))
     assert is_wrong(results(source))
 
@@ -108,6 +138,92 @@ def test_nothing_is_said_of_other_loops(loop: str) -> None:
     assert not is_wrong(results(plant(make_spec("naive"), (LOOP, loop))))
 
 
-def test_kernels_with_several_loops_are_left_out() -> None:
-    assert why_not(make_spec("wgmma"))
-    assert why_not(make_spec("mma", split_k=3))
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (PRODUCER, PRODUCER.replace("int n", "unsigned short n")),
+        (CONSUMER, CONSUMER.replace("int n", "short n")),
+        (AT, AT.replace("n *", "(unsigned short)(n) *")),
+        (AT, "const int k = n * kTileK << 1 >> 1;"),
+        (STEPS, STEPS.replace("int(", "(unsigned short)(")),
+    ],
+)
+def test_numbers_of_few_bits_in_warps_with_loops_of_their_own(old: str, new: str) -> None:
+    assert is_wrong(results(plant(make_spec("wgmma", **COOPERATIVE), (old, new))))
+
+
+@pytest.mark.parametrize(
+    ("variant", "tunables", "edits"),
+    [
+        # A division by 3, as a product of 32 bits.
+        ("mma_tma", TMA | {"stages": 3},
+         [(START, START + " unsigned count = 0;"),
+          (NEXT, "const unsigned times = ++count * 43691u >> 17; stage = count - 3 * times; "
+           "phase = times & 1;")]),
+        ("mma_tma", TMA,
+         [(OTHER_CONSUMER, OTHER_CONSUMER.replace("int n", "unsigned short n"))]),
+        ("wgmma", COOPERATIVE | {"grouped": True},
+         [(PRODUCER, PRODUCER.replace("int n", "unsigned short n"))]),
+        ("mma", {"split_k": 3}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")]),
+        ("mma", {"grouped": True}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")]),
+    ],
+)  # fmt: skip
+def test_products_and_counts_of_few_bits(
+    variant: str, tunables: dict[str, Any], edits: list[tuple[str, str]]
+) -> None:
+    assert is_wrong(results(plant(make_spec(variant, **tunables), *edits)))
+
+
+def test_slices_that_do_not_end() -> None:
+    edit = ("const int each = steps", "const unsigned short each = steps")
+    with pytest.raises(BudgetError, match="goes on behind the end of K at CUDA line"):
+        results(plant(make_spec("wgmma", **COOPERATIVE, split_k=2), edit))
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("#pragma unroll 1\n    " + CONSUMER, "#pragma unroll 2\n    " + CONSUMER)],
+        [("#pragma unroll 1\n      " + PRODUCER, "#pragma unroll 3\n      " + PRODUCER)],
+        [(EMPTY, ""), (EXPECT, ""), (COPY, EMPTY + EXPECT + COPY)],
+        [(START, START + " unsigned count = 0;"),
+         (NEXT, "++count; stage = count % kStages; phase = count / kStages % 2;")],
+        [(CONSUMER, CONSUMER.replace("(int n = 0; n < steps; ++n) {",
+                                     "(int left = steps; left > 0; --left) {"
+                                     "const int n = steps - left;"))],
+    ],
+)  # fmt: skip
+def test_other_ways_to_take_turns_are_right(edits: list[tuple[str, str]]) -> None:
+    found = results(plant(make_spec("wgmma", **COOPERATIVE), *edits))
+    assert len(found) == 1
+    assert not is_wrong(found)
+
+
+@pytest.mark.parametrize(
+    ("tunables", "old", "new"),
+    [
+        # From the end, and for the producer in two halves, and in parts of 512.
+        ({}, AT, "const int k = (steps - 1 - n) * kTileK;"),
+        ({}, PRODUCER, "for (int half = 0; half < 2; ++half) for (int n = half ? steps / 2 : 0; "
+         + PRODUCER.replace("for (int n = 0; n < steps;", "n < (half ? steps : steps / 2);")),
+        pytest.param(
+            {}, PRODUCER, "for (int n0 = 0; n0 < steps; n0 += 512) "
+            + PRODUCER.replace("n = 0; n < steps;", "n = n0; n < steps && n < n0 + 512;"),
+            marks=pytest.mark.slow,
+        ),
+        # Slices that take turns, step by step.
+        pytest.param(
+            {"split_k": 2}, AT, "const int k = ((n - first) * 2 + w / tiles_d) * kTileK;",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)  # fmt: skip
+def test_nothing_is_said_of_other_loops_of_warps(
+    tunables: dict[str, Any], old: str, new: str
+) -> None:
+    assert not is_wrong(results(plant(make_spec("wgmma", **COOPERATIVE, **tunables), (old, new))))
+
+
+def test_kernels_that_are_left_out() -> None:
+    assert why_not(make_spec("mma", split_k=9))
+    assert not results(render(make_spec("wgmma", dtype="f32_6xbf16")))  # packs its operands

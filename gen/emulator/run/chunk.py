@@ -165,7 +165,7 @@ class Chunk(Parking):
             if self.spinning.waiting:
                 if self.complete_barriers():
                     continue
-                if not self.spinning.another_round(self.registers, self._positions()):
+                if not self.spinning.another_round(self.registers, self.positions()):
                     if not self._land():
                         return None
                     self.spinning.resume()
@@ -193,7 +193,7 @@ class Chunk(Parking):
         bits: Bits = all_lanes(self, absent)
         return bits
 
-    def _positions(self) -> list[tuple[str, int, Mask]]:
+    def positions(self) -> list[tuple[str, int, Mask]]:
         """Where lanes wait for anything but their turn."""
         return [
             *(("held", at, mask) for at, mask in self.held.items()),

@@ -119,6 +119,10 @@ class Context(SpecialRegisters, Reports):
             self._register_pool = RegisterPool(self, program.kernel, program.blocks)
         return self._register_pool
 
+    def scratch(self) -> list[Scratch]:
+        """Shared memory and, once it is used, local memory."""
+        return [self.shared, *([self._local] if self._local else [])]
+
     def unwritten(self, site: Site, address: Value, m: Mask | None) -> list[Any]:
         """Of each element of a load of local memory, the lanes that nothing has written for."""
         return self.local.lacking(site, address, m)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,19 @@ class DeviceMemory:
             starts.append(start - first)
         shape, places = lines.shape, tuple(zip(buffers, starts, strict=True))
         return LineArray(name, address, lines.nbytes, lines.dtype, shape, buffers[0], places)
+
+    def alloc_pieces(
+        self, pieces: Mapping[int, npt.NDArray[Any]], nbytes: int, name: str = "A"
+    ) -> DeviceArray:
+        """Map pieces of an array by the byte where each starts, and nothing between them."""
+        address = self.memory.reserve(nbytes)
+        mapped = []
+        for start, piece in pieces.items():
+            data = aligned_bytes(piece.nbytes)
+            data[:] = np.ascontiguousarray(piece).view(np.uint8)
+            mapped.append(self.memory.add(name, data, address + start))
+        some = next(iter(pieces.values()))
+        return DeviceArray(name, address, nbytes, some.dtype, some.shape, mapped[0])
 
     def read_lines(self, array: LineArray) -> npt.NDArray[Any]:
         """A copy of the lines that were mapped."""
