@@ -23,6 +23,7 @@ from gen.emulator import (
     Emulator,
     Finding,
     GapReadError,
+    LineArray,
     NothingSkippedError,
     Observer,
     Part,
@@ -38,6 +39,7 @@ from gen.prove.fused import Within
 from gen.prove.oracle import LINEAR, After, oracle
 from gen.spec import numerics
 from gen.spec.arch import UNIT
+from gen.spec.epilogue import MATRIX
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 
@@ -67,7 +69,7 @@ def long_sums(
     deadline: float | None = None,
     observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
-    """Runs the kernel on a D of one element. See `far_indices.far_results` for the rest."""
+    """Runs the kernel on a D of one element, or of a unit. See `far_indices.far_results`."""
     for k in _sizes(spec) if not why_not(spec) else ():
         try:
             result, skipped = _run(spec, module, k, deadline, observers)
@@ -164,7 +166,8 @@ def _try(
     deadline: float | None,
     observers: Sequence[Observer],
 ) -> tuple[FarResult | None, int]:
-    shape, types = GemmShape(1, 1, k), spec.dtypes
+    shape, types, layouts = _shape(spec, k), spec.dtypes, spec.layouts
+    m, n = shape.m, shape.n
     input_, output = types.input.name, types.output.name
     rng = np.random.default_rng(0)
     step, chunk = spec.threadblock.k, spec.tunables.get("chunk", 0)
@@ -174,45 +177,50 @@ def _try(
     emulator = Emulator(chunk_threads=1) if slices > 1 else Emulator()
     emulator.deadline, emulator.time_budget = deadline, None if deadline else _SECONDS
 
-    def ends() -> np.ndarray:
-        """Of each slice."""
-        values = np.zeros((slices, 2, mapped), np.int64)
+    def ends(lines: int) -> np.ndarray:
+        """Of each slice, along K; so many elements across."""
+        values = np.zeros((slices, 2, mapped, lines), np.int64)
         for one in values:
-            one[0, :_FEW] = rng.integers(1, 4, _FEW)
-            one[1, -_FEW:] = rng.integers(-3, 0, _FEW)
+            one[0, :_FEW] = rng.integers(1, 4, (_FEW, lines))
+            one[1, -_FEW:] = rng.integers(-3, 0, (_FEW, lines))
         return numerics.from_integers(values, input_)
 
-    a, b = ends(), ends()
+    a, b = ends(m), ends(n)
     size = a.itemsize
-    # Lines across K have one element, and where others would be packed, room for a whole unit.
+    # Where others would be packed, lines across K have room for a whole unit.
     across = UNIT if spec.packs else 1
-    apart = {"A": 1 if spec.layouts.a else across, "B": across if spec.layouts.b else 1}
+    apart = {"A": 1 if layouts.a else max(across, m), "B": max(across, n) if layouts.b else 1}
     starts = [at * each + end for at in range(slices) for end in (0, each - mapped)]
     arrays: dict[str, DeviceArray] = {}
     for name, values in (("A", a), ("B", b)):
-        unit, lines = apart[name] * size, values.reshape(-1, mapped)
+        unit, lines = apart[name] * size, values.reshape(2 * slices, mapped, -1)
         pieces = {
             at * unit: _spread(line, apart[name]) for at, line in zip(starts, lines, strict=True)
         }
         arrays[name] = emulator.alloc_pieces(pieces, k * unit, name)
-    c, d = (numerics.from_integers(np.array([[number]]), output) for number in (5, 99))
-    bias = numerics.from_integers(np.array([-7]), output) if spec.has_bias else None
-    stored = emulator.alloc_lines(d, size, "D")
-    arrays |= {"C": emulator.alloc_lines(c, size, "C"), "D": stored}
+    c, d = (numerics.from_integers(np.full((m, n), number), output) for number in (5, 99))
+    bias = numerics.from_integers(np.full(n, -7), output) if spec.has_bias else None
+    stored = _store(emulator, d, layouts.c, "D")
+    arrays |= {"C": _store(emulator, c, layouts.c, "C"), "D": stored}
     if bias is not None:
         arrays[BIAS] = emulator.alloc_lines(bias[None], size, BIAS)
     if spec.grouped:  # of which there is one
-        arrays[OFFSETS] = emulator.alloc(np.array([k if spec.grouped_k else 1], np.int32), OFFSETS)
+        arrays[OFFSETS] = emulator.alloc(np.array([k if spec.grouped_k else m], np.int32), OFFSETS)
     own: dict[str, np.ndarray] = {}
     for operand in spec.operands:
         if operand.index:
-            values = rng.integers(1, 4, operand.shape(1, 1))
-            own[operand.name] = numerics.from_integers(values, operand.element(types).name)
-            arrays[operand.name] = emulator.alloc_lines(
-                own[operand.name].reshape(1, 1), own[operand.name].itemsize, operand.name
-            )
-    lda, ldb = k if spec.layouts.a else apart["A"], apart["B"] if spec.layouts.b else k
-    problem = GemmProblem(shape, lda, ldb, 1, 1, _ALPHA, _BETA, operands=far_operands(spec, 1))
+            values = rng.integers(1, 4, operand.shape(m, n))
+            one = own[operand.name] = numerics.from_integers(values, operand.element(types).name)
+            lines = one if operand.index == MATRIX else one.reshape(1, -1)
+            by_rows = layouts.c or operand.index != MATRIX
+            arrays[operand.name] = _store(emulator, lines, by_rows, operand.name)
+    lda, ldb, ld = (
+        k if layouts.a else apart["A"],
+        apart["B"] if layouts.b else k,
+        d.shape[layouts.c],
+    )
+    numbers = far_operands(spec, ld, 0)
+    problem = GemmProblem(shape, lda, ldb, ld, ld, _ALPHA, _BETA, operands=numbers)
     places = {name: Place(array) for name, array in arrays.items()}
     steps = spec.plan(problem, alignment(places), 1)
     if any("a_lines" in launch.args for launch in steps.launches):  # an operand is always packed
@@ -243,22 +251,35 @@ def _try(
             observers=[*([skipping] if launch.kernel == spec.name else []), *observers],
         )
         findings += report.findings
-    got = emulator.read_lines(stored)
+    lines = emulator.read_lines(stored)
+    got = lines if layouts.c else lines.T
     after = LINEAR if spec.fused else After(spec.epilogue, bias)
-    flat_a, flat_b = a.reshape(1, -1), b.reshape(-1, 1)
+    flat_a, flat_b = a.reshape(-1, m).T, b.reshape(-1, n)
     exact = want = oracle(flat_a, flat_b, c, _ALPHA, _BETA, types.name, after)
     if spec.fused:
-        small = replace(problem, shape=GemmShape(1, 1, 1))
-        same, want = fused.fitting(spec, small, own, exact, got, Within(0, 0, 1, 1))
+        small = replace(problem, shape=GemmShape(m, n, 1))
+        same, want = fused.fitting(spec, small, own, exact, got, Within(0, 0, m, n))
     else:  # so large a number is what GELU makes of it
         want = numerics.from_float64(exact, output) if types.output.is_float else exact
-        same = np.array([[got.tobytes() == want.tobytes()]])
+        same = got == want
     message = difference(got, want, ~same, (0, 0), output)
     return FarResult(shape, findings, message), skipping.skipped
 
 
-def _spread(values: np.ndarray, apart: int) -> np.ndarray:
-    """The same elements, so many apart, with zeros between them."""
-    found = np.zeros((len(values), apart), values.dtype)
-    found[:, 0] = values
+def _shape(spec: KernelSpec, k: int) -> GemmShape:
+    """Lines across K are units where K is some, too: what vectors are read for."""
+    whole = k % UNIT == 0 and not spec.row.persistent
+    across = UNIT if whole else 1
+    return GemmShape(1 if spec.layouts.a else across, across if spec.layouts.b else 1, k)
+
+
+def _store(emulator: Emulator, matrix: np.ndarray, by_rows: bool, name: str) -> LineArray:
+    lines = matrix if by_rows else matrix.T
+    return emulator.alloc_lines(lines, lines.shape[1] * lines.itemsize, name)
+
+
+def _spread(lines: np.ndarray, apart: int) -> np.ndarray:
+    """The same lines, so many elements apart, with zeros between them."""
+    found = np.zeros((len(lines), apart), lines.dtype)
+    found[:, : lines.shape[1]] = lines
     return found.reshape(-1)

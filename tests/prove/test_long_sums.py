@@ -88,6 +88,7 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
     [
         ("naive", "static_cast<accumulator_t>(A[a_at(row, k, lda)])",
          "static_cast<accumulator_t>(A[a_at(row, unsigned(k), lda)])"),
+        ("skinny", "const index_t last = col", "const int last = col"),  # where lines are units
         ("tiles", "const bool in_a = row < M && k0 + x < K;",
          "const bool in_a = row < M && int(k0) + x < K;"),
         pytest.param(
