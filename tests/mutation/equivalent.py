@@ -104,6 +104,7 @@ _BLOCKS = "what a thread acquires, its block has seen, as docs/checks.md says"
 _LONG_LINES = "lines to pack of nearly 2^31 elements, as docs/checks.md says"
 _MOST_GROUPS = "2^31 - 65,536 matrices to pack, which takes hours here"
 _NOWHERE = "what is added to an element behind an array of registers, the compiler leaves out"
+_EIGHTS = "a work tile's sums are added up by a multiple of 8 blocks"
 _EARLY = "what comes to L2 early is a matter of speed"
 _EACH_ITS_OWN = "there are no more warps than this"
 
@@ -186,7 +187,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         _NOT_FLOAT,
         f"mma i8: argument: {_ARGUMENTS}beta, C, ldc, D, ldd, bias); -> {_ARGUMENTS}scalar_t(int(",
     ),
-    (_NEVER, "simt sliced-k: refusal: if (size_t(plan.reduce_blocks) > kMost)"),
+    (_NEVER, "simt sliced-k: refusal: if (plan.reduce_blocks > 2147483647)"),
+    (_NEVER, "mma_tma split-k: refusal: if (plan.reduce_blocks > 2147483647)"),
+    (_EIGHTS, "-> if (plan.reduce_blocks > 2147483646)"),
+    (_EIGHTS, "-> if (plan.reduce_blocks > 2147483648)"),
     *((_WITHIN, f"mma: rounding: {line}") for line in ("scalar_t x = out", "x += out", "y += out")),
     (_WITHIN, "mma batched: rounding: if (beta != 0) x += beta * scalar_t(C["),
     (_NAN_ANYWAY, "simt: beta: if (out.beta != 0) { -> if ((out.beta < 0 || out.beta > 0)) {"),
