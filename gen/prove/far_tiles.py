@@ -9,7 +9,6 @@ tiles, and what kernels make of them. Of each launch, only the blocks run that t
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,10 +20,11 @@ from gen.compile.nvrtc import Module
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments, ends_of, products
 from gen.kernels.formulas import ceil_div
-from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Dim3, Launch
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove.compare import against_oracle
 from gen.prove.far_indices import SECONDS, FarResult, far_operands
+from gen.prove.far_windows import row_windows, tile_windows
 from gen.prove.fused import Within
 from gen.prove.inputs import draw_operands
 from gen.spec import numerics
@@ -235,11 +235,11 @@ def _run(
         if "grid" in spec.tunables:  # few blocks would stride over all rows for hours
             launch = replace(launch, grid=(min(shape.m, MAX_GRID_X), *launch.grid[1:]))
         if spec.row.takes_workspace:
-            windows = _windows(spec, launch, tiles, size, shape.k)
+            windows = tile_windows(spec, launch, tiles, size, shape.k)
         else:
             short = "few" in spec.tunables and not down
             size = tile.n if short else tile.m
-            windows = _row_windows(spec, launch, these, min(shape.m, shape.n), size)
+            windows = row_windows(spec, launch, these, min(shape.m, shape.n), size)
         for window in windows:
             runner.window = window
             args = arguments(launch.args, places, runner)
@@ -257,59 +257,3 @@ def _run(
 def _long_lines(launch: Launch) -> bool:
     """Whether a launch packs lines that are too long for a CPU."""
     return any(launch.args.get(f"{x}_length", 0) > 2**20 for x in "ab")
-
-
-def _row_windows(
-    spec: KernelSpec, launch: Launch, rows: range, columns: int, size: int
-) -> Iterator[tuple[Dim3, Dim3]]:
-    """The blocks that compute these rows, or columns, whether they have these, elements or tiles.
-
-    size: lines of a tile. Along the axis where blocks stride, that is told by what is left of a
-    whole grid's share.
-    """
-    x, y, z = launch.grid
-    if "y" in spec.geometry.strides:
-        for first, count in _runs({row // size % y for row in rows}):
-            yield (0, first, 0), (x, count, z)
-        return
-    if not spec.geometry.strides:  # a block for each tile, of which there is one beside another
-        for first, count in _runs({row // size for row in rows}):
-            yield (first, 0, 0), (count, y, z)
-        return
-    threads = math.prod(launch.block)
-    elements = range(rows.start * columns, rows.stop * columns)
-    by_rows = {row // each % x for each in (1, size) for row in rows}
-    for first, count in _runs(by_rows | {e // threads % x for e in elements}):
-        yield (first, 0, 0), (count, y, z)
-
-
-def _runs(numbers: set[int]) -> Iterator[tuple[int, int]]:
-    """Numbers that follow each other: the first and how many they are."""
-    for first in sorted(numbers):
-        if first - 1 not in numbers:
-            yield first, next(n for n in itertools.count(1) if first + n not in numbers)
-
-
-def _windows(
-    spec: KernelSpec, launch: Launch, tiles: int, size: int, depth: int
-) -> Iterator[tuple[Dim3, Dim3]]:
-    """The first block and the number of blocks along each axis, of those that the tiles take."""
-    x, y, z = launch.grid
-    starts: Sequence[int]
-    if launch.kernel == spec.name:
-        # A persistent kernel's clusters have one tile of one slice each, slice by slice; the first
-        # blocks have the last tiles where they may share them.
-        cluster = math.prod(spec.cluster)
-        last = range((tiles - 2) * cluster, x, tiles * cluster)
-        starts = range(1) if spec.stream_k else last
-        blocks = 2 * cluster
-    elif "partials" in launch.args:
-        blocks = 2 * x // tiles
-        starts = range(x - blocks, x, blocks)
-    else:
-        # A block packs 8 lines, or 32: those of both operands, of which one has few.
-        blocks = min(max(2 * size, depth) // 8 + 2, x)
-        lines = ceil_div(tiles * size, 32)  # of blocks, where each packs so many
-        starts = range(1) if x <= blocks else (0, max(lines - blocks, 0), x - blocks)
-    for start in starts:
-        yield (start, 0, 0), (min(blocks, x - start), y, z)
