@@ -268,6 +268,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_WALKED, "shared_row: narrow: for (index_t col0 = 0; col0 < N; col0 += kThreads) {"),
     (_WALKED, "shared_row: narrow: if (col < N) epilogue("),
     (_NOT_STORED, "-> for (int at = a_bytes + 16 * threadIdx.x; at < (kBytesA < 700 ?"),
+    (_SAME, "-> for (int at = a_bytes + 16 * threadIdx.x; at < kBytesA - 1;"),
     (_ONE_ROW, "mma: wide: const bool aligned = is_aligned(out.D, out.ldd) && col0"),
     (_ALWAYS_PACKED, "mma i8: plan: index_t pack_parts ="),
     (_PROMOTED, "promotion: end = (begin / 2 + 1) * 2; -> end = begin + 1;"),
