@@ -9,7 +9,7 @@ from gen.compile.nvrtc import Module
 from gen.emulator import Observer
 from gen.errors import CheckError, MissingError
 from gen.prove.far_batches import far_batches
-from gen.prove.far_indices import FarResult, far_results, why_not
+from gen.prove.far_indices import FarResult, far_results
 from gen.prove.far_tiles import far_tiles
 from gen.prove.long_sums import long_sums
 from gen.spec.kernel import KernelSpec
@@ -61,8 +61,6 @@ def run_far(
     observers: Sequence[Observer] = (),
 ) -> FarOutcome:
     """Runs the problems of a part. deadline, observers: see `far_indices.far_results`."""
-    if part.what == "lines" and (reason := why_not(spec)):
-        return FarOutcome(skipped=f"lines more than 2^32 elements apart: {reason}")
     results: list[FarResult] = []
     lines, skipped, ended = _Lines(), "", None
     try:

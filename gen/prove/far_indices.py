@@ -4,9 +4,8 @@ Two problems that are too large to store: rows (or columns) more than 2^32 eleme
 few blocks that they have to stride; and a D with lines of more than 2^32 elements, of which only
 the last blocks are run, or the first, to which as many are left. The emulator maps the elements
 that matter and nothing between them, so that an index that wraps around is a wild access. Kernels
-whose
-M, N and K have to be below 2^31 are tried on the former alone, once packing their operands and once
-in place.
+whose M, N and K have to be below 2^31 are tried on the former alone, once packing their operands
+and once in place; lines that tensor maps copy in place are no further apart than they are long.
 """
 
 from __future__ import annotations
@@ -83,12 +82,9 @@ def far_operands(spec: KernelSpec, ldd: int, apart: int = 16) -> tuple[tuple[str
     return tuple(found)
 
 
-def why_not(spec: KernelSpec) -> str:
-    """Why a kernel cannot be tried here; nothing where it can."""
+def _copies_by_maps(spec: KernelSpec) -> bool:
     main = spec.plan(GemmProblem.packed(GemmShape(1, 1, 1), spec.layouts)).launch(spec.name)
-    if any(isinstance(arg, TensorMap) for arg in main.args.values()):
-        return "its operands are copied by tensor maps, which hold no addresses of single elements"
-    return ""
+    return any(isinstance(arg, TensorMap) for arg in main.args.values())
 
 
 def far_results(
@@ -97,7 +93,7 @@ def far_results(
     deadline: float | None = None,
     observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
-    """Runs the kernel on these problems, where its grid and `why_not` let it.
+    """Runs the kernel on these problems, where its grid lets it.
 
     A kernel whose threads stride over all of a line cannot be run on the last elements alone.
     deadline: when all launches have to end, as time.perf_counter gives it; if there is none, a
@@ -155,6 +151,8 @@ def _run(
     height, width = len(rows), len(columns)
     emulator = Emulator()
     emulator.deadline, emulator.time_budget = deadline, None if deadline else SECONDS
+    # Tensor maps have lines of less than 2^40 bytes, and are no affair of a kernel's own indices.
+    in_place = _copies_by_maps(spec) and not (spec.packs and far % UNIT)
 
     def part(
         below: range, beside: range, size: tuple[int, int], name: str, row_major: bool, extra: int
@@ -162,6 +160,8 @@ def _run(
         stored = numerics.from_integers(rng.integers(-3, 4, (len(below), len(beside))), name)
         # Leading dimensions that differ; in whole units for the operands, if `far` is.
         ld = far + 16 * extra if far else size[row_major]
+        if extra < 2 and in_place:
+            ld = ceil_div(size[row_major], UNIT) * UNIT
         return _Part(stored, row_major, below.start, beside.start, ld)
 
     input_, output = types.input.name, types.output.name
