@@ -71,6 +71,12 @@ MISTAKES = {
         dtype="i8",
     ),
     "C counts unless alpha is 1": one("naive", BETA, "if (beta != 0 && alpha != 1) x +="),
+    "bits of NaN that are rounded like a number": one(
+        "naive", "D[c_at(row, col, ldd)] = output_t(x);",
+        "const unsigned bits = __float_as_uint(x);\n"
+        "D[c_at(row, col, ldd)] = __ushort_as_bfloat16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);",
+        dtype="bf16",
+    ),
     "silu with a reciprocal that is zero": one(
         "naive", "t / (1.0f + expf(-t))", "__fdividef(t, 1.0f + expf(-t))", epilogue="silu(x)"
     ),

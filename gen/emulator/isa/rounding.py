@@ -84,6 +84,12 @@ def to_odd_f32(a: Value) -> Value:
     return np.where(inexact, bits | np.int32(1), bits).view(np.float32)[()]
 
 
+def one_nan(numbers: Value) -> Value:
+    """The same (float32 or float16) with the NaN that GPUs make in place of every one."""
+    bits = numbers.view(f"i{numbers.itemsize}")
+    return np.where(np.isnan(numbers), np.iinfo(bits.dtype).max, bits).view(numbers.dtype)
+
+
 def bf16(a: Value, mode: str = "rn") -> Value:
     """A float32 as bf16 bits (uint16), rounded to nearest even (rn) or toward zero (rz)."""
     bits = np.asarray(a, np.float32).view(np.uint32)

@@ -123,6 +123,8 @@ def move(code: Lines, item: Instruction) -> None:
             move = f" >> np.int{TYPE_BYTES[kind] * 8}({width * at})" if at else ""
             code.write(part if isinstance(part, Reg) else None,
                        f"(whole{move}).astype(np.int{width})", f"b{width}")  # fmt: skip
+    elif kind == "b32" and isinstance(source, Reg) and source.name in code.computed:
+        code.write(target, f"one_nan({code.read(source, 'f32')}).view(np.int32)", kind)
     else:
         code.write(target, code.read(source, kind), kind)
 

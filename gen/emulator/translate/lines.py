@@ -26,6 +26,7 @@ from gen.emulator.ptx.operands import (
     Vector,
 )
 from gen.emulator.ptx.values import DTYPES, immediate, register_dtype
+from gen.emulator.translate.computed import computed_floats
 
 
 class Lines:
@@ -33,6 +34,7 @@ class Lines:
 
     def __init__(self, kernel: PtxKernel, slots: dict[str, int], namespace: dict[str, Any]) -> None:
         self.kinds, self.slots, self.namespace = kernel.registers, slots, namespace
+        self.computed = computed_floats(kernel)
         self.symbols: set[str] = set()  # variables whose address is taken
         self.lines: list[str] = []
         self.known: set[str] = set()  # registers already in a local variable

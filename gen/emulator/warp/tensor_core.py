@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa.rounding import one_nan
+
 Array = npt.NDArray[Any]
 
 # The exponent of the least normal number, by type: tf32 has float32's.
@@ -191,12 +193,6 @@ def fp8_sums(a: Factor, b: Factor, c: Sums, rule: Rule) -> Sums:
     first = multiply_add(a_low, b_low, nothing, rule)
     products = multiply_add(a_high, b_high, first, rule)
     return Sums(one_nan(products.numbers + c.numbers))
-
-
-def one_nan(numbers: Array) -> Array:
-    """The same (float32 or float16) with the NaN that GPUs make in place of every one."""
-    bits = numbers.view(f"i{numbers.itemsize}")
-    return np.where(np.isnan(numbers), np.iinfo(bits.dtype).max, bits).view(numbers.dtype)
 
 
 def _exact(a: Factor, b: Factor, c: Sums, rule: Rule) -> Sums | None:

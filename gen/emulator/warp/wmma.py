@@ -22,20 +22,13 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.isa.ops import Value
+from gen.emulator.isa.rounding import one_nan
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.warp.chunk import WarpChunk
 from gen.emulator.warp.double import multiply_add_f64
 from gen.emulator.warp.masks import WARP, Mask
 from gen.emulator.warp.mma import OPERANDS, check_whole_warps, operand_of, packed, unpacked
-from gen.emulator.warp.tensor_core import (
-    TO_F16,
-    TO_F32,
-    Array,
-    Factor,
-    Sums,
-    multiply_add,
-    one_nan,
-)
+from gen.emulator.warp.tensor_core import TO_F16, TO_F32, Array, Factor, Sums, multiply_add
 
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
 
