@@ -94,6 +94,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
 
 _SEVERAL_TILES = 16
 _PARTS = 4
+_SIDE = 9
 _LONG = 1024  # of a sum: more than what a kernel may have as a part of it
 
 
@@ -149,6 +150,9 @@ def _whole_steps(spec: KernelSpec) -> Iterator[Trial]:
     shape = fitting(spec, m, 2 * n, 3 * k + UNIT)
     yield trial(spec, shape, "integer", (3, -2), WHOLE)
     yield trial(spec, shape, "integer", (1, 0), PACKED)
+    if spec.dtypes.scalar.is_float:  # what an earlier step has left is no zero
+        shape = GemmShape(min(m, _SIDE), min(n, _SIDE), 9 * spec.threadblock.k + 3)
+        yield from (trial(spec, shape, "special", (1, 0), where) for where in (WHOLE, RAGGED))
 
 
 def _single_lines(spec: KernelSpec) -> Iterator[Trial]:
@@ -190,9 +194,9 @@ def _in_place(spec: KernelSpec) -> Iterator[Trial]:
         for at in (0, i % 2 + 1):
             one = trial(spec, shape, "integer", scalars[at], where)
             yield replace(_c_is_d(one), watched=at == 0 and where is PACKED)
-    for shape, count in slices_of_k(spec)[2:4]:  # three slices and more
+    for i, (shape, count) in enumerate(slices_of_k(spec)[2:4]):  # three slices and more
         one = trial(spec, shape, "integer", (3, -2), WHOLE)
-        yield replace(_c_is_d(one), multiprocessors=count)
+        yield replace(_c_is_d(one), multiprocessors=count, watched=i == 0)
     long = GemmShape(min(m, 3), min(n, 5), max(17 * k, _LONG) + 3)  # in parts, perhaps
     for where in (WHOLE, RAGGED):
         yield _c_is_d(trial(spec, long, "integer", (3, -2), where))
@@ -231,7 +235,8 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
             one = trial(spec, shape, "integer", scalars, where)
             watched = where is WHOLE and spec.split_k == 0 and SLICES[i] in (17, 65)  # see there
-            yield replace(one, multiprocessors=count, watched=watched)
+            each = one.problem.batch.products if spec.batched else 1  # which share them
+            yield replace(one, multiprocessors=count * each, watched=watched)
     for shape in odd_slices(spec):
         yield replace(trial(spec, shape, "integer", (3, -2), WHOLE), multiprocessors=MANY)
     for shape, count in sliced[2:3]:  # three slices

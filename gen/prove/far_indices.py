@@ -24,6 +24,7 @@ from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, Sh
 from gen.errors import SpecError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, Plan, Pointer, TensorMap, resolve
+from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove import fused, oracle
 from gen.prove.fused import Within
 from gen.prove.kernel_sums import sums_of
@@ -40,6 +41,7 @@ _FAR = 2**32 + 2**30 + 11
 _LEFT = 2**32 + 1  # elements of a line, of which 32 bits keep less than a tile has
 _UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
 _ALPHA, _BETA = 2, -1
+_MULTIPROCESSORS = 16  # more than tiles: K is cut into slices
 SECONDS = 60  # of CPU time, that no launch beyond 32 bits should need
 
 
@@ -105,6 +107,9 @@ def far_results(
     yield _run(spec, module, shape, _FAR, deadline, observers)
     if spec.row.depends_on_alignment:
         yield _run(spec, module, shape, _UNITS, deadline, observers)
+        if spec.split_k != 1:  # one slice, where there were several, or several
+            k = min(tile.k, UNIT) if spec.split_k else 2 * STEPS_A_SLICE * tile.k + UNIT
+            yield _run(spec, module, replace(shape, k=k), _UNITS, deadline, observers)
     elif "few" in spec.tunables:  # whose sizes have to be whole units, too
         whole = GemmShape(*(ceil_div(size, UNIT) * UNIT for size in (shape.m, shape.n, shape.k)))
         yield _run(spec, module, whole, _UNITS, deadline, observers)
@@ -192,7 +197,7 @@ def _run(
         places[operand.name] = Place(at.map(emulator, operand.name))
     if spec.grouped:
         places[OFFSETS] = Place(emulator.alloc(np.array([shape.m], np.int32), OFFSETS))
-    steps = spec.plan(problem, alignment(places))
+    steps = spec.plan(problem, alignment(places), _MULTIPROCESSORS)
     steps = steps if along else striding(steps, spec.geometry.strides, 2)
     products = height * width * shape.k
     found = _launch(spec, emulator, module, steps, places, along, products, observers)

@@ -104,7 +104,8 @@ def verdict(mutant: Source) -> str:
         return "unreached" if launcher.unreached else "survived"
     try:
         if _code(mutant, spec.arch) == _code(render(spec), spec.arch):
-            return "same code"
+            # Constants that nothing but the launcher uses.
+            return "launcher" if check_launcher(mutant).wrong else "same code"
     except CompileError:
         return "compiler"
     try:
