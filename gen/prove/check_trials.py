@@ -94,7 +94,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
 
 _SEVERAL_TILES = 16
 _PARTS = 4
-_SIDE = 9
+_SIDE = 12  # lines, each with something else in another place
 _LONG = 1024  # of a sum: more than what a kernel may have as a part of it
 
 
@@ -152,7 +152,8 @@ def _whole_steps(spec: KernelSpec) -> Iterator[Trial]:
     yield trial(spec, shape, "integer", (1, 0), PACKED)
     if spec.dtypes.scalar.is_float:  # what an earlier step has left is no zero
         shape = GemmShape(min(m, _SIDE), min(n, _SIDE), 9 * spec.threadblock.k + 3)
-        yield from (trial(spec, shape, "special", (1, 0), where) for where in (WHOLE, RAGGED))
+        for alpha, where in ((1, WHOLE), (-1, WHOLE), (1, RAGGED)):
+            yield trial(spec, shape, "behind", (alpha, 0), where)
 
 
 def _single_lines(spec: KernelSpec) -> Iterator[Trial]:

@@ -123,6 +123,20 @@ def _special(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, c, bias
 
 
+def _behind(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Integers, and in each column of B an infinity so many before the end of K: 1, 2, 4, 8, ...
+
+    Where a step ends behind K, a kernel may still hold there what it has read a step before. Where
+    alpha is negative, in each row of A.
+    """
+    a, b, c, bias = (x.astype(float) for x in _integers(rng, problem, _largest(dtypes, problem)))
+    lines = a.T if problem.alpha < 0 else b
+    for at in range(lines.shape[1]):
+        if 1 << at <= len(lines):
+            lines[-(1 << at), at] = _INF
+    return a, b, c, bias
+
+
 def _zeros(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """A is zero, and B has a NaN and infinities; the other way round where alpha is negative."""
     a, b, c, bias = (x.astype(float) for x in _integers(rng, problem, 2))
@@ -271,6 +285,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "residual": _residual,
     "scaled": _scaled,
     "special": _special,
+    "behind": _behind,
     "zeros": _zeros,
     "subnormal": _subnormal,
     "long": _long,
@@ -422,7 +437,8 @@ def _draw_one(spec: KernelSpec, problem: GemmProblem, kind: str, rng: _Rng) -> _
         b.view(f"i{b.itemsize}")[np.isnan(numerics.to_float64(b, input_))] = -1
     if problem.beta == 0:
         c = np.full_like(c, numerics.poison(output))
-    has_nan = kind in ("special", "zeros") or not np.isfinite([problem.alpha, problem.beta]).all()
+    finite = np.isfinite([problem.alpha, problem.beta]).all()
+    has_nan = kind in ("special", "behind", "zeros") or not finite
     before = np.zeros_like(c) if has_nan else np.full_like(c, numerics.poison(output))
     return _One(a, b, c, before, bias if spec.has_bias else None)
 

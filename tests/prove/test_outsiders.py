@@ -71,6 +71,21 @@ MISTAKES = {
         dtype="i8",
     ),
     "C counts unless alpha is 1": one("naive", BETA, "if (beta != 0 && alpha != 1) x +="),
+    "pieces that keep what they held a step before": Mistake(
+        "gemv",
+        (
+            ("Piece<kCount> b[kDepth] = {};  // what lies outside", "// what lies outside"),
+            ("accumulator_t sum[kRows][kCount] = {};",
+             "accumulator_t sum[kRows][kCount] = {}; Piece<kCount> b[kDepth] = {};"),
+        ),
+    ),
+    "a copy that reads more than it writes": one(
+        "multistage", "count < kVector ? count : kVector;", "count;"
+    ),
+    "C by the cache of what nobody writes": one(
+        "mma", "scalar_t(C[row * ldc + col])", "scalar_t(__ldg(&C[row * ldc + col]))", dtype="f64",
+        split_k=3,
+    ),
     "bits of NaN that are rounded like a number": one(
         "naive", "D[c_at(row, col, ldd)] = output_t(x);",
         "const unsigned bits = __float_as_uint(x);\n"

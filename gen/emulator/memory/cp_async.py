@@ -17,7 +17,7 @@ from gen.emulator.isa.ops import Value
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.mbarrier import MBarriers
 from gen.emulator.memory.observer import ObservedChunk
-from gen.emulator.warp.masks import NOBODY, Bits, Mask, narrow
+from gen.emulator.warp.masks import NOBODY, Bits, Mask, lanes_of, narrow
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,20 @@ class Copies:
         if count is None:
             values = chunk.memory.load(source, origin, mask, chunk.report)[0]
         else:
+            self._check_count(site, count, mask)
             values = self._read(source, origin, count, mask)
         self.open.append(Copy(site, target, values, mask))
+
+    def _check_count(self, site: Site, count: Value, mask: Mask | None) -> None:
+        """PTX leaves open what becomes of a copy that is to read more than it writes."""
+        wrong = (count < 0) | (count > site.size)
+        bad = wrong if mask is None else wrong & mask.bits
+        if not np.any(bad):
+            return
+        chunk, counts = self.chunk, np.broadcast_to(count, np.shape(bad))
+        block, threads, _ = lanes_of(bad, None, chunk.shape, chunk.origin)
+        message = f"asynchronous copy of {site.size} bytes is told to read {counts[bad][0]} of them"
+        chunk.launch.findings.add("memcheck", site.item, message, block, threads)
 
     def _read(self, source: Site, origin: Value, count: Value, mask: Mask | None) -> Value:
         """The first `count` bytes at `origin`, then zeros."""
