@@ -13,6 +13,7 @@ from gen.prove.far_indices import FarResult
 from gen.prove.long_sums import long_sums, why_not
 from gen.source.render import Source, render
 from tests.prove.test_defects import plant
+from tests.support.slow import each
 
 # Small tiles, which take less long.
 COOPERATIVE: dict[str, Any] = {"threadblock": "128x64x64", "stages": 4}
@@ -46,7 +47,7 @@ def is_wrong(found: list[FarResult]) -> bool:
 
 @pytest.mark.parametrize(
     ("variant", "tunables", "count"),
-    [
+    each(2, [
         ("naive", {}, 4),
         ("block_1d", {"dtype": "i8", "layout": "ccc"}, 4),  # threads without a column
         ("shared_row", {}, 4),  # a loop in the loop
@@ -74,8 +75,8 @@ def is_wrong(found: list[FarResult]) -> bool:
         ("mma", {"grouped_k": True, "layout": "crr"}, 1),
         ("wgmma", PINGPONG | {"grouped": True}, 1),
         ("mma_tma", TMA | {"grouped_k": True, "layout": "crr"}, 1),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count: int) -> None:
     found = results(render(make_spec(variant, **tunables)))
     assert len(found) == count
@@ -112,10 +113,13 @@ def test_sums_that_end_before_anything_is_skipped(epilogue: str) -> None:
 @pytest.mark.parametrize(
     ("variant", "old", "new"),
     [
-        ("naive", LOOP, "for (index_t k = 0; k < (K < 5000000000 ? K : 5000000000); ++k) {"),
+        pytest.param(
+            "naive", LOOP, "for (index_t k = 0; k < (K < 5000000000 ? K : 5000000000); ++k) {",
+            marks=pytest.mark.slow,
+        ),
         ("tiles", TILES, TILES.replace("k0 < K", "int(k0) < K")),
     ],
-)
+)  # fmt: skip
 def test_loops_that_do_not_end(variant: str, old: str, new: str) -> None:
     with pytest.raises(BudgetError, match="goes on behind the end of K at CUDA line"):
         results(plant(make_spec(variant), (old, new)))
@@ -155,7 +159,7 @@ def test_numbers_of_few_bits_in_warps_with_loops_of_their_own(old: str, new: str
 
 @pytest.mark.parametrize(
     ("variant", "tunables", "edits"),
-    [
+    each(3, [
         # A division by 3, as a product of 32 bits.
         ("mma_tma", TMA | {"stages": 3},
          [(START, START + " unsigned count = 0;"),
@@ -167,7 +171,7 @@ def test_numbers_of_few_bits_in_warps_with_loops_of_their_own(old: str, new: str
          [(PRODUCER, PRODUCER.replace("int n", "unsigned short n"))]),
         ("mma", {"split_k": 3}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")]),
         ("mma", {"grouped": True}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")]),
-    ],
+    ]),
 )  # fmt: skip
 def test_products_and_counts_of_few_bits(
     variant: str, tunables: dict[str, Any], edits: list[tuple[str, str]]
@@ -175,6 +179,7 @@ def test_products_and_counts_of_few_bits(
     assert is_wrong(results(plant(make_spec(variant, **tunables), *edits)))
 
 
+@pytest.mark.slow
 def test_slices_that_do_not_end() -> None:
     edit = ("const int each = steps", "const unsigned short each = steps")
     with pytest.raises(BudgetError, match="goes on behind the end of K at CUDA line"):
