@@ -273,6 +273,7 @@ def test_an_off_by_one() -> None:
     assert line_of(source, "D[c_at(") in {one.finding.file_line for one in report.findings}
 
 
+@pytest.mark.slow
 def test_multiples_of_another_number_are_not_aligned() -> None:
     odd = ("lda % kWidth == 0", "lda % (kWidth + 1) == 0")
     report = check(plant(small("skinny"), odd), first=True)

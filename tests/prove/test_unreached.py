@@ -248,6 +248,7 @@ def test_literals() -> None:
     assert [literal(text) for text in texts] == [37, 31, 1000, 64, 2, 0.3, 1000, 15, 3, None]
 
 
+@pytest.mark.slow
 def test_lines_that_only_long_sums_reach_have_run() -> None:
     source = plant(
         make_spec("naive"),
