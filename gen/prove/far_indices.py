@@ -206,16 +206,13 @@ def _run(
     after = oracle.LINEAR if spec.fused else After(spec.epilogue, bias)
     inputs = (a.values, b.values, c.values, _ALPHA, _BETA, types.name, after)
     exact = want = oracle.oracle(*inputs)
-    if spec.fused:
-        small = replace(problem, shape=GemmShape(height, width, shape.k))
-        within = Within(row, column, shape.m, shape.n)
-        same, want = fused.fitting(spec, small, own, exact, got, within)
-    elif spec.epilogue.endswith("gelu"):
+    if spec.epilogue.endswith("gelu") and not spec.fused:
         bound = oracle.error_bound(*inputs, sums_of(spec))
         same = np.abs(numerics.to_float64(got, output) - exact) <= bound
     else:
-        want = numerics.from_float64(exact, output) if types.output.is_float else exact
-        same = _bits(got) == _bits(want)
+        small = replace(problem, shape=GemmShape(height, width, shape.k))
+        within = Within(row, column, shape.m, shape.n)
+        same, want = compared(spec, small, own, exact, got, within)
     untouched = _bits(got) == _bits(d.values)
     # Whichever blocks have run of the first or the last ones, these elements were theirs.
     must = np.full_like(same, not along)
@@ -226,6 +223,22 @@ def _run(
         must[: height // 2, :1] |= spec.swapped
     wrong = ~same & (must | ~untouched)
     return FarResult(shape, found, difference(got, want, wrong, (row, column), output))
+
+
+def compared(
+    spec: KernelSpec,
+    problem: GemmProblem,
+    own: Mapping[str, np.ndarray],
+    exact: np.ndarray,
+    got: np.ndarray,
+    within: Within,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where D has the bits of `exact`, or what an own epilogue makes of it; and what is right."""
+    if spec.fused:
+        return fused.fitting(spec, problem, own, exact, got, within)
+    output = spec.dtypes.output
+    want = numerics.from_float64(exact, output.name) if output.is_float else exact
+    return _bits(got) == _bits(want), want
 
 
 def _launch(
