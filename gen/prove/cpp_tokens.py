@@ -140,7 +140,7 @@ class Tokens:
                 yield range(i, at)
 
     def is_binary(self, i: int) -> bool:
-        """Whether a sign has operands on both sides, and is no part of a type: `T& x`."""
+        """Whether a sign has operands on both sides, and is no part of a type: `T& x`, `T* x`."""
         before, one, behind = self.all[i - 1], self.all[i], self.word(i + 1)
         if (
             self.in_template(i)
@@ -148,7 +148,7 @@ class Tokens:
             or (before.kind == "sign" and before.text not in (")", "]"))
         ):
             return False
-        return one.text != "&" or bool(
+        return one.text not in ("&", "*") or bool(
             behind and (before.end == one.start) == (one.end == self.all[i + 1].start)
         )
 

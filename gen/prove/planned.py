@@ -13,7 +13,9 @@ from gen.errors import UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
 from gen.prove.check_trials import check_trials, corner_trials
+from gen.prove.drawn import drawn_trials
 from gen.prove.limits import emulated
+from gen.prove.reaching import values
 from gen.prove.trials import Trial
 from gen.prove.unreached import Probed, probe_kernels
 from gen.source.render import Source
@@ -53,8 +55,10 @@ def plan(
     if shapes is not None:
         trials = [trial for shape in shapes for trial in corner_trials(spec, shape)]
         return Planned(source, spec, module, [*trials, *also], far=False)
-    trials = [*check_trials(spec, thresholds(ptx)), *also]
-    return Planned(source, spec, module, trials, True, probe_kernels(source))
+    trials, probed = check_trials(spec, thresholds(ptx)), probe_kernels(source)
+    if probed.edited.edited:
+        trials += drawn_trials(spec, [int(n) for n in values(probed.edited.numbers) if n == int(n)])
+    return Planned(source, spec, module, [*trials, *also], True, probed)
 
 
 def thresholds(ptx: PtxModule) -> list[int]:

@@ -16,19 +16,24 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gen.prove.cpp_tokens import Tokens
-from gen.prove.edits import Edited
+from gen.prove.edits import NARROW, Edited
 
 COMPARISON, TRUTH, LABEL, ORDER, VALUE = "comparison", "truth", "label", "order", "value"
+RANGE = "range"
 TRUE, FALSE = 1, 2
 
 _COMPARE = frozenset({"==", "!=", "<", ">", "<=", ">="})
 _ARITHMETIC = frozenset({"/", "%", ">>", "&"})
+_PRODUCTS = frozenset({"*", "+", "-", "<<"})
 _LOGIC = frozenset({"&&", "||"})
 _ASSIGN = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _BOUNDS = frozenset({";", ",", "{", "}", "?", ":", "(", ")", "[", "]", "return", *_ASSIGN})
 _SUMS = frozenset({"+", "-"})
 _BITS = frozenset({"&", "|", "^"})
+_BEHIND_A_NAME = frozenset({"=", ";", ",", ")", "{", "["})
+_ALL_BOUNDS = _BOUNDS | _LOGIC | _BITS | _COMPARE | _SUMS
 _CONSTANT = frozenset({"static_assert", "constexpr", "template", "using", "enum", "typedef"})
+_NO_VARIABLE = frozenset({"__global__", *_CONSTANT} - {"template"})
 _ORDERS = re.compile(r"(__h|f|u|ll|ull)?(min|max)f?$")
 _CONSTANTS = re.compile(r"k[A-Z]\w*$|sizeof$|int$|unsigned$|size_t$|index_t$|true$|false$|nullptr$")
 _MOST_TEXT = 60  # characters of a condition that a message quotes
@@ -90,7 +95,7 @@ def instrument(edited: Edited, host: int, on_host: bool) -> Instrumented:
         edited.statements[at] for at in sorted(edited.edited)
         if (edited.tokens[edited.statements[at].start].start >= host) == on_host
     ]  # fmt: skip
-    writer = _Writer(edited)
+    writer = _Writer(edited, on_host)
     for statement in statements:
         writer.statement(statement)
     return Instrumented(edited, writer.probes, writer.changes)
@@ -99,9 +104,12 @@ def instrument(edited: Edited, host: int, on_host: bool) -> Instrumented:
 class _Writer(Tokens):
     """Finds the conditions of statements."""
 
-    def __init__(self, edited: Edited) -> None:
+    def __init__(self, edited: Edited, on_host: bool) -> None:
         super().__init__(edited.tokens)
         self.edited = edited
+        # A launcher is called with numbers of more than 32 bits wherever it takes them.
+        self.narrower = edited.narrower and not on_host
+        self.unwidened = edited.unwidened and not on_host
         self.probes: list[Probe] = []
         self.changes: list[_Change] = []
         self.taken: set[tuple[int, int]] = set()  # what has a probe as a whole
@@ -109,13 +117,25 @@ class _Writer(Tokens):
     def statement(self, at: range) -> None:
         """One statement, or a part of one that ends in a bracket."""
         words = [self.word(i) for i in at]
-        directive = words[0] == "#"
-        if set(words) & _CONSTANT or (directive and words[1:2] != ["define"]):
+        directive = words[0] == "#" and words[1:2] != ["define"]
+        if self.narrower and not directive and not set(words) & _NO_VARIABLE:
+            for i in at[self.template_head(words) :]:
+                self.narrow(i)
+        if directive or set(words) & _CONSTANT:
             return
         for i in at:
             self.token(i)
         if len(words) > 1 and words[-1] == ";" and self.heads_for(at):
             self.context(at.start, at.stop - 1)
+
+    def template_head(self, words: Sequence[str]) -> int:
+        """How many of the words are `template <...>`."""
+        depth = 0
+        for count, word in enumerate(words if words[0] == "template" else ()):
+            depth += {"<": 1, ">": -1, ">>": -2}.get(word, 0)
+            if count and depth <= 0:
+                return count + 1
+        return 0
 
     def heads_for(self, at: range) -> bool:
         """Whether this is the middle of `for (...; ...; ...)`."""
@@ -136,6 +156,8 @@ class _Writer(Tokens):
             self.compare(i)
         elif word in _ARITHMETIC and self.is_binary(i):
             self.arithmetic(i)
+        elif word in _PRODUCTS and self.unwidened and self.is_binary(i):
+            self.product(i)
         elif word in _LOGIC and not self.is_reference(i):
             self.context(self.back(i, _BOUNDS), self.forth(i, _BOUNDS))
         elif word == "?":
@@ -172,10 +194,45 @@ class _Writer(Tokens):
 
     def arithmetic(self, i: int) -> None:
         """`a / b` becomes `a / probe / b`."""
-        bounds = _BOUNDS | _LOGIC | _BITS | _COMPARE | _SUMS
-        number = self.probe(VALUE, self.back(i, bounds), self.forth(i, bounds), TRUE)
+        number = self.probe(VALUE, self.back(i, _ALL_BOUNDS), self.forth(i, _ALL_BOUNDS), TRUE)
         at = self.all[i].start
         self.change(at, at, f"{self.word(i)} gemmgen_at<{number}>{{}} ", number)
+
+    def product(self, i: int) -> None:
+        """`a * b` becomes `a * probe * b`, which asks whether the product has too many bits."""
+        number = self.probe(RANGE, self.back(i, _ALL_BOUNDS), self.forth(i, _ALL_BOUNDS), TRUE)
+        at = self.all[i].start
+        self.change(at, at, f"{self.word(i)} gemmgen_wide_at<{number}>{{}} ", number)
+
+    def narrow(self, i: int) -> None:
+        """A cast to a short type, or a variable of one: which of its values are longer?"""
+        if self.word(i) not in NARROW or self.word(i - 1) in NARROW:
+            return
+        last = i
+        while self.word(last + 1) in NARROW:
+            last += 1
+        name = " ".join(self.word(at) for at in range(i, last + 1))
+        start, end = self.all[i].start, self.all[last].end
+        behind = self.word(last + 1)
+        if behind == "(" and last + 1 in self.pairs:  # int(x)
+            number = self.probe(RANGE, i, self.pairs[last + 1] + 1, TRUE)
+            self.change(start, end, f"gemmgen_cast<{number}, {name}>", number)
+        elif self.word(i - 1) == "<" and behind == ">" and self.word(i - 2) == "static_cast":
+            number = self.probe(RANGE, i - 2, self.pairs.get(last + 2, last + 2) + 1, TRUE)
+            self.change(self.all[i - 2].start, end + 1, f"gemmgen_cast<{number}, {name}>", number)
+        elif self.word(i - 1) == "(" and behind == ")" and self.may_cast(i - 2):  # (int)x
+            number = self.probe(RANGE, i - 1, self.operand_end(last + 2), TRUE)
+            text = f"gemmgen_cast_at<{number}, {name}>{{}} ->* "
+            self.change(self.all[i - 1].start, end + 1, text, number)
+        elif self.all[last + 1].kind == "name" and self.word(last + 2) in _BEHIND_A_NAME:
+            number = self.probe(RANGE, last + 1, last + 2, TRUE)
+            self.change(start, end, f"gemmgen_narrow<{number}, {name}>", number)
+
+    def may_cast(self, i: int) -> bool:
+        """Whether a bracket behind a token may be a cast's: not in `f(int)`, `sizeof(int)`."""
+        return self.word(i) in ("return", "(") or (
+            self.all[i].kind == "sign" and self.word(i) not in (")", "]", ">")
+        )
 
     def truth(self, first: int, last: int) -> None:
         """An expression whose value is converted to bool."""
@@ -249,6 +306,8 @@ def complaint(probe: Probe, seen: int) -> str:
         return f"`{probe.text}` was never taken"
     if probe.kind == VALUE and seen:
         return f"`{probe.text}` was always 0"
+    if probe.kind == RANGE and seen:
+        return f"`{probe.text}` never had more bits than its type"
     if not seen:
         return f"`{probe.text}` was never reached"
     if probe.kind == ORDER:

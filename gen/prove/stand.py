@@ -99,7 +99,7 @@ class Stand:
         new = self.probe(trial)
         # What only this trial reaches is to be looked at as closely as anything else.
         runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
-        _furnish(runner, trial)
+        furnish(runner, trial)
         compared = trial.watched and trial.kind == "integer" and trial.shape.k <= REFERRED
         reference = self.plain if compared else None
         before, error = runner.suppressed, ""
@@ -128,13 +128,13 @@ class Stand:
             2 * default_time(trial.shape, trial.problem.batch.products),
         )
         prober.multiprocessors = trial.multiprocessors or FEW
-        _furnish(prober, trial)
+        furnish(prober, trial)
         with contextlib.suppress(CheckError, PtxError, UsageError):  # which is not the kernel's
             run_trial(self.spec, prober, probed.module, trial)
         return self.outcomes.seen != before
 
 
-def _furnish(runner: EmulatorRunner, trial: Trial) -> None:
+def furnish(runner: EmulatorRunner, trial: Trial) -> None:
     """What a kernel is not promised of a GPU differs from trial to trial."""
     runner.odd_places = trial.skips.d > 0  # like the operands
     runner.zeroed = trial.skips.d > trial.skips.a

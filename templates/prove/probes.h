@@ -79,6 +79,10 @@ GEMMGEN_INTEGER(int)
 GEMMGEN_INTEGER(long)
 GEMMGEN_INTEGER(long long)
 #undef GEMMGEN_INTEGER
+template <>
+struct gemmgen_integer<signed char> {
+  static constexpr bool value = true;
+};
 template <int N, class T>
 GEMMGEN_PROBE constexpr T gemmgen_value(T x) {
   if constexpr (gemmgen_integer<T>::value) {
@@ -110,3 +114,85 @@ GEMMGEN_PROBE constexpr auto gemmgen_order(F f, A a, B b) {
   gemmgen_note<N>(!(a >= b));
   return f(a, b);
 }
+
+// Whether an integer of more bits comes where a short one is, and needs them.
+template <int N, class T, class U>
+GEMMGEN_PROBE constexpr void gemmgen_fits(U x) {
+  if constexpr (gemmgen_integer<T>::value && gemmgen_integer<U>::value && sizeof(T) < sizeof(U)) {
+    gemmgen_note<N>(static_cast<U>(static_cast<T>(x)) != x);
+  }
+}
+template <int N, class T, class U>
+GEMMGEN_PROBE constexpr T gemmgen_cast(U x) {
+  gemmgen_fits<N, T>(x);
+  return static_cast<T>(x);
+}
+// `(int)x` becomes `gemmgen_cast_at<N, int>{} ->* x`, which binds as tightly as no other operator.
+template <int N, class T>
+struct gemmgen_cast_at {
+  template <class U>
+  GEMMGEN_PROBE constexpr T operator->*(U x) const {
+    return gemmgen_cast<N, T>(x);
+  }
+};
+// `int x` becomes `gemmgen_narrow<N, int> x`.
+template <int N, class T>
+struct gemmgen_narrow {
+  T value;
+  gemmgen_narrow() = default;
+  template <class U>
+  GEMMGEN_PROBE constexpr gemmgen_narrow(U x) : value(gemmgen_cast<N, T>(x)) {}
+  GEMMGEN_PROBE constexpr operator T&() { return value; }
+  GEMMGEN_PROBE constexpr operator T() const { return value; }
+#define GEMMGEN_ASSIGNMENT(op)                              \
+  template <class U>                                        \
+  GEMMGEN_PROBE constexpr gemmgen_narrow& operator op(U x) { \
+    gemmgen_fits<N, T>(x);                                  \
+    value op x;                                             \
+    return *this;                                           \
+  }
+  GEMMGEN_ASSIGNMENT(=)
+  GEMMGEN_ASSIGNMENT(+=)
+  GEMMGEN_ASSIGNMENT(-=)
+#undef GEMMGEN_ASSIGNMENT
+};
+#define GEMMGEN_COMPARED(op)                                                    \
+  template <int N, class T, class U>                                            \
+  GEMMGEN_PROBE constexpr bool operator op(const gemmgen_narrow<N, T>& x, U y) { \
+    gemmgen_fits<N, T>(y);                                                      \
+    return x.value op y;                                                        \
+  }
+GEMMGEN_COMPARED(<)
+GEMMGEN_COMPARED(<=)
+GEMMGEN_COMPARED(>)
+GEMMGEN_COMPARED(>=)
+GEMMGEN_COMPARED(==)
+GEMMGEN_COMPARED(!=)
+#undef GEMMGEN_COMPARED
+
+// Products and sums of short integers that leave their type.
+template <int N>
+struct gemmgen_wide_at {};
+template <int N, class T>
+struct gemmgen_factor {
+  T value;
+};
+#define GEMMGEN_PRODUCT(op)                                                              \
+  template <int N, class T>                                                              \
+  GEMMGEN_PROBE constexpr gemmgen_factor<N, T> operator op(T left, gemmgen_wide_at<N>) { \
+    return {left};                                                                       \
+  }                                                                                      \
+  template <int N, class T, class U>                                                     \
+  GEMMGEN_PROBE constexpr auto operator op(gemmgen_factor<N, T> left, U right) {         \
+    if constexpr (gemmgen_integer<T>::value && gemmgen_integer<U>::value &&              \
+                  sizeof(T) <= sizeof(int) && sizeof(U) <= sizeof(int)) {                \
+      using both = decltype(left.value op right);                                        \
+      gemmgen_fits<N, both>(static_cast<long long>(left.value) op right);                \
+    }                                                                                    \
+    return left.value op right;                                                          \
+  }
+GEMMGEN_PRODUCT(*)
+GEMMGEN_PRODUCT(+)
+GEMMGEN_PRODUCT(-)
+GEMMGEN_PRODUCT(<<)
+#undef GEMMGEN_PRODUCT

@@ -15,7 +15,6 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from gen.compile import nvrtc
@@ -24,13 +23,13 @@ from gen.device.emulated import EmulatorRunner, default_budget
 from gen.errors import GenError, SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.kernels.tunables import Flag, Integer, Tunable, Word
-from gen.prove import trials
-from gen.prove.trials import Placement, Skips, Trial
+from gen.prove.drawn import draw_trial
+from gen.prove.stand import furnish
 from gen.prove.verify import run_trial
 from gen.source.render import render
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import ALL_LAYOUTS, GemmShape
+from gen.spec.problem import ALL_LAYOUTS
 
 
 def _tunable(draw: random.Random, tunable: Tunable, dtypes: DTypes) -> Any:
@@ -68,32 +67,6 @@ def draw_spec(draw: random.Random) -> KernelSpec:
             continue
 
 
-def _size(draw: random.Random, step: int, most: int) -> int:
-    near = step * draw.randint(0, most) + draw.randint(-2, 2)
-    return max(draw.choice((near, draw.randint(0, most * step), draw.randint(0, 40))), 0)
-
-
-def draw_trial(draw: random.Random, spec: KernelSpec) -> Trial:
-    """Any problem of a few tiles."""
-    m, n, k = spec.threadblock
-    shape = GemmShape(_size(draw, m, 3), _size(draw, n, 3), _size(draw, min(k, 128), 9))
-    kind, alpha, beta = draw.choice(trials.cases(spec))
-    skips, longer = (
-        Skips(*(draw.choice((0, 0, draw.randint(0, 15))) for _ in Skips._fields)) for _ in range(2)
-    )
-    where = Placement(draw.randint(0, 20), draw.choice((1, 1, 8, 16)), skips, longer)
-    trial = replace(
-        trials.trial(spec, shape, kind, (alpha, beta), where),
-        blocks=draw.choice((0, 0, 1, 2)) if spec.geometry.strides else 0,
-        multiprocessors=draw.choice((1, 2, 3, 7, 132)),
-        watched=draw.random() < 0.3,
-    )
-    if draw.random() < 0.3:
-        problem, skips = trials.c_is_d(trial.problem), skips._replace(c=skips.d)
-        return replace(trial, problem=problem, skips=skips, in_place=True)
-    return trial
-
-
 def complaint(seed: int) -> str:
     """What is wrong with the kernel and the problem that a seed draws, if anything."""
     draw = random.Random(seed)
@@ -101,6 +74,7 @@ def complaint(seed: int) -> str:
     trial = draw_trial(draw, spec)
     runner = EmulatorRunner(("race",), multiprocessors=trial.multiprocessors or FEW)
     runner.watched, runner.budget = trial.watched, default_budget(spec, trial.problem)
+    furnish(runner, trial)
     try:
         module = nvrtc.compile_cuda(render(spec).text, name=f"{spec.name}.cu", arch=spec.arch)
         message = run_trial(spec, runner, module, trial).message

@@ -3,7 +3,16 @@
 import pytest
 
 from gen.prove.edits import Edited
-from gen.prove.probes import FALSE, TRUE, Instrumented, Probe, complaint, instrument, is_constant
+from gen.prove.probes import (
+    FALSE,
+    RANGE,
+    TRUE,
+    Instrumented,
+    Probe,
+    complaint,
+    instrument,
+    is_constant,
+)
 
 HEAD = "template <class T> struct some { T x; };\nvoid f(int a, int b, some<int> s) {\n"
 
@@ -38,7 +47,36 @@ def probed(statement: str) -> Instrumented:
     ],
 )
 def test_every_condition_has_a_probe(statement: str, conditions: list[str]) -> None:
-    assert sorted(probe.text for probe in probed(statement).probes) == sorted(conditions)
+    some = [probe.text for probe in probed(statement).probes if probe.kind != RANGE]
+    assert sorted(some) == sorted(conditions)
+
+
+@pytest.mark.parametrize(
+    ("emitted", "edited", "ranges"),
+    [
+        ("index_t c = a;", "int c = a;", ["c"]),
+        ("index_t c = a, d = b;", "unsigned int c = a;", ["c"]),
+        ("c = index_t(a) * b;", "c = int(a) * b;", ["int(a)", "int(a) * b"]),
+        ("c = index_t(a) * b + 1;", "c = a * b + 1;", ["a * b", "a * b + 1"]),
+        ("c = index_t(a) << b;", "c = a << b;", ["a << b"]),
+        ("c = d(a);", "c = (int)d(a) - b;", ["(int)d(a)"]),
+        ("c = d(a);", "c = static_cast<short>(d(a));", ["static_cast<short>(d(a))"]),
+        ("template <int N> f(index_t a) {", "template <int N> f(int a) {", ["a"]),
+        ("struct s { index_t c; };", "struct s { int c; };", ["c"]),
+        ("int c = a;", "int c = b;", []),
+        ("int c = a;", "unsigned c = a;", []),
+        ("index_t c = a;", "index_t c = a * b;", []),
+        ("c = sizeof(index_t);", "c = sizeof(int);", []),
+        ("__global__ void f(index_t a) {", "__global__ void f(int a) {", []),
+    ],
+)
+def test_integers_that_have_become_shorter(emitted: str, edited: str, ranges: list[str]) -> None:
+    of_it = Edited.between(f"{HEAD}  {edited}\n}}\n", f"{HEAD}  {emitted}\n}}\n")
+    some = instrument(of_it, len(of_it.text), on_host=False)
+    assert sorted(one.text for one in some.probes if one.kind == RANGE) == sorted(ranges)
+    assert not [
+        one for one in instrument(of_it, 0, on_host=True).probes if one.kind == RANGE
+    ]  # a launcher is called with long ones
 
 
 @pytest.mark.parametrize(
