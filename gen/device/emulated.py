@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gen.compile.nvrtc import Module
-    from gen.emulator import DeviceArray, Finding, Observer
+    from gen.emulator import Chances, DeviceArray, Finding, Observer
     from gen.kernels.launches import Dim3
 
 
@@ -109,31 +109,13 @@ class EmulatorRunner:
         return self._emulator.lines_not_run(module.code.decode())
 
     @property
-    def odd_places(self) -> bool:
+    def chances(self) -> Chances:
         """See Emulator."""
-        return self._emulator.odd_places
+        return self._emulator.chances
 
-    @odd_places.setter
-    def odd_places(self, value: bool) -> None:
-        self._emulator.odd_places = value
-
-    @property
-    def zeroed(self) -> bool:
-        """See Emulator."""
-        return self._emulator.zeroed
-
-    @zeroed.setter
-    def zeroed(self, value: bool) -> None:
-        self._emulator.zeroed = value
-
-    @property
-    def last_first(self) -> bool:
-        """See Emulator."""
-        return self._emulator.last_first
-
-    @last_first.setter
-    def last_first(self, value: bool) -> None:
-        self._emulator.last_first = value
+    @chances.setter
+    def chances(self, value: Chances) -> None:
+        self._emulator.chances = value
 
     @property
     def time_budget(self) -> float | None:

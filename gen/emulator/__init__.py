@@ -16,7 +16,9 @@ undefined reads, which running in lockstep, and alone, hides; and counters.
 Other rooms of the package import from here alone.
 """
 
+from gen.emulator.isa.instructions import waits
 from gen.emulator.memory.arrays import DeviceArray, LineArray
+from gen.emulator.memory.chances import Chances
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.repeated import repeated
 from gen.emulator.memory.tensor_map import TensorMap
@@ -42,6 +44,7 @@ from gen.emulator.watch.uninitialized import UninitializedReads
 __all__ = [
     "Access",
     "AccessPoint",
+    "Chances",
     "Counters",
     "DeviceArray",
     "EarlyAccesses",
@@ -75,4 +78,5 @@ __all__ = [
     "parse_ptx",
     "repeated",
     "told",
+    "waits",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gen.emulator import (
+    Chances,
     Counters,
     DeviceArray,
     EarlyAccesses,
@@ -182,7 +183,7 @@ def _run_in_turn(steps: Sequence[Step], checks: Checks, outcome: Outcome) -> Non
         return
     for schedule in (FIRST, LAST):
         emulator = Emulator(chunk_threads=1)
-        emulator.last_first = schedule == LAST
+        emulator.chances = Chances(last_first=schedule == LAST)
         again = _run(steps, replace(checks, seconds=SECONDS_IN_TURN), emulator, checks.make())
         if again.findings:
             outcome.findings, outcome.suppressed = again.findings, again.suppressed

@@ -114,6 +114,14 @@ def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
     ]
 
 
+def late_trials(spec: KernelSpec) -> Iterator[Trial]:
+    """Of kernels that wait for phases of mbarriers: those come late, when all stages are in use."""
+    m, n, k = spec.threadblock
+    (shape,) = turned(spec, [fitting(spec, m + 1, n, (2 * spec.stages + 1) * k)])
+    one = trial(spec, shape, "integer", (3, -2), WHOLE)
+    yield replace(one, multiprocessors=1, watched=True, late=True)
+
+
 def _both(spec: KernelSpec) -> list[GemmShape]:
     """One shape whose lines are whole units all three ways, and one where none is.
 
@@ -275,6 +283,7 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
         yield replace(_c_is_d(one), multiprocessors=count)
         if tiles == count + 1:
             yield replace(one, multiprocessors=count, last_first=True)
+            yield replace(one, multiprocessors=count, last_first=True, late=True)
         for kind, alpha, beta in cases(spec) if i == 0 else ():
             one = trial(spec, shape, kind, (alpha, beta), WHOLE)
             yield replace(one, multiprocessors=count)

@@ -39,6 +39,7 @@ from gen.spec.problem import GemmProblem, GemmShape
 # holds it; twice as many are negative as an int; odd, so that no power of two hides a mistake.
 _FAR = 2**32 + 2**30 + 11
 _LEFT = 2**32 + 1  # elements of a line, of which 32 bits keep less than a tile has
+_NEGATIVE = 2**31 + 2 * UNIT  # and of these, as an int, a number below zero
 _UNITS = _FAR + 5  # the same in whole units of 16 bytes, of any type
 _ALPHA, _BETA = 2, -1
 _MULTIPROCESSORS = 16  # more than tiles: K is cut into slices
@@ -128,7 +129,8 @@ def far_results(
     if main.grid[0] * beside >= _FAR and main.grid[0] < MAX_GRID_X:
         last, first = range(_FAR - 2 * beside, _FAR), range(2 * beside)
         yield _run(spec, module, wide, 0, deadline, observers, last)
-        yield _run(spec, module, with_lines_of(_LEFT), 0, deadline, observers, first)
+        for elements in (_LEFT, _NEGATIVE):
+            yield _run(spec, module, with_lines_of(elements), 0, deadline, observers, first)
 
 
 def _run(

@@ -43,6 +43,7 @@ _SHORT = 24  # of the other ones, and no more than a tile has
 _ROWS = 2**32 + 40  # on CUDA cores
 _TILES = 2**32 + 48  # and of their tiles, in whole units of 16 bytes
 _LEFT = 2**32 + 1  # of which 32 bits keep less than a tile has
+_NEGATIVE = 2**31 + 2 * UNIT  # and of these, as an int, a number below zero
 _FAR = 2**32 + 2**12  # elements between matrices B
 _LAST = 40  # of these, what is computed; of groups along K, what the first one has
 _BUDGET = 10**9
@@ -115,7 +116,9 @@ def _problems(spec: KernelSpec) -> Iterator[tuple[GemmShape, bool]]:
         shape = GemmShape(shape.n, shape.m, 2)
     yield shape, True
     yield replace(shape, **{short: _LEFT}), False
+    yield replace(shape, **{short: _NEGATIVE}), False
     if few:
+        yield GemmShape(min(m, 3), _NEGATIVE, UNIT), False
         yield GemmShape(min(m, 3), _TILES * n, 2), True
         yield GemmShape(m, _TILES * n, UNIT), True
         yield GemmShape(_TILES * m, n, UNIT), True

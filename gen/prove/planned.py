@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gen.compile import nvrtc
-from gen.emulator import PtxKernel, PtxModule, parse_ptx
+from gen.emulator import PtxKernel, PtxModule, parse_ptx, waits
 from gen.errors import UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
-from gen.prove.check_trials import check_trials, corner_trials
+from gen.prove.check_trials import check_trials, corner_trials, late_trials
 from gen.prove.drawn import drawn_trials
 from gen.prove.limits import emulated
 from gen.prove.reaching import values
@@ -56,6 +56,8 @@ def plan(
         trials = [trial for shape in shapes for trial in corner_trials(spec, shape)]
         return Planned(source, spec, module, [*trials, *also], far=False)
     trials, probed = check_trials(spec, thresholds(ptx)), probe_kernels(source)
+    if waits(ptx):
+        trials += late_trials(spec)
     if probed.edited.edited:
         trials += drawn_trials(spec, [int(n) for n in values(probed.edited.numbers) if n == int(n)])
     return Planned(source, spec, module, [*trials, *also], True, probed)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gen.compile.nvrtc import Module
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
-from gen.emulator import Finding, Outcomes, SharedUse
+from gen.emulator import Chances, Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
 from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.limits import emulated_cost
@@ -92,6 +92,7 @@ class Stand:
         """Runs a trial."""
         runner, limits = self.runner, self.limits
         runner.budget = limits.budget or default_budget(self.spec, trial.problem)
+        runner.budget *= _LATE if trial.late else 1
         runner.time_budget = (
             None if limits.deadline else default_time(trial.shape, trial.problem.batch.products)
         )
@@ -136,9 +137,12 @@ class Stand:
 
 def furnish(runner: EmulatorRunner, trial: Trial) -> None:
     """What a kernel is not promised of a GPU differs from trial to trial."""
-    runner.odd_places = trial.skips.d > 0  # like the operands
-    runner.zeroed = trial.skips.d > trial.skips.a
-    runner.last_first = trial.last_first
+    runner.chances = Chances(
+        odd_places=trial.skips.d > 0,  # like the operands
+        zeroed=trial.skips.d > trial.skips.a,
+        last_first=trial.last_first,
+        late=trial.late,
+    )
 
 
 def advice(error: CheckError) -> str:
@@ -155,6 +159,7 @@ def outcomes(
     yield from in_order(Processes(jobs).map(_Trials(stand), items))
 
 
+_LATE = 8  # times the instructions that a launch has whose waits are tried in vain
 REFERRED = 512  # K: longer sums take CUTLASS's kernel, whose steps are short, as long as all else
 WATCHED = 5000  # along any axis: races of more take minutes to look for
 

@@ -51,7 +51,8 @@ class Trial:
     the kernel's blocks stride, or those that pack, no more than so many are launched; 0 for as many
     as are planned. multiprocessors: of the emulated GPU, where that matters; 0 for as many as there
     are. watched: whether the emulator looks for races, which takes several times as long.
-    last_first: whether the emulator starts blocks from the last one on.
+    last_first: whether the emulator starts blocks from the last one on. late: whether all waits are
+    tried in vain for some time.
     """
 
     problem: GemmProblem
@@ -62,6 +63,7 @@ class Trial:
     multiprocessors: int = 0
     watched: bool = False
     last_first: bool = False
+    late: bool = False
 
     @property
     def shape(self) -> GemmShape:
@@ -86,6 +88,7 @@ class Trial:
         words += [f"{self.blocks} blocks that stride"] * (self.blocks > 0)
         words += [f"{self.multiprocessors} multiprocessors"] * (self.multiprocessors > 0)
         words += ["the last blocks first"] * self.last_first
+        words += ["what is waited for comes late"] * self.late
         return ", ".join(words)
 
 

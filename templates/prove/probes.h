@@ -161,6 +161,11 @@ struct gemmgen_narrow {
   GEMMGEN_PROBE constexpr bool operator op(const gemmgen_narrow<N, T>& x, U y) { \
     gemmgen_fits<N, T>(y);                                                      \
     return x.value op y;                                                        \
+  }                                                                             \
+  template <int N, class T, int M>                                              \
+  GEMMGEN_PROBE constexpr gemmgen_left<M, gemmgen_narrow<N, T>> operator op(     \
+      const gemmgen_narrow<N, T>& x, gemmgen_at<M>) {                           \
+    return {x};                                                                 \
   }
 GEMMGEN_COMPARED(<)
 GEMMGEN_COMPARED(<=)

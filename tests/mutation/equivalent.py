@@ -97,6 +97,7 @@ _NO_PRODUCT = "0 times any integer is 0: it does not matter what is in shared me
 _BEHIND_TILE = "a thread's next column is behind its tile, and so outside of D"
 _ONE_VECTOR = "a thread has one vector of a row: there is no second round"
 _NOT_MULTIPLIED = "zeros are copied to stages that nobody multiplies any more"
+_PIECES = "K is a multiple of what a lane reads at once: no piece begins at K - 1"
 _WHOLE_STEPS = "k0 is a multiple of a step: no such number is between the two"
 _AS_MANY_LINES = "the threads copy no more lines at once than a step has"
 _NO_GPU = "no GPU has the memory for partial sums of 2^36 bytes a slice"
@@ -197,6 +198,11 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_NAN_ANYWAY, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if ((beta < 0"),
     (_SHIFTED_C, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if (__float_as_"),
     (_SHIFTED_C, "simt: beta: if (out.beta != 0) x += out.beta * d.of[e]; -> if (__float_as_uint("),
+    (
+        _PIECES,
+        "skinny: swap: multiply<true>(sums, row0, col0, M, N, K, A, lda, B, ldb); -> multiply"
+        "<true>(sums, row0, col0, M, N, K - 1,",
+    ),
     (_BY_ELEMENT, "skinny: edge: if constexpr (kAligned) { -> if constexpr (false) {"),
     (_BY_ELEMENT, "-> if (aligned && count > kVector) {"),
     (

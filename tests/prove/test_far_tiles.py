@@ -91,6 +91,7 @@ def test_rows_that_are_left_are_counted_in_32_bits(number: str) -> None:
         ("skinny", {}, "tile < groups * strips", "tile < unsigned(groups * strips)"),
         ("skinny", {}, "multiply<true>(sums, row0, col0", "multiply<true>(sums, row0, int(col0)"),
         ("skinny", {}, "multiply<true>(sums, row0, col0", "multiply<true>(sums, int(row0), col0"),
+        ("skinny", {}, "last = col < N ?", "last = int(col - N) < 0 ?"),
         ("gemv", {"layout": "ccr"}, "sums, row0, col0", "sums, row0, int(col0)"),
         ("gemv", {"few": "columns", "layout": "crc"}, "col = col0 + i;", "col = int(col0 + i);"),
     ],

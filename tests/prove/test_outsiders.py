@@ -52,6 +52,12 @@ def vector(count: int) -> str:
 
 
 FOUR, TWO = vector(4), vector(2)
+AGAIN = 'again: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\\n"\n      "@!over bra again;'
+GIVEN_UP = (
+    ".reg .u32 tries;\\nmov.u32 tries, 1000;\\nagain: sub.u32 tries, tries, 1;\\n"
+    "mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\\n@over bra done;\\n"
+    "setp.ne.u32 over, tries, 0;\\n@over bra again;\\ndone:"
+)
 
 
 MISTAKES = {
@@ -464,6 +470,23 @@ ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
             "scalar_t(__ldg(&C[c_at(row, col, ldc)]))",
         ),
         lambda trial: trial.in_place and trial.watched,
+    ),
+    "a phase is tested once": (
+        one("simt", "@!over bra again;", ""),
+        lambda trial: trial.late,
+    ),
+    "a wait gives up after a thousand tries": (
+        one(
+            "wgmma", AGAIN, GIVEN_UP, threadblock="64x64x64", stages=3,
+        ),
+        lambda trial: trial.late,
+    ),
+    "a wait for another block's sums gives up": (
+        one(
+            "wgmma", "while (!set) {", "for (int i = 0; i < 500 && !set; ++i) {",
+            stream_k=1, threadblock="128x128x64",
+        ),
+        lambda trial: trial.late and trial.last_first,
     ),
     "blocks that pack lines stride too far": (
         one("mma", "index_t(gridDim.x) * 8) {", "index_t(gridDim.x) * 9) {"),

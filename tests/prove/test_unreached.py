@@ -92,6 +92,9 @@ def test_what_is_not_reached_is_said(variant: str, condition: str) -> None:
         ("k < K;", "k < min(K, 170000LL);", "the operands of `min(K, 170000LL)` were always"),
         (STEP, f"switch (K) {{ case 170000: break; default: {STEP} }}", "`case 170000` was never"),
         (STEP, f"{STEP} sum *= K >> 18;", "`K >> 18` was always 0"),
+        (STEP, f"{STEP} int left = K - k; sum *= left != 0;", "`left` never had more bits"),
+        (STEP, f"{STEP} sum *= int(K - k) != 0;", "`int(K - k)` never had more bits"),
+        (STEP, f"{STEP} sum *= (short)K != -1;", "`(short)K` never had more bits"),
     ],
 )
 def test_other_conditions(old: str, new: str, message: str) -> None:
@@ -102,6 +105,17 @@ def test_other_conditions(old: str, new: str, message: str) -> None:
         stand.probe(trial)
     left = unreached(probed, stand.outcomes.seen, (), 4)
     assert any(one.message.startswith(message) for one in left)
+
+
+@slow
+def test_an_integer_that_has_become_shorter_is_unreached() -> None:
+    step = "beside = kAtOnce * ld * index_t(sizeof(input_t))"
+    short = "beside = kAtOnce * (ld * int(index_t(kAtOnce) * sizeof(input_t))) / kAtOnce"
+    report = check(plant(make_spec("simt"), (step, short)))
+    assert not report.unreached  # a product of constants
+    short = "beside = kAtOnce * int(ld * sizeof(input_t))"
+    report = check(plant(make_spec("simt"), (step, short)), first=True)
+    assert not report.ok
 
 
 def test_what_the_compiler_decides_is_no_condition() -> None:

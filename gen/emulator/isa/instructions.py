@@ -7,7 +7,7 @@ import re
 from gen.emulator.isa import rows_float, rows_integer, rows_warp
 from gen.emulator.isa.classes import WARPGROUP
 from gen.emulator.isa.table import TABLE
-from gen.emulator.ptx.module import Instruction
+from gen.emulator.ptx.module import Instruction, PtxModule
 from gen.emulator.ptx.operands import Address, Box, Not, Operand, Pair, Reg, Vector
 from gen.emulator.ptx.values import DTYPES
 
@@ -21,6 +21,7 @@ __all__ = [
     "is_assertion",
     "polls",
     "registers",
+    "waits",
     "warps_together",
 ]
 
@@ -73,6 +74,12 @@ def warps_together(item: Instruction) -> int:
 def polls(item: Instruction) -> bool:
     """True for a look at an mbarrier's phase, which code repeats until the phase is complete."""
     return item.opcode == "mbarrier" and item.modifiers[0] in ("test_wait", "try_wait")
+
+
+def waits(module: PtxModule) -> bool:
+    """Whether a kernel looks at phases of mbarriers."""
+    items = (item for kernel in module.kernels.values() for item in kernel.body)
+    return any(isinstance(item, Instruction) and polls(item) for item in items)
 
 
 def _names(operand: Operand | None) -> set[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.bulk_moves import Move
+from gen.emulator.memory.chances import TRIES
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.mbarrier_bits import MOST, State, Words
 from gen.emulator.memory.mbarrier_objects import Objects
@@ -39,6 +40,7 @@ class MBarriers(Objects):
         self.changed = False  # whether a phase has completed since waiting lanes were last let go
         self.moved = False  # whether a wait has let lanes through since then
         self.polls: dict[int, Poll] = {}  # by the wait's instruction
+        self._tries: dict[tuple[int, bytes], int] = {}  # of late waits, by their lanes
         self.under_way: Sequence[Move] = ()  # bulk copies that will count their bytes
 
     # -- what generated code calls -------------------------------------------------------------
@@ -140,9 +142,13 @@ class MBarriers(Objects):
         """test_wait and try_wait: whether the phase of a state, or of a parity, is complete."""
         wanted = state.astype(np.int64) if parity else State.of(state).phase
         result: Value = np.False_
+        turned_away: Value = np.True_
         for offset, lanes in self._own(site, address, mask):
             words, _ = self._read(site, offset, lanes)
             done = State.of(words).phase != wanted
+            turned_away = _blend(lanes, ~done, turned_away)
+            if self._comes_late(site, lanes):
+                done = np.zeros_like(done)
             if done.min() == done.max():
                 done = done.flat[0]
             seen = narrow(lanes, done)
@@ -151,8 +157,17 @@ class MBarriers(Objects):
                 if acquires:
                     observer.observe(self.chunk, offset, seen)
             result = _blend(lanes, done, result)
-        self._note(Poll(site, address, wanted, ~np.asarray(result)), mask)
+        self._note(Poll(site, address, wanted, np.asarray(turned_away)), mask)
         return result
+
+    def _comes_late(self, site: Site, lanes: Mask | None) -> bool:
+        """Whether lanes are to see a phase later than it completes: see Chances."""
+        if not self.chunk.launch.chances.late:
+            return False
+        key = id(site.item), b"" if lanes is None else lanes.bits.tobytes()
+        tries = self._tries.get(key, 0)
+        self._tries[key] = tries + 1
+        return tries < TRIES or tries % 2 == 0
 
     def _note(self, poll: Poll, mask: Mask | None) -> None:
         """Remember which lanes a wait turns away, besides others that it has turned away."""

@@ -51,7 +51,7 @@ class Context(SpecialRegisters, Reports):
         self.memory = launch.memory
         self.clusters = clusters_of(self.shape, launch.cluster)
         self.shared = Scratch(
-            self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters, launch.zeroed
+            self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters, launch.chances.zeroed
         )
         self._local: Stack | None = None
         self.barriers = Barriers(self)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.memory.arrays import DeviceArray
+from gen.emulator.memory.chances import Chances
 from gen.emulator.memory.global_memory import Buffer, aligned_bytes
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
@@ -61,12 +62,7 @@ class Emulator(DeviceMemory):
     bytes of shared memory, local memory and registers that threads executed together may have; a
     launch of which one block needs more is refused. resident_blocks: blocks that run at the same
     time, of kernels whose blocks wait for each other; others start when these end (None: what an
-    H200 holds). odd_places: whether variables lie as nobody expects them to, which is all that a
-    kernel is promised: static ones in reverse order, so that another one has nothing behind it;
-    dynamic shared memory at an odd multiple of the alignment that its declaration asks for, and not
-    at the beginning. last_first: whether blocks start one by one from the last one on: those that
-    wait for an earlier one have to wait. zeroed: whether shared memory starts as zeros, not as
-    ones, which are NaN to whoever takes them for numbers, but no flag that nobody has set.
+    H200 holds). chances: what no kernel is promised, as launches are to have it.
     """
 
     def __init__(
@@ -81,7 +77,7 @@ class Emulator(DeviceMemory):
         self.resident_blocks = resident_blocks
         self.max_findings, self.chunk_threads = max_findings, chunk_threads
         self.instruction_budget, self.time_budget = instruction_budget, time_budget
-        self.odd_places = self.last_first = self.zeroed = False
+        self.chances = Chances()
         self.deadline: float | None = None  # of all launches, as time.perf_counter gives it
         self.memory_limit = memory_limit
         super().__init__()
@@ -132,13 +128,13 @@ class Emulator(DeviceMemory):
         launch = LaunchState(
             program, grid, block, self.memory, findings, size,
             explicit_cluster=bool(cluster or entry.cluster), budget=self.instruction_budget,
-            zeroed=self.zeroed,
+            chances=self.chances,
         )  # fmt: skip
         launch.maps = self._maps
         launch.observers = [watch for watch in observers if watch.concerns(program)]
         if math.prod(size) > 1:
             launch.observers = [*launch.observers, ExitedBlocks()]
-        place_variables(launch, module, entry, shared_bytes, self.odd_places)
+        place_variables(launch, module, entry, shared_bytes, self.chances.odd_places)
         room = self._room(launch)
         if "%envreg" in program.source:  # as if by cudaLaunchCooperativeKernel
             if math.prod(grid) > room:
@@ -270,7 +266,7 @@ class Emulator(DeviceMemory):
         limit = OBSERVED_SCRATCH if launch.observers else CHUNK_SCRATCH
         room = min(self.chunk_threads // threads, limit // max(scratch, 1))
         room = max(1, min(room, self.memory_limit // self._block_bytes(launch)))
-        room = 1 if self.last_first else room
+        room = 1 if self.chances.last_first else room
         steps = []
         counts = [end - start for start, end in zip(starts, ends, strict=True)]
         for extent in counts:
@@ -281,7 +277,7 @@ class Emulator(DeviceMemory):
             [(at, min(step, n - at)) for at in range(0, n, step)]
             for n, step in zip(counts, steps, strict=True)
         ]
-        axes = [axis[::-1] if self.last_first else axis for axis in axes]
+        axes = [axis[::-1] if self.chances.last_first else axis for axis in axes]
         for (z, dz), (y, dy), (x, dx) in itertools.product(*reversed(axes)):
             origin = (starts[0] + x, starts[1] + y, starts[2] + z)
             yield times(origin, cluster), times((dx, dy, dz), cluster)

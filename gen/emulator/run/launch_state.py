@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gen.emulator.memory.chances import Chances
 from gen.emulator.memory.global_memory import Buffer, GlobalMemory
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
@@ -32,7 +33,7 @@ class LaunchState:
     local_bytes: int = 0  # per thread
     dynamic_bytes: int = 0
     unused_bytes: int = 0  # in front of the dynamic ones, so that they are no more aligned
-    zeroed: bool = False  # whether shared memory starts as zeros, not as ones
+    chances: Chances = field(default_factory=Chances)
     budget: int | None = None  # thread-instructions left
     limit: TimeLimit = field(default_factory=TimeLimit)
     wild: bool = False  # whether an access was wrong

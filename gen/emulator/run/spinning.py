@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.isa.ops import Value
+from gen.emulator.memory.chances import TRIES
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.context import Context
@@ -70,7 +71,8 @@ class Spinning:
         memory = self.chunk.memory.changes or 0
         self._idle = self._idle + 1 if memory == self.seen else 0
         self.seen = memory
-        return not self.stuck and self._idle < IDLE
+        most = TRIES if self.chunk.launch.chances.late else IDLE
+        return not self.stuck and self._idle < most
 
     def resume(self) -> None:
         """Other chunks have run: the lanes look again."""
