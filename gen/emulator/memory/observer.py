@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.block_memory import Scratch
 from gen.emulator.memory.bulk_moves import Move, Numbers
+from gen.emulator.memory.chances import Chances
 from gen.emulator.memory.global_memory import GlobalMemory, Site
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.warp.chunk import WarpChunk, WarpLaunch
@@ -54,6 +55,11 @@ class ObservedLaunch(WarpLaunch, Protocol):
     @property
     def cluster(self) -> Coordinates:
         """Blocks along each axis of a cluster."""
+        ...
+
+    @property
+    def chances(self) -> Chances:
+        """What no kernel is promised, as this launch has it."""
         ...
 
     @property
