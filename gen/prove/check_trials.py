@@ -70,6 +70,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     trials += _few_blocks(spec)
     trials += _crowds(spec)
     trials += _shared(spec)
+    trials += _lines_of_tiles(spec)
     for shape, count in long_ones(spec):
         # Sums of many digits along a long K, where small integers would hide what is cut off.
         kind, scalars = ("wandering", (1, 1)) if shape.k > 1 else ("integer", (3, -2))
@@ -94,6 +95,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
 
 _SEVERAL_TILES = 16
 _PARTS = 4
+_TILES_A_LINE = 41
 _SIDE = 12  # lines, each with something else in another place
 _LONG = 1024  # of a sum: more than what a kernel may have as a part of it
 
@@ -266,6 +268,20 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
         for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (MANY, k + 1), (2, 0)):
             one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, depth), "integer", (3, -2), WHOLE)
             yield replace(one, multiprocessors=count, watched=count == 1)
+
+
+def _lines_of_tiles(spec: KernelSpec) -> Iterator[Trial]:
+    """Lines of 41 tiles both ways: 1/41 as a float is too small, and times 41 it is less than 1.
+
+    It is the least such number.
+    """
+    m, n, _ = spec.threadblock
+    for size in ((m + 1, _TILES_A_LINE * n - 3, 1), (_TILES_A_LINE * m - 3, n + 1, 1)):
+        (shape,) = turned(spec, [GemmShape(*size)])
+        one = trial(spec, shape, "integer", (2, 0), WHOLE)
+        if spec.batched:
+            one = replace(one, problem=WHOLE.batched(one.problem, spec.layouts, 3, ""))
+        yield replace(one, multiprocessors=MANY)
 
 
 def _shared(spec: KernelSpec) -> Iterator[Trial]:

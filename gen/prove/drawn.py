@@ -11,7 +11,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gen.kernels.formulas import ceil_div
 from gen.prove.check_sizes import fitting, on_tensor_cores, turned
+from gen.prove.groups import draw_ends, most_groups
 from gen.prove.trials import Placement, Skips, Trial, c_is_d, cases, trial
 from gen.spec.arch import UNIT
 from gen.spec.kernel import KernelSpec
@@ -21,6 +23,8 @@ COUNT = 400  # of an edited kernel; on tensor cores, each takes longer
 COUNT_ON_TENSOR_CORES = 200
 _MOST = 1100  # of a size that an edited statement names
 _LONG, _LONG_SUM = 3000, 1500  # of one side, now and then; sums in f16 are exact so far
+_GROUPS = 40
+_TILES = 40  # of a launch that is watched for races
 _UNITS = 4 * UNIT
 _MULTIPROCESSORS = (1, 2, 3, 4, 5, 7, 9, 33, 132)
 
@@ -32,11 +36,13 @@ def drawn_trials(spec: KernelSpec, numbers: Sequence[int] = ()) -> list[Trial]:
     """
     draw = random.Random(f"drawn {spec.name}")
     count = COUNT_ON_TENSOR_CORES if on_tensor_cores(spec) else COUNT
+    count //= 2 if spec.grouped or spec.grouped_k else 1
     return [draw_trial(draw, spec, numbers) for _ in range(count)]
 
 
 def draw_trial(draw: random.Random, spec: KernelSpec, numbers: Sequence[int] = ()) -> Trial:
     """Any problem of a few tiles."""
+    m, _, k = spec.threadblock
     near = [n + more for n in numbers for more in (-1, 0, 1) if 0 < n <= _MOST]
     shape = _shape(draw, spec, near)
     kind, alpha, beta = draw.choice(_cases(spec))
@@ -46,11 +52,17 @@ def draw_trial(draw: random.Random, spec: KernelSpec, numbers: Sequence[int] = (
     )
     if spec.batched:
         where = where._replace(further=further)
+    ends = tuple[int, ...]()
+    if spec.grouped or spec.grouped_k:
+        length, step = (shape.k, k) if spec.grouped_k else (shape.m, m)
+        ends = draw_ends(length, step, min(most_groups(spec, shape), _GROUPS), draw)
+    one = trial(spec, shape, kind, (alpha, beta), where, ends)
+    many = _tiles(spec, shape) * one.problem.batch.products > _TILES
     one = replace(
-        trial(spec, shape, kind, (alpha, beta), where),
+        one,
         blocks=draw.choice((0, 0, 1, 2)) if spec.geometry.strides or spec.packs else 0,
         multiprocessors=draw.choice(_MULTIPROCESSORS),
-        watched=draw.random() < 0.3,
+        watched=draw.random() < 0.3 and not many,
         last_first=draw.random() < 0.3 if spec.stream_k else False,
     )
     if draw.random() < 0.3:
@@ -80,6 +92,13 @@ def _shape(draw: random.Random, spec: KernelSpec, near: Sequence[int]) -> GemmSh
         sizes[axis] = draw.randint(0, _LONG_SUM if axis == 2 else _LONG)
     (shape,) = turned(spec, [fitting(spec, *sizes)])
     return shape
+
+
+def _tiles(spec: KernelSpec, shape: GemmShape) -> int:
+    """Work tiles of a product."""
+    m, n, _ = spec.threadblock
+    (turned_shape,) = turned(spec, [shape])
+    return ceil_div(turned_shape.m, m) * ceil_div(turned_shape.n, n)
 
 
 def _size(draw: random.Random, step: int, most: int, near: Sequence[int]) -> int:

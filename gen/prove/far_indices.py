@@ -278,9 +278,9 @@ def _launch(
     return found
 
 
-def workspace(emulator: Emulator, steps: Plan) -> Place:
-    """What a plan needs of it, all ones."""
-    space = np.full(max(steps.workspace_bytes, 1), 0xFF, np.uint8)
+def workspace(emulator: Emulator, steps: Plan, blank: int = 0xFF) -> Place:
+    """What a plan needs of it, full of a byte."""
+    space = np.full(max(steps.workspace_bytes, 1), blank, np.uint8)
     return Place(emulator.alloc(space, WORKSPACE, False))
 
 

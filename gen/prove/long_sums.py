@@ -31,8 +31,8 @@ from gen.emulator import (
 )
 from gen.errors import BudgetError
 from gen.kernels.formulas import ceil_div
-from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE
-from gen.prove.check_sizes import is_short, on_tensor_cores
+from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Dim3
+from gen.prove.check_sizes import MANY, is_short, on_tensor_cores
 from gen.prove.far_indices import (
     FarResult,
     compared,
@@ -59,14 +59,14 @@ _LAST, _LEAST = 16, 1024  # rounds behind those that are skipped; elements mappe
 _MANY = 1000  # rounds
 _STEPS = 16  # of a round, at most
 _FEW = 8  # elements at either end that are not zero
-_PARTS = 8  # slices of K, at most: each takes as long as a sum without slices
+_PARTS = 8  # slices of K that all run; of more, the first and the last: each takes as long as one
 _ALPHA, _BETA = 2, -1
 _SECONDS = 30  # of CPU time, that none should need
 
 
 def why_not(spec: KernelSpec) -> str:
     """Why a kernel cannot be tried here; nothing where it can."""
-    return "its sum has many parts" if spec.split_k > _PARTS else ""
+    return "its sum has many parts" if spec.split_k > MANY else ""
 
 
 def long_sums(
@@ -76,54 +76,59 @@ def long_sums(
     observers: Sequence[Observer] = (),
 ) -> Iterator[FarResult]:
     """Runs the kernel on a D of one element, or of a unit. See `far_indices.far_results`."""
-    for k in _sizes(spec) if not why_not(spec) else ():
+    for k, slices in _sums(spec) if not why_not(spec) else ():
         try:
-            result, skipped = _run(spec, module, k, deadline, observers)
+            result, skipped = _run(spec, module, k, slices, deadline, observers)
         except BudgetError:
-            if _is_regular(spec, module, k, deadline):
+            if _is_regular(spec, module, k, slices, deadline):
                 raise
             return
         wrong = result and (result.findings or result.message)
-        if wrong and skipped and not _is_regular(spec, module, k, deadline):
+        if wrong and skipped and not _is_regular(spec, module, k, slices, deadline):
             return
         if result and (wrong or skipped):
             yield result
 
 
-def _sizes(spec: KernelSpec) -> list[int]:
-    unit = _unit(spec)
-    most = spec.row.most // unit * unit
-    if _slices(spec) > 1:
-        whole = (ceil_div(k, unit) * unit for k in _LONG)
-        return [k for k in whole if k <= most] or [most]
-    sizes = [k for k in _LONG if k <= most] or [most, most - UNIT + 5]
-    # Lines that are packed are another loop.
-    return [k for k in sizes if k % UNIT == 0] if spec.packs else sizes
+def _sums(spec: KernelSpec) -> Iterator[tuple[int, int]]:
+    """K and its slices: where a kernel chooses how many, one, and as many as there may be."""
+    for slices in (1, MANY) if spec.split_k == 0 else (spec.split_k,):
+        unit = _unit(spec, slices)
+        most = spec.row.most // unit * unit
+        if slices > 1:
+            sizes = [k for k in (ceil_div(k, unit) * unit for k in _LONG) if k <= most] or [most]
+        else:
+            sizes = [k for k in _LONG if k <= most] or [most, most - UNIT + 5]
+            # Lines that are packed are another loop.
+            sizes = [k for k in sizes if k % UNIT == 0 or not spec.packs]
+        yield from ((k, slices) for k in sizes)
 
 
-def _slices(spec: KernelSpec) -> int:
-    return max(spec.split_k, 1)
-
-
-def _unit(spec: KernelSpec) -> int:
+def _unit(spec: KernelSpec, slices: int) -> int:
     """A divisor of K, with which all slices have as many steps, and begin at whole units."""
-    slices = _slices(spec)
     return math.lcm(slices * spec.threadblock.k, slices * UNIT) if slices > 1 else UNIT
 
 
-def _is_regular(spec: KernelSpec, module: Module, k: int, deadline: float | None) -> bool:
+def _those_that_run(slices: int) -> list[int]:
+    return list(range(slices)) if slices <= _PARTS else [0, slices - 1]
+
+
+def _is_regular(
+    spec: KernelSpec, module: Module, k: int, slices: int, deadline: float | None
+) -> bool:
     """Whether sums are right that are shorter, and of which rounds are skipped as well.
 
     If not, the kernel has another loop than those that are known, such as several in each other,
     and what went wrong with a long one says nothing. Where other trials count beyond 16 bits, a sum
     does so here.
     """
-    sizes, unit = [3 * _mapped(spec, k) * _slices(spec)], _unit(spec)
+    sizes, unit = [3 * _mapped(spec, k) * slices], _unit(spec, slices)
     if is_short(spec, GemmShape(2, 3, _BEYOND_16_BITS)):
         sizes.append(max(_BEYOND_16_BITS, *sizes))
     for size in sizes:
         try:
-            result, skipped = _run(spec, module, size // unit * unit + k % unit, deadline, ())
+            shorter = size // unit * unit + k % unit
+            result, skipped = _run(spec, module, shorter, slices, deadline, ())
         except BudgetError:
             return False
         if not result or not skipped or result.findings or result.message:
@@ -146,6 +151,7 @@ def _run(
     spec: KernelSpec,
     module: Module,
     k: int,
+    slices: int,
     deadline: float | None,
     observers: Sequence[Observer],
 ) -> tuple[FarResult | None, int]:
@@ -155,12 +161,12 @@ def _run(
     """
     with suppress(NothingSkippedError):
         try:
-            return _try(spec, module, k, _mapped(spec, k), deadline, observers)
+            return _try(spec, module, k, slices, _mapped(spec, k), deadline, observers)
         except GapReadError:
             mapped = _mapped(spec, k, _STEPS)
-            unit = _unit(spec)
-            longer = 3 * mapped * _slices(spec) // unit * unit + k % unit
-            return _try(spec, module, max(k, longer), mapped, deadline, observers)
+            unit = _unit(spec, slices)
+            longer = max(k, 3 * mapped * slices // unit * unit + k % unit)
+            return _try(spec, module, longer, slices, mapped, deadline, observers)
     return None, 0
 
 
@@ -168,6 +174,7 @@ def _try(
     spec: KernelSpec,
     module: Module,
     k: int,
+    slices: int,
     mapped: int,
     deadline: float | None,
     observers: Sequence[Observer],
@@ -177,15 +184,14 @@ def _try(
     input_, output = types.input.name, types.output.name
     rng = np.random.default_rng(0)
     step, chunk = spec.threadblock.k, spec.tunables.get("chunk", 0)
-    slices = _slices(spec)
-    each = k // slices
+    each, these = k // slices, _those_that_run(slices)
     # Blocks that have a slice each run one after another.
     emulator = Emulator(chunk_threads=1) if slices > 1 else Emulator()
     emulator.deadline, emulator.time_budget = deadline, None if deadline else _SECONDS
 
     def ends(lines: int) -> np.ndarray:
         """Of each slice, along K; so many elements across."""
-        values = np.zeros((slices, 2, mapped, lines), np.int64)
+        values = np.zeros((len(these), 2, mapped, lines), np.int64)
         for one in values:
             one[0, :_FEW] = rng.integers(1, 4, (_FEW, lines))
             one[1, -_FEW:] = rng.integers(-3, 0, (_FEW, lines))
@@ -196,10 +202,10 @@ def _try(
     # Where others would be packed, lines across K have room for a whole unit.
     across = UNIT if spec.packs else 1
     apart = {"A": 1 if layouts.a else max(across, m), "B": max(across, n) if layouts.b else 1}
-    starts = [at * each + end for at in range(slices) for end in (0, each - mapped)]
+    starts = [at * each + end for at in these for end in (0, each - mapped)]
     arrays: dict[str, DeviceArray] = {}
     for name, values in (("A", a), ("B", b)):
-        unit, lines = apart[name] * size, values.reshape(2 * slices, mapped, -1)
+        unit, lines = apart[name] * size, values.reshape(2 * len(these), mapped, -1)
         pieces = {
             at * unit: _spread(line, apart[name]) for at, line in zip(starts, lines, strict=True)
         }
@@ -228,10 +234,11 @@ def _try(
     numbers = far_operands(spec, ld, 0)
     problem = GemmProblem(shape, lda, ldb, ld, ld, _ALPHA, _BETA, operands=numbers)
     places = {name: Place(array) for name, array in arrays.items()}
-    steps = spec.plan(problem, alignment(places), 1)
+    steps = spec.plan(problem, alignment(places), slices)
     if any("a_lines" in launch.args for launch in steps.launches):  # an operand is always packed
         return None, 0
-    places[WORKSPACE] = workspace(emulator, steps)
+    blank = 0xFF if len(these) == slices else 0  # sums of nothing, of slices that do not run
+    places[WORKSPACE] = workspace(emulator, steps, blank)
     element = apart["A"] * size
     behind = each - max(_LAST * step, _LEAST // 2)
     parts = [
@@ -239,24 +246,27 @@ def _try(
             range(start, start + each * element),
             range(start + mapped * element, start + behind * element),
         )
-        for start in (arrays["A"].address + at * each * element for at in range(slices))
+        for start in (arrays["A"].address + at * each * element for at in these)
     ]
     most = 4 * mapped // (1 if chunk else min(step, _INNER))
     most += 0 if on_tensor_cores(spec) else _MANY
     skipping = Skipping(parts, 0 if spec.row.persistent else _patience(spec), most)
     findings: list[Finding] = []
     for launch in steps.launches:
-        report = emulator.launch(
-            module.code.decode(),
-            launch.kernel,
-            launch.grid,
-            launch.block,
-            emulated_arguments(launch, places),
-            launch.shared_bytes,
-            source_lines=module.text.splitlines(),
-            observers=[*([skipping] if launch.kernel == spec.name else []), *observers],
-        )
-        findings += report.findings
+        main = launch.kernel == spec.name
+        for window in _windows(launch.grid, slices) if main else [None]:
+            report = emulator.launch(
+                module.code.decode(),
+                launch.kernel,
+                launch.grid,
+                launch.block,
+                emulated_arguments(launch, places),
+                launch.shared_bytes,
+                source_lines=module.text.splitlines(),
+                observers=[*([skipping] if main else []), *observers],
+                window=window,
+            )
+            findings += report.findings
     lines = emulator.read_lines(stored)
     got = lines if layouts.c else lines.T
     after = LINEAR if spec.fused else After(spec.epilogue, bias)
@@ -267,6 +277,18 @@ def _try(
     same, want = compared(spec, small, own, exact, got, Within(0, 0, m, n))
     message = difference(got, want, ~same, (0, 0), output)
     return FarResult(shape, findings, message), skipping.skipped
+
+
+def _windows(grid: Dim3, slices: int) -> Iterator[tuple[Dim3, Dim3] | None]:
+    """The first block that runs, and how many; None for all of them."""
+    if slices <= _PARTS or slices not in grid:
+        yield None
+        return
+    axis = grid.index(slices)
+    for at in _those_that_run(slices):
+        first, count = [0, 0, 0], list(grid)
+        first[axis], count[axis] = at, 1
+        yield (first[0], first[1], first[2]), (count[0], count[1], count[2])
 
 
 def _shape(spec: KernelSpec, k: int) -> GemmShape:

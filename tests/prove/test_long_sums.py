@@ -179,6 +179,37 @@ def test_products_and_counts_of_few_bits(
     assert is_wrong(results(plant(make_spec(variant, **tunables), *edits)))
 
 
+@pytest.mark.parametrize(
+    ("variant", "tunables"),
+    [
+        ("mma", {"split_k": 0}),
+        pytest.param("simt", {"split_k": 0}, marks=pytest.mark.slow),
+        pytest.param("mma", {"split_k": 100}, marks=pytest.mark.slow),
+        pytest.param("wgmma", {"split_k": 40}, marks=pytest.mark.slow),
+        pytest.param("mma_tma", {"split_k": 0}, marks=pytest.mark.slow),
+    ],
+)
+def test_many_slices(variant: str, tunables: dict[str, Any]) -> None:
+    """Of which the first and the last one run."""
+    spec = make_spec(variant, **tunables)
+    found = results(render(spec))
+    assert found
+    assert not is_wrong(found)
+
+
+def test_where_slices_begin_in_32_bits() -> None:
+    even = (
+        "first = slice * each + (slice < more ? slice : more);\n"
+        "  last = first + each + (slice < more ? 1 : 0);"
+    )
+    source = plant(
+        make_spec("mma", dtype="f64", split_k=0),
+        (even, "first = slice * steps / slices; last = (slice + 1) * steps / slices;"),
+    )
+    with pytest.raises(BudgetError, match="goes on behind the end of K"):
+        results(source)
+
+
 @pytest.mark.slow
 def test_slices_that_do_not_end() -> None:
     edit = ("const int each = steps", "const unsigned short each = steps")
@@ -231,5 +262,5 @@ def test_nothing_is_said_of_other_loops_of_warps(
 
 
 def test_kernels_that_are_left_out() -> None:
-    assert why_not(make_spec("mma", split_k=9))
+    assert why_not(make_spec("mma", split_k=133))
     assert not results(render(make_spec("wgmma", dtype="f32_6xbf16")))  # packs its operands
