@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gen.dispatch.weights import ADDED, HELPER, RAGGED, SHARING, Weights
+from gen.dispatch.weights import ADDED, HELPER, LONG, RAGGED, SHARING, Weights
 from gen.kernels.formulas import Fact, function
 from gen.kernels.tensor_cores.facts import SLICES
 from gen.spec.arch import UNIT
@@ -100,7 +100,11 @@ TIMES: Sequence[Fact] = (
     Fact("evenly", "tiles * steps / multiprocessors * step"),
     Fact("shared", f"evenly + (tiles / multiprocessors + 1) * tail + {SHARING}", "by several"),
     Fact("ending", "hides > 0 ? stored : 0", "which nothing hides"),
-    Fact("multiplying", "(shares ? shared : whole) + ending"),
+    Fact("briefly", "(shares ? shared : whole) + ending", "as fast as for a short time"),
+    # Where tensor cores are busy for long, power decides, and less of it goes to waste where
+    # warpgroups take turns.
+    Fact("sags", f"hides < 1 && briefly > {LONG} ? (briefly - {LONG}) / 1024 * sagging : 0"),
+    Fact("multiplying", "briefly + sags"),
     # What is computed at the same time reads its rows of A and columns of B once.
     Fact("places", "multiprocessors * resident"),
     Fact("line", "places / group"),
@@ -114,7 +118,15 @@ TIMES: Sequence[Fact] = (
     Fact("again", "(tiles + places - 1) / places * read_wide", "round by round"),
     Fact("kept", "read_once <= cache / 2 || again < once", "by the L2 cache", "bool"),
     Fact("written", f"m * n * out * count * (ragged ? {RAGGED} : 10) / 10 * scatter / 16"),
-    Fact("moving", "((kept ? once : again) + written) / 1024 * kib", "from memory"),
+    # Blocks that share tiles are at different places along K: each reads what it needs.
+    Fact("parted", "shares && kept ? tiles % multiprocessors + multiprocessors : 0", "tiles"),
+    Fact("lines_of_b", "n * k * size > cache / 4 ? tile_n * k * size : 0", "bytes of a tile"),
+    Fact("apart", "parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0)"),
+    Fact(
+        "moving",
+        "((kept ? once : again) + apart * lines_of_b + written) / 1024 * kib",
+        "from memory",
+    ),
     Fact("moved", "(moved_a + moved_b) * count"),
     Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
     Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),

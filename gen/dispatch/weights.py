@@ -34,6 +34,8 @@ NARROW = 54  # bytes beside each line of an operand that memory moves, where lin
 ALONE = 1.04  # times as long a step takes a warpgroup, where these take turns
 AWAY = 1.9  # times as long the last steps, there
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
+LONG = 50_000_000  # after which power decides how fast wgmma is
+SAGGING = 0.08  # of the time after that
 GELU = 0.3  # clocks of an element of D on a multiprocessor
 OTHERS = 80  # registers of a thread beside sums
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
@@ -51,9 +53,11 @@ class Weights(NamedTuple):
     and what it stores. store: of 1024 elements of D; rough: so many sixteenths of that where lines
     of D are not aligned; hides: whether a tile is stored while others are computed. start: once.
     resident: blocks that a multiprocessor holds. split: slices of K, 0 for as many as suit.
-    stream: whether blocks share tiles. lines: whether a block computes whole lines of tiles. group:
-    tiles along M that are computed close in time. packs_a, packs_b: whether that operand is packed:
-    0 never, 1 if it is not aligned, 2 always. size, out: bytes of an element of A and B, and of D.
+    stream: whether blocks share tiles. lines: whether a block computes whole lines of tiles.
+    sagging: 1024ths that products take longer where tensor cores are busy for long, unless
+    warpgroups take turns. group: tiles along M that are computed close in time. packs_a, packs_b:
+    whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out: bytes of
+    an element of A and B, and of D.
     turned: whether D's lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes
     of A, B and D that device memory moves. packed: bytes that packing an element takes as long as.
     kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
@@ -76,6 +80,7 @@ class Weights(NamedTuple):
     split: int
     stream: int
     lines: int
+    sagging: int
     group: int
     packs_a: int
     packs_b: int
@@ -158,7 +163,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         *(each / k for each in (main, lone, wait, copy_a, copy_b)),
         pace.last * clock * (AWAY if turns else 1), store * clock * 1024 / STORED,
         16 * pace.rough, turns, (pace.start + pace.code * _unrolled(spec, pace, threads)) * 1e3,
-        resident, spec.split_k, spec.stream_k, pace.lines, spec.tunables.get("swizzle", 1), a, b,
+        resident, spec.split_k, spec.stream_k, pace.lines, 1024 * SAGGING * (pace.unit == "wgmma"),
+        spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned, *(16 * each for each in spread),
         16 * (pace.scatter if turned else 1), _packed(spec, 2 in (a, b)),
         1024e3 / gpu.bandwidth, gpu.l2 * 2**20,

@@ -179,6 +179,17 @@ def _long(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, odd(np.broadcast_to(bits[:, None], (k, n))), c, 0 * bias
 
 
+def _faint(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """The same with factors of A so small that parts of them are subnormal; B's are large.
+
+    Or the other way round, where alpha is negative.
+    """
+    a, b, c, bias = _long(rng, problem, dtypes)
+    least, most = numerics.smallest_subnormal(dtypes.factor.name), 2.0**100
+    first, second = (most, least) if problem.alpha < 0 else (least, most)
+    return a * first, b * second, c, bias
+
+
 def _opposed(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Two numbers a row of A that cancel out but for their last digits.
 
@@ -289,6 +300,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "zeros": _zeros,
     "subnormal": _subnormal,
     "long": _long,
+    "faint": _faint,
     "opposed": _opposed,
     "rounded": _rounded,
     "overflowing": _overflowing,

@@ -193,6 +193,7 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
         *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded,
         *(("rounded", 1 / 3, 0), ("rounded", 1, 1)) * once,
         *(("long", 1, 0), ("long", -2, 0), ("opposed", 1, 0)) * (spec.dtypes.parts > 1),
+        *(("faint", 1, 0), ("faint", -1, 0)) * (spec.dtypes.parts > 1),
     )
 
 

@@ -471,6 +471,21 @@ ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
         ),
         lambda trial: trial.in_place and trial.watched,
     ),
+    "a product's number is a quotient of floats": (
+        one(
+            "mma", "product = t / (tiles_m * tiles_n);",
+            "product = int(float(t) * (1.0f / float(tiles_m * tiles_n)));",
+            batched=True, threadblock="64x64x32", warp="32x32",
+        ),
+        lambda trial: trial.multiprocessors == 132 and trial.shape.k == 1,
+    ),
+    "remainders of parts are flushed": (
+        one(
+            "wgmma", "x -= float(both.x);", "x -= float(both.x); if (fabsf(x) < 0x1p-126f) x = 0;",
+            dtype="f32_6xbf16",
+        ),
+        lambda trial: trial.kind == "faint" and max(trial.shape.m, trial.shape.n) < 200,
+    ),
     "a phase is tested once": (
         one("simt", "@!over bra again;", ""),
         lambda trial: trial.late,
