@@ -34,6 +34,12 @@ _BEHIND_A_NAME = frozenset({"=", ";", ",", ")", "{", "["})
 _ALL_BOUNDS = _BOUNDS | _LOGIC | _BITS | _COMPARE | _SUMS
 _CONSTANT = frozenset({"static_assert", "constexpr", "template", "using", "enum", "typedef"})
 _NO_VARIABLE = frozenset({"__global__", *_CONSTANT} - {"template"})
+_ENDS = frozenset({";", ","})
+_NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_SMALL = re.compile(
+    rf"\b(?:(?:threadIdx|blockDim)\.[xyz]|(?:blockIdx|gridDim)\.[yz]|k[A-Z]\w*"
+    rf"|index_t|size_t|{'|'.join(sorted(NARROW))})\b"
+)
 _ORDERS = re.compile(r"(__h|f|u|ll|ull)?(min|max)f?$")
 _CONSTANTS = re.compile(r"k[A-Z]\w*$|sizeof$|int$|unsigned$|size_t$|index_t$|true$|false$|nullptr$")
 _MOST_TEXT = 60  # characters of a condition that a message quotes
@@ -200,7 +206,10 @@ class _Writer(Tokens):
 
     def product(self, i: int) -> None:
         """`a * b` becomes `a * probe * b`, which asks whether the product has too many bits."""
-        number = self.probe(RANGE, self.back(i, _ALL_BOUNDS), self.forth(i, _ALL_BOUNDS), TRUE)
+        first, last = self.back(i, _ALL_BOUNDS), self.forth(i, _ALL_BOUNDS)
+        if self.is_small(first, last):
+            return
+        number = self.probe(RANGE, first, last, TRUE)
         at = self.all[i].start
         self.change(at, at, f"{self.word(i)} gemmgen_wide_at<{number}>{{}} ", number)
 
@@ -214,6 +223,8 @@ class _Writer(Tokens):
         name = " ".join(self.word(at) for at in range(i, last + 1))
         start, end = self.all[i].start, self.all[last].end
         behind = self.word(last + 1)
+        if self.is_small(last + 1, self.forth(last, _ENDS)):
+            return
         if behind == "(" and last + 1 in self.pairs:  # int(x)
             number = self.probe(RANGE, i, self.pairs[last + 1] + 1, TRUE)
             self.change(start, end, f"gemmgen_cast<{number}, {name}>", number)
@@ -227,6 +238,15 @@ class _Writer(Tokens):
         elif self.all[last + 1].kind == "name" and self.word(last + 2) in _BEHIND_A_NAME:
             number = self.probe(RANGE, last + 1, last + 2, TRUE)
             self.change(start, end, f"gemmgen_narrow<{number}, {name}>", number)
+
+    def is_small(self, first: int, last: int) -> bool:
+        """Whether tokens are numbers, constants, and what CUDA keeps far below 32 bits: threads,
+        and blocks but those along x. (A variable's value is what stands behind `=`.)
+        """
+        text = self.edited.text[self.all[first].start : self.all[last - 1].end]
+        if "=" in text:
+            text = text.partition("=")[2]
+        return not _NAMES.search(_SMALL.sub("", text)) and bool(_SMALL.search(text))
 
     def may_cast(self, i: int) -> bool:
         """Whether a bracket behind a token may be a cast's: not in `f(int)`, `sizeof(int)`."""

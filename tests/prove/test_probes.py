@@ -63,6 +63,13 @@ def test_every_condition_has_a_probe(statement: str, conditions: list[str]) -> N
         ("c = d(a);", "c = static_cast<short>(d(a));", ["static_cast<short>(d(a))"]),
         ("template <int N> f(index_t a) {", "template <int N> f(int a) {", ["a"]),
         ("struct s { index_t c; };", "struct s { int c; };", ["c"]),
+        ("index_t c = gridDim.y * kTile;", "int c = gridDim.y * kTile;", []),
+        ("c += index_t(blockIdx.y) * kTile;", "c += int(blockIdx.y) * kTile;", []),
+        (
+            "c += index_t(blockIdx.x) * kTile;",
+            "c += int(blockIdx.x) * kTile;",
+            ["int(blockIdx.x)", "int(blockIdx.x) * kTile"],
+        ),
         ("int c = a;", "int c = b;", []),
         ("int c = a;", "unsigned c = a;", []),
         ("index_t c = a;", "index_t c = a * b;", []),
