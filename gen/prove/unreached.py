@@ -16,7 +16,8 @@ from gen.compile import nvrtc
 from gen.emulator import parse_ptx, told
 from gen.errors import CompileError
 from gen.prove.edits import Edited
-from gen.prove.probes import LABEL, Instrumented, Probe, complaint, instrument
+from gen.prove.probe_writer import LABEL, Probe
+from gen.prove.probes import Instrumented, complaint, instrument
 from gen.source.render import Source, render
 from gen.source.templates import template_dir
 

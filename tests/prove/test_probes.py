@@ -3,16 +3,8 @@
 import pytest
 
 from gen.prove.edits import Edited
-from gen.prove.probes import (
-    FALSE,
-    RANGE,
-    TRUE,
-    Instrumented,
-    Probe,
-    complaint,
-    instrument,
-    is_constant,
-)
+from gen.prove.probe_writer import FALSE, RANGE, TRUE, Probe
+from gen.prove.probes import Instrumented, complaint, instrument, is_constant
 
 HEAD = "template <class T> struct some { T x; };\nvoid f(int a, int b, some<int> s) {\n"
 
