@@ -58,7 +58,8 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     numbers that the kernel compares something with, which sizes should straddle.
     """
     trials = [
-        one
+        # Of many tiles, each of a block, nothing is to be seen that smaller corners do not show.
+        replace(one, watched=one.watched and not _has_many_blocks(spec, shape))
         for shape in corners(spec)
         for one in corner_trials(spec, shape)[: 2 if is_large(spec, shape) else None]
     ]
@@ -106,14 +107,21 @@ def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
     Not every trial is watched for races, which takes long: only those whose accesses differ, and of
     many tiles one. Nor is one of a thousand groups, whose accesses are those of seventy.
     """
-    trials, m, n = verify_trials(spec, shape), *spec.threadblock[:2]
+    trials, (m, n, _) = verify_trials(spec, shape), spec.threadblock
     unwatched = {2, 3} if min(shape.m // m, shape.n // n) < 2 else {1, 2, 3}
-    if not spec.row.persistent and ceil_div(shape.m, m) * ceil_div(shape.n, n) > _SEVERAL_TILES:
-        unwatched = {*range(1, len(trials))}  # each block has one: a single one shows the same
+    if _has_many_blocks(spec, shape):
+        unwatched = {*range(1, len(trials))}  # a single one shows the same
     return [
         replace(t, watched=i not in unwatched and t.problem.batch.products < MANY_GROUPS)
         for i, t in enumerate(trials)
     ]
+
+
+def _has_many_blocks(spec: KernelSpec, shape: GemmShape) -> bool:
+    """Whether there are many tiles, and a block for each."""
+    m, n, _ = spec.threadblock
+    tiles = ceil_div(shape.m, m) * ceil_div(shape.n, n)
+    return not spec.row.persistent and tiles > _SEVERAL_TILES
 
 
 def late_trials(spec: KernelSpec) -> Iterator[Trial]:
