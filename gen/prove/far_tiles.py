@@ -19,6 +19,7 @@ import numpy as np
 from gen.compile.nvrtc import Module
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments, ends_of, products
+from gen.errors import SpecError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
@@ -229,7 +230,10 @@ def _run(
     places = {name: matrix.place for name, matrix in matrices.items()}
     if spec.grouped:
         places[OFFSETS] = Place(runner.upload(np.array(ends_of(spec, problem), np.int32), OFFSETS))
-    steps = spec.plan(problem, alignment(places), runner.multiprocessors)
+    try:
+        steps = spec.plan(problem, alignment(places), runner.multiprocessors)
+    except SpecError:  # more blocks than a grid can have
+        return None
     if any(_long_lines(launch) for launch in steps.launches):
         return None
     places[WORKSPACE] = Place(runner.upload_zeros(max(steps.workspace_bytes, 1), WORKSPACE))

@@ -32,10 +32,12 @@ class RangeWriter(ProbeWriter):
         # A launcher is called with numbers of more than 32 bits wherever it takes them.
         self.narrower = edited.narrower and not on_host
         self.unwidened = edited.unwidened and not on_host
+        self.around = ""  # the statement, without blanks
 
     def ranges(self, at: range, words: Sequence[str]) -> None:
         """Those of a statement that have short types."""
         if self.narrower and not set(words) & _NO_VARIABLE:
+            self.around = "".join(words)
             for i in at[_template_head(words) :]:
                 self.narrow(i)
 
@@ -60,6 +62,8 @@ class RangeWriter(ProbeWriter):
         behind = self.word(last + 1)
         if self.is_small(last + 1, self.forth(last, _ENDS)):
             return
+        if self.is_compared(last + 1):
+            return
         if behind == "(" and last + 1 in self.pairs:  # int(x)
             number = self.probe(RANGE, i, self.pairs[last + 1] + 1, TRUE)
             self.change(start, end, f"gemmgen_cast<{number}, {name}>", number)
@@ -82,6 +86,17 @@ class RangeWriter(ProbeWriter):
         if "=" in text:
             text = text.partition("=")[2]
         return not _NAMES.search(_SMALL.sub("", text)) and bool(_SMALL.search(text))
+
+    def is_compared(self, i: int) -> bool:
+        """Whether what is cast is compared in this statement, as in `x < 8 ? int(x) : 8`, or is a
+        minimum.
+        """
+        i += self.word(i) in (">", ")")
+        end = self.pairs[i] if self.word(i) == "(" and i in self.pairs else self.operand_end(i) - 1
+        first = i + (self.word(i) == "(")
+        x = "".join(self.word(at) for at in range(first, end + (first == i)))
+        compared = re.search(rf"{re.escape(x)}<|<=?{re.escape(x)}\b", self.around) if x else None
+        return bool(compared) or x.startswith("min(")
 
     def may_cast(self, i: int) -> bool:
         """Whether a bracket behind a token may be a cast's: not in `f(int)`, `sizeof(int)`."""

@@ -45,6 +45,11 @@ def test_tiles_of_few_columns() -> None:
     assert not complaints(make_spec("gemv", layout="ccr", vectors=2, strip=16, dtype="i8"))
 
 
+def test_more_tiles_than_a_grid_has_blocks() -> None:
+    """Of 2^30 lines to pack, in slices of K."""
+    assert not complaints(make_spec("mma_m16n8k8", dtype="bf16", split_k=4))
+
+
 def test_tiles_of_few_rows() -> None:
     spec = make_spec("mma", dtype="f16", layout="rcr", threadblock="16x64x64", warp="16x16")
     assert not complaints(spec)

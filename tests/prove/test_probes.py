@@ -55,6 +55,9 @@ def test_every_condition_has_a_probe(statement: str, conditions: list[str]) -> N
         ("c = d(a);", "c = static_cast<short>(d(a));", ["static_cast<short>(d(a))"]),
         ("template <int N> f(index_t a) {", "template <int N> f(int a) {", ["a"]),
         ("struct s { index_t c; };", "struct s { int c; };", ["c"]),
+        ("c = f(a);", "c = f(a) < 8 ? int(f(a)) : 8;", []),
+        ("c = f(a);", "c = 8 < a - b ? 8 : static_cast<int>(a - b);", []),
+        ("c = f(a);", "c = (int)min(a, b);", []),
         ("index_t c = gridDim.y * kTile;", "int c = gridDim.y * kTile;", []),
         ("c += index_t(blockIdx.y) * kTile;", "c += int(blockIdx.y) * kTile;", []),
         (

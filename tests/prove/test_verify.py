@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from gen.compile.nvrtc import compile_cuda
 from gen.device.choose import choose_runner
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import run_kernel
+from gen.device.execute import Operands, run_kernel
 from gen.errors import CheckError, CompileError, SpecError
 from gen.kernels.launches import Plan
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import compare
+from gen.prove.compare import against_oracle
 from gen.prove.inputs import draw_operands
 from gen.prove.verify import default_shapes, verify
 from gen.source.render import Source, render
@@ -138,6 +139,19 @@ def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner
 def test_every_edge_of_the_default_tile(variant: str, runner: EmulatorRunner) -> None:
     spec = make_spec(variant)
     assert [r.message for r in verify(spec, runner) if not r.ok] == []
+
+
+def test_results_that_are_rounded_twice() -> None:
+    """What is a tie in f16 once f32 has it: -6350 + 2^-12 is between -6352 and -6348."""
+    spec = make_spec("naive", dtype="f16")
+    problem = GemmProblem.packed(GemmShape(1, 1, 1), spec.layouts, 1, 2.0**-12)
+    a, b, c = (np.full((1, 1), x, np.float16) for x in (-127, 50, 1))
+    for got, right in ((-6352, True), (-6348, True), (-6344, False), (-6356, False)):
+        operands = Operands(a, b, c, c)
+        _, message = against_oracle(
+            spec, problem, operands, np.full((1, 1), got, np.float16), "integer"
+        )
+        assert bool(message) != right
 
 
 def test_a_gpu_smaller_than_a_cluster_has_one() -> None:
