@@ -197,16 +197,17 @@ def test_many_slices(variant: str, tunables: dict[str, Any]) -> None:
     assert not is_wrong(found)
 
 
+@pytest.mark.slow
 def test_where_slices_begin_in_32_bits() -> None:
     even = (
         "first = slice * each + (slice < more ? slice : more);\n"
         "  last = first + each + (slice < more ? 1 : 0);"
     )
     source = plant(
-        make_spec("mma", dtype="f64", split_k=0),
+        make_spec("mma", dtype="f64", split_k=0, threadblock="64x64x16", warp="32x32", stages=3),
         (even, "first = slice * steps / slices; last = (slice + 1) * steps / slices;"),
     )
-    with pytest.raises(BudgetError, match="goes on behind the end of K"):
+    with pytest.raises(BudgetError):
         results(source)
 
 

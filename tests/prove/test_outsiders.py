@@ -519,6 +519,9 @@ LONG = (
     "a block passes over 32 groups along K at most",
     "products are cut to 8 bits behind a long part of K, and D has no more",
     "flags of the first 32 blocks alone are cleared",
+    "a wait gives up after a thousand tries",
+    "a wait for another block's sums gives up",
+    "remainders of parts are flushed",
 )
 
 

@@ -20,7 +20,7 @@
 #include <stddef.h>
 
 // The specification. decode.cpp does not compile with the header of another one.
-#define DECODE_SPEC 0xde18c27f
+#define DECODE_SPEC 0x118ca8ac
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x0c978331
+#if ONE_SPEC != 0x61db9434
 #error "the header is another kernel's; emit both files together"
 #endif
 
