@@ -169,7 +169,10 @@ def test_numbers_of_few_bits_in_warps_with_loops_of_their_own(old: str, new: str
          [(OTHER_CONSUMER, OTHER_CONSUMER.replace("int n", "unsigned short n"))]),
         ("wgmma", COOPERATIVE | {"grouped": True},
          [(PRODUCER, PRODUCER.replace("int n", "unsigned short n"))]),
-        ("mma", {"split_k": 3}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")]),
+        pytest.param(
+            "mma", {"split_k": 3}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")],
+            marks=pytest.mark.slow,
+        ),
         ("mma", {"grouped": True}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")]),
     ]),
 )  # fmt: skip

@@ -522,6 +522,8 @@ LONG = (
     "a wait gives up after a thousand tries",
     "a wait for another block's sums gives up",
     "remainders of parts are flushed",
+    "products are cut to 10 bits behind a long part of K",
+    "a stage is handed back before there is one, in the middle of a tile",
 )
 
 
