@@ -25,7 +25,7 @@ _MOST = 1100  # of a size that an edited statement names
 _LONG, _LONG_SUM = 3000, 1500  # of one side, now and then; sums in f16 are exact so far
 _GROUPS = 40
 _TILES = 40  # of a launch that is watched for races
-_UNITS = 4 * UNIT
+_UNITS = 4
 _MULTIPROCESSORS = (1, 2, 3, 4, 5, 7, 9, 33, 132)
 
 
@@ -104,7 +104,7 @@ def _tiles(spec: KernelSpec, shape: GemmShape) -> int:
 def _size(draw: random.Random, step: int, most: int, near: Sequence[int]) -> int:
     some = step * draw.randint(0, most) + draw.randint(-2, 2)
     any_, few, units = (
-        draw.randint(0, most * step), draw.randint(0, 40), UNIT * draw.randint(1, _UNITS // UNIT),
+        draw.randint(0, most * step), draw.randint(0, 40), UNIT * draw.randint(1, _UNITS),
     )  # fmt: skip
     found = draw.choice((some, any_, few, units))
     if near and draw.random() < 0.3:

@@ -23,7 +23,17 @@ from gen.device.execute import Place, alignment, striding
 from gen.emulator import Emulator, Finding, GlobalRaces, LineArray, Observer, SharedRaces
 from gen.errors import SpecError
 from gen.kernels.formulas import ceil_div
-from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch, Plan, Pointer, TensorMap, resolve
+from gen.kernels.launches import (
+    BIAS,
+    OFFSETS,
+    WORKSPACE,
+    Dim3,
+    Launch,
+    Plan,
+    Pointer,
+    TensorMap,
+    resolve,
+)
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
 from gen.prove import fused, oracle
 from gen.prove.fused import Within
@@ -255,7 +265,7 @@ def _launch(
 ) -> list[Finding]:
     """Runs a plan, or of each launch the first or last block along x; what the checks found."""
     places = {**places, WORKSPACE: workspace(emulator, steps)}
-    found = []
+    found: list[Finding] = []
     for launch in steps.launches:
         x, y, z = launch.grid
         run = (1 if along else x, y, z)
@@ -263,19 +273,32 @@ def _launch(
         emulator.instruction_budget = (
             50_000 * math.prod(run) * math.prod(launch.block) + 1000 * products
         )
-        report = emulator.launch(
-            module.code.decode(),
-            launch.kernel,
-            launch.grid,
-            launch.block,
-            emulated_arguments(launch, places),
-            launch.shared_bytes,
-            source_lines=module.text.splitlines(),
-            observers=[SharedRaces(), GlobalRaces(), *observers],
-            window=((x - 1 if along and along.start else 0, 0, 0), run),
-        )
-        found += report.findings
+        window = (x - 1 if along and along.start else 0, 0, 0), run
+        watch = [SharedRaces(), GlobalRaces(), *observers]
+        found += launched(emulator, module, launch, places, watch, window)
     return found
+
+
+def launched(
+    emulator: Emulator,
+    module: Module,
+    launch: Launch,
+    places: Mapping[str, Place],
+    observers: Sequence[Observer],
+    window: tuple[Dim3, Dim3] | None,
+) -> Sequence[Finding]:
+    """Runs a launch, or those of its blocks in a window (see `Emulator.launch`): what was found."""
+    return emulator.launch(
+        module.code.decode(),
+        launch.kernel,
+        launch.grid,
+        launch.block,
+        emulated_arguments(launch, places),
+        launch.shared_bytes,
+        source_lines=module.text.splitlines(),
+        observers=observers,
+        window=window,
+    ).findings
 
 
 def workspace(emulator: Emulator, steps: Plan, blank: int = 0xFF) -> Place:

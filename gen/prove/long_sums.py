@@ -37,8 +37,8 @@ from gen.prove.far_indices import (
     FarResult,
     compared,
     difference,
-    emulated_arguments,
     far_operands,
+    launched,
     workspace,
 )
 from gen.prove.fused import Within
@@ -255,18 +255,8 @@ def _try(
     for launch in steps.launches:
         main = launch.kernel == spec.name
         for window in _windows(launch.grid, slices) if main else [None]:
-            report = emulator.launch(
-                module.code.decode(),
-                launch.kernel,
-                launch.grid,
-                launch.block,
-                emulated_arguments(launch, places),
-                launch.shared_bytes,
-                source_lines=module.text.splitlines(),
-                observers=[*([skipping] if main else []), *observers],
-                window=window,
-            )
-            findings += report.findings
+            watch = [*([skipping] if main else []), *observers]
+            findings += launched(emulator, module, launch, places, watch, window)
     lines = emulator.read_lines(stored)
     got = lines if layouts.c else lines.T
     after = LINEAR if spec.fused else After(spec.epilogue, bias)

@@ -48,7 +48,7 @@ class RangeWriter(ProbeWriter):
             return
         number = self.probe(RANGE, first, last, TRUE)
         at = self.all[i].start
-        self.change(at, at, f"{self.word(i)} gemmgen_wide_at<{number}>{{}} ", number)
+        self.change(at, at, f"{self.word(i)} gemmgen_at<{number}>{{}} ", number)
 
     def narrow(self, i: int) -> None:
         """A cast to a short type, or a variable of one: which of its values are longer?"""

@@ -42,11 +42,13 @@ template <int N, class T>
 struct gemmgen_left {
   T value;
 };
+#define GEMMGEN_OPENING(op)                                                       \
+  template <int N, class T>                                                       \
+  GEMMGEN_PROBE constexpr gemmgen_left<N, T> operator op(T left, gemmgen_at<N>) { \
+    return {left};                                                                \
+  }
 #define GEMMGEN_COMPARISON(op)                                                            \
-  template <int N, class T>                                                               \
-  GEMMGEN_PROBE constexpr gemmgen_left<N, T> operator op(T left, gemmgen_at<N>) {         \
-    return {left};                                                                        \
-  }                                                                                       \
+  GEMMGEN_OPENING(op)                                                                     \
   template <int N, class T, class U>                                                      \
   GEMMGEN_PROBE constexpr bool operator op(gemmgen_left<N, T> left, U right) {            \
     return gemmgen_note<N>(left.value op right);                                          \
@@ -93,10 +95,7 @@ GEMMGEN_PROBE constexpr T gemmgen_value(T x) {
   return x;
 }
 #define GEMMGEN_ARITHMETIC(op)                                                            \
-  template <int N, class T>                                                               \
-  GEMMGEN_PROBE constexpr gemmgen_left<N, T> operator op(T left, gemmgen_at<N>) {         \
-    return {left};                                                                        \
-  }                                                                                       \
+  GEMMGEN_OPENING(op)                                                                     \
   template <int N, class T, class U>                                                      \
   GEMMGEN_PROBE constexpr auto operator op(gemmgen_left<N, T> left, U right) {            \
     return gemmgen_value<N>(left.value op right);                                         \
@@ -176,28 +175,20 @@ GEMMGEN_COMPARED(!=)
 #undef GEMMGEN_COMPARED
 
 // Products and sums of short integers that leave their type.
-template <int N>
-struct gemmgen_wide_at {};
-template <int N, class T>
-struct gemmgen_factor {
-  T value;
-};
-#define GEMMGEN_PRODUCT(op)                                                              \
-  template <int N, class T>                                                              \
-  GEMMGEN_PROBE constexpr gemmgen_factor<N, T> operator op(T left, gemmgen_wide_at<N>) { \
-    return {left};                                                                       \
-  }                                                                                      \
-  template <int N, class T, class U>                                                     \
-  GEMMGEN_PROBE constexpr auto operator op(gemmgen_factor<N, T> left, U right) {         \
-    if constexpr (gemmgen_integer<T>::value && gemmgen_integer<U>::value &&              \
-                  sizeof(T) <= sizeof(int) && sizeof(U) <= sizeof(int)) {                \
-      using both = decltype(left.value op right);                                        \
-      gemmgen_fits<N, both>(static_cast<long long>(left.value) op right);                \
-    }                                                                                    \
-    return left.value op right;                                                          \
+#define GEMMGEN_PRODUCT(op)                                                      \
+  GEMMGEN_OPENING(op)                                                            \
+  template <int N, class T, class U>                                             \
+  GEMMGEN_PROBE constexpr auto operator op(gemmgen_left<N, T> left, U right) {   \
+    if constexpr (gemmgen_integer<T>::value && gemmgen_integer<U>::value &&      \
+                  sizeof(T) <= sizeof(int) && sizeof(U) <= sizeof(int)) {        \
+      using both = decltype(left.value op right);                                \
+      gemmgen_fits<N, both>(static_cast<long long>(left.value) op right);        \
+    }                                                                            \
+    return left.value op right;                                                  \
   }
 GEMMGEN_PRODUCT(*)
 GEMMGEN_PRODUCT(+)
 GEMMGEN_PRODUCT(-)
 GEMMGEN_PRODUCT(<<)
 #undef GEMMGEN_PRODUCT
+#undef GEMMGEN_OPENING

@@ -142,29 +142,26 @@ class MBarriers(Objects):
         """test_wait and try_wait: whether the phase of a state, or of a parity, is complete."""
         wanted = state.astype(np.int64) if parity else State.of(state).phase
         result: Value = np.False_
-        turned_away: Value = np.True_
+        late = self._comes_late(site, mask)
         for offset, lanes in self._own(site, address, mask):
             words, _ = self._read(site, offset, lanes)
             done = State.of(words).phase != wanted
-            turned_away = _blend(lanes, ~done, turned_away)
-            if self._comes_late(site, lanes):
-                done = np.zeros_like(done)
             if done.min() == done.max():
                 done = done.flat[0]
-            seen = narrow(lanes, done)
+            seen = NOBODY if late else narrow(lanes, done)
             for observer in self.chunk.launch.observers if seen is not NOBODY else ():
                 observer.passed(self.chunk, site, offset, seen)
                 if acquires:
                     observer.observe(self.chunk, offset, seen)
             result = _blend(lanes, done, result)
-        self._note(Poll(site, address, wanted, np.asarray(turned_away)), mask)
-        return result
+        self._note(Poll(site, address, wanted, ~np.asarray(result)), mask)
+        return result & np.False_ if late else result
 
-    def _comes_late(self, site: Site, lanes: Mask | None) -> bool:
-        """Whether lanes are to see a phase later than it completes: see Chances."""
+    def _comes_late(self, site: Site, mask: Mask | None) -> bool:
+        """Whether the lanes of a wait are to see a phase later than it completes: see Chances."""
         if not self.chunk.launch.chances.late:
             return False
-        key = id(site.item), b"" if lanes is None else lanes.bits.tobytes()
+        key = id(site.item), b"" if mask is None else mask.bits.tobytes()
         tries = self._tries.get(key, 0)
         self._tries[key] = tries + 1
         return tries < TRIES or tries % 2 == 0
