@@ -18,7 +18,7 @@ from gen.compile.nvrtc import Module
 from gen.device import context, driver
 from gen.device.choose import choose_runner
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
-from gen.device.execute import Operands, products, results, run_kernel
+from gen.device.execute import Case, Operands, products, results, run_kernel
 from gen.device.runner import Runner
 from gen.errors import BudgetError, UsageError
 from gen.kernels.launches import OFFSETS
@@ -87,7 +87,7 @@ def multiply(
                 if isinstance(on, EmulatorRunner):
                     on.budget = None if time_budget else default_budget(spec, one)
                     on.time_budget = time_budget or default_time(one.shape, one.batch.products)
-                storage = run_kernel(spec, on, module, one, its)
+                storage = run_kernel(spec, on, module, Case(one, its))
                 found.append(results(spec, one, storage).reshape(-1))
         except BudgetError as error:
             raise BudgetError(_RAISE.sub("pass a larger time_budget", str(error))) from None

@@ -143,6 +143,12 @@ class EmulatorRunner:
         """See Runner; accesses outside of the buffer are findings of `launch`."""
         return self._emulator.alloc(array, name, defined, first)
 
+    def upload_abreast(
+        self, arrays: Sequence[np.ndarray], name: str, defined: bool, firsts: Sequence[int]
+    ) -> Sequence[Any]:
+        """`upload` of one argument of launches that run abreast."""
+        return self._emulator.alloc_abreast(arrays, name, defined, firsts)
+
     def upload_zeros(self, nbytes: int, name: str) -> DeviceArray:
         """Bytes that take room only where somebody writes. Raises MissingError: see Emulator."""
         return self._emulator.alloc_zeros(nbytes, name)
@@ -170,6 +176,41 @@ class EmulatorRunner:
         early: bool = False,
     ) -> Sequence[Finding]:
         """See Runner."""
+        return self._launched(module, kernel, grid, block, [args], shared_bytes, early)
+
+    def launch_abreast(
+        self,
+        module: Module,
+        kernel: str,
+        grid: Dim3,
+        block: Dim3,
+        each: Sequence[Sequence[Any]],
+        shared_bytes: int = 0,
+        early: bool = False,
+    ) -> Sequence[Finding]:
+        """`launch` with the arguments of each; together where the kernel can run so.
+
+        What is found does not say in which of them.
+        """
+        text, runs = module.code.decode(), [each]
+        if not all(self._emulator.runs_abreast(text, kernel, args) for args in each):
+            runs = [[args] for args in each]
+        return [
+            finding
+            for some in runs
+            for finding in self._launched(module, kernel, grid, block, some, shared_bytes, early)
+        ]
+
+    def _launched(
+        self,
+        module: Module,
+        kernel: str,
+        grid: Dim3,
+        block: Dim3,
+        each: Sequence[Sequence[Any]],
+        shared_bytes: int,
+        early: bool,
+    ) -> Sequence[Finding]:
         from gen.emulator import EarlyAccesses
 
         for observer in self._observers:
@@ -180,11 +221,12 @@ class EmulatorRunner:
             kernel,
             grid,
             block,
-            args,
+            each[0],
             shared_bytes,
             source_lines=module.text.splitlines(),
             observers=self._observers if self.watched else (),
             window=self.window,
+            abreast=each[1:],
         )
         self.suppressed += report.suppressed
         return report.findings

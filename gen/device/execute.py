@@ -33,7 +33,7 @@ from gen.spec.problem import ONE, Alignment, GemmProblem, Layouts, group_rows
 if TYPE_CHECKING:
     from gen.emulator import Finding
 
-_POISON = 0xFF  # of every byte of a workspace: NaN in any float format
+POISON = 0xFF  # of every byte of a workspace: NaN in any float format
 
 
 class Operands(NamedTuple):
@@ -178,11 +178,10 @@ def uploaded(
     try:
         for name, storage in storages.items():
             skip = (skips or {}).get(name, 0)
-            before = np.full(skip, _filler(storage.dtype), storage.dtype)
-            whole = np.concatenate([before, storage.reshape(-1)])
+            before = skip * storage.itemsize
             called, defined = (names or {}).get(name, name), name not in undefined
-            buffer = runner.upload(whole, called, defined, before.nbytes)
-            places[name] = Place(buffer, before.nbytes)
+            buffer = runner.upload(behind(storage, skip), called, defined, before)
+            places[name] = Place(buffer, before)
         yield places
     finally:
         for place in places.values():
@@ -190,14 +189,14 @@ def uploaded(
 
 
 def _filler(dtype: np.dtype[Any]) -> Any:
-    return np.frombuffer(bytes([_POISON] * dtype.itemsize), dtype)[0]
+    return np.frombuffer(bytes([POISON] * dtype.itemsize), dtype)[0]
 
 
 def download(runner: Runner, place: Place) -> np.ndarray:
     """What was uploaded, as it is now. Raises CheckError where something beside it was written."""
     whole = runner.download(place.buffer)
     skip = place.offset // whole.itemsize
-    if whole[:skip].tobytes() != bytes([_POISON] * place.offset):
+    if whole[:skip].tobytes() != bytes([POISON] * place.offset):
         raise CheckError(f"an element before {place.buffer.name} was overwritten")
     return whole[skip:]
 
@@ -241,43 +240,61 @@ def alignment(places: Mapping[str, Place]) -> Alignment:
     return Alignment(*(places[name].address % UNIT == 0 for name in "ABD"))
 
 
-def run_kernel(
-    spec: KernelSpec,
-    runner: Runner,
-    module: nvrtc.Module,
-    problem: GemmProblem,
-    operands: Operands,
-    skips: Mapping[str, int] | None = None,
-    *,
-    in_place: bool = False,
-    blocks: int = 0,
-) -> np.ndarray:
-    """Runs a kernel once and returns D's storage.
+class Case(NamedTuple):
+    """What a kernel runs once with.
 
     skips: elements between the start of each operand's buffer, which is well aligned, and the
-    operand. in_place: C is D. blocks: launch no more along the axes where the kernel's blocks
-    stride, and of those that pack operands; 0 for as many as are planned. Raises FindingsError
-    with what the device's checks found, CheckError for a write beside D or beside the workspace.
+    operand. in_place: C is D.
     """
-    stored = storages(spec, problem, operands)
-    if in_place:
+
+    problem: GemmProblem
+    operands: Operands
+    skips: Mapping[str, int] = {}
+    in_place: bool = False
+
+
+def stored_for(
+    spec: KernelSpec, runner: Runner, case: Case
+) -> tuple[GemmProblem, dict[str, np.ndarray]]:
+    """The buffers of a run, and its problem with what nobody may look at."""
+    problem, stored = case.problem, storages(spec, case.problem, case.operands)
+    if case.in_place:
         stored["D"] = stored.pop("C")
     elif problem.beta == 0 and runner.finds_reads:
         stored["C"] = stored["C"][:0]  # it may be null
         if problem.lda % 2:  # and its leading dimension anything: nobody looks at either
             problem = replace(problem, ldc=0)
-    undefined = () if in_place else ("D",)
-    with uploaded(runner, stored, undefined, skips) as places:
+    return problem, stored
+
+
+def run_kernel(
+    spec: KernelSpec, runner: Runner, module: nvrtc.Module, case: Case, *, blocks: int = 0
+) -> np.ndarray:
+    """Runs a kernel once and returns D's storage.
+
+    blocks: launch no more along the axes where the kernel's blocks stride, and of those that pack
+    operands; 0 for as many as are planned. Raises FindingsError with what the device's checks
+    found, CheckError for a write beside D or beside the workspace.
+    """
+    problem, stored = stored_for(spec, runner, case)
+    undefined = () if case.in_place else ("D",)
+    with uploaded(runner, stored, undefined, case.skips) as places:
         steps = spec.plan(problem, alignment(places), runner.multiprocessors)
         if blocks:
             steps = striding(steps, spec.geometry.strides, blocks)
-        space = np.full(steps.workspace_bytes, _POISON, np.uint8)
+        space = np.full(steps.workspace_bytes, POISON, np.uint8)
         own = {WORKSPACE: space} if space.size else {}
         with uploaded(runner, own, own) as more:
             run_plan(runner, module, steps, {"C": places["D"], **places, **more})
             for place in more.values():
                 download(runner, place)
             return download(runner, places["D"])
+
+
+def behind(storage: np.ndarray, skip: int) -> np.ndarray:
+    """An array, flat, behind so many elements that nobody may touch."""
+    before = np.full(skip, _filler(storage.dtype), storage.dtype)
+    return np.concatenate([before, storage.reshape(-1)])
 
 
 def striding(steps: Plan, axes: str, blocks: int) -> Plan:

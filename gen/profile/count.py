@@ -16,7 +16,7 @@ import numpy as np
 
 from gen.compile import nvrtc, sass
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import Operands, run_kernel
+from gen.device.execute import Case, Operands, run_kernel
 from gen.device.gpus import GpuModel, Occupancy, occupancy
 from gen.emulator import (
     Access,
@@ -214,7 +214,7 @@ def _run(
         np.zeros((m, k), input_), np.zeros((k, n), input_), result, result.reshape(-1), bias, own
     )
     runner = EmulatorRunner(observers=[counters], multiprocessors=gpu.sms)
-    run_kernel(spec, runner, ptx, problem, operands)
+    run_kernel(spec, runner, ptx, Case(problem, operands))
 
 
 def line_accesses(counters: Counters, text: str) -> list[LineAccess]:

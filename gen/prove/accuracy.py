@@ -13,7 +13,7 @@ import numpy as np
 
 from gen.compile import nvrtc
 from gen.device.emulated import EmulatorRunner, default_budget
-from gen.device.execute import products, results, run_kernel
+from gen.device.execute import Case, products, results, run_kernel
 from gen.errors import CheckError
 from gen.prove.compare import exact_results
 from gen.prove.inputs import draw_operands
@@ -76,7 +76,7 @@ def _errors(spec: KernelSpec, module: nvrtc.Module, problem: GemmProblem) -> Err
     operands = draw_operands(spec, problem, "positive")
     runner = EmulatorRunner()
     runner.budget = default_budget(spec, problem)
-    got = results(spec, problem, run_kernel(spec, runner, module, problem, operands))
+    got = results(spec, problem, run_kernel(spec, runner, module, Case(problem, operands)))
     if spec.stacked:
         each = products(spec.layouts, problem, operands)
         exact = np.stack([exact_results(spec, one, own) for one, own in each])

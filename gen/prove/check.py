@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gen.emulator import Finding
+from gen.prove.abreast import grouped
 from gen.prove.accuracy import less_accurate
 from gen.prove.far import FAR, Far, FarOutcome, run_far
 from gen.prove.launchers.check import LauncherReport, check_launcher
@@ -114,14 +115,14 @@ def check(
             _add_finding(report, finding, trials[0].shape, max_findings)
     stand = Stand(spec, module, limits, planned.probed)
     far: list[FarOutcome] = []
-    items: list[Trial | Far] = [*trials]
+    items: list[tuple[Trial, ...] | Far] = [*grouped(spec, trials)]
     if planned.far and not first:  # not the last ones, so that processes end together
         items[len(items) // 3 : len(items) // 3] = FAR
-    for item, outcome in zip(items, outcomes(stand, items, jobs), strict=False):
-        if isinstance(item, Far) or isinstance(outcome, FarOutcome):
+    for trial, outcome in outcomes(stand, items, jobs):
+        if isinstance(outcome, FarOutcome) or trial is None:
             far += [outcome] if isinstance(outcome, FarOutcome) else []
             continue
-        _add(report, item.shape, outcome, max_findings)
+        _add(report, trial.shape, outcome, max_findings)
         seen = seen.joined(outcome.seen)
         step()
         if report.error or (first and not report.ok):

@@ -97,6 +97,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
 _SEVERAL_TILES = 16
 _PARTS = 4
 _TILES_A_LINE = 41
+_FEW_TILES = 8
 _SIDE = 12  # lines, each with something else in another place
 _LONG = 1024  # of a sum: more than what a kernel may have as a part of it
 
@@ -307,7 +308,8 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
         yield replace(_c_is_d(one), multiprocessors=count)
         if tiles == count + 1:
             yield replace(one, multiprocessors=count, last_first=True)
-            yield replace(one, multiprocessors=count, last_first=True, late=True)
+            if tiles <= _FEW_TILES:  # each block waits for the one before, as long as that takes
+                yield replace(one, multiprocessors=count, last_first=True, late=True)
         for kind, alpha, beta in cases(spec) if i == 0 else ():
             one = trial(spec, shape, kind, (alpha, beta), WHOLE)
             yield replace(one, multiprocessors=count)

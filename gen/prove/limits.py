@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from gen.errors import UsageError
 from gen.spec.problem import GemmShape
@@ -35,8 +36,10 @@ def emulated(shapes: Sequence[GemmShape]) -> None:
             )
 
 
-def emulated_cost(shape: GemmShape, products: int = 1) -> Cost:
-    """What the trials of a shape take on the emulator, of batches of so many products."""
-    m, n, k = shape.m, shape.n, shape.k
-    elements = products * (m * k + k * n + m * n)
-    return Cost(products * m * n * k / SLOW * 60, _PROCESS + _ELEMENT * elements)
+def emulated_cost(*problems: tuple[GemmShape, int]) -> Cost:
+    """What trials take on the emulator that run together, of shapes and numbers of products."""
+    elements, work = 0, 0
+    for (m, n, k), products in ((astuple(shape), products) for shape, products in problems):
+        elements += products * (m * k + k * n + m * n)
+        work += products * m * n * k
+    return Cost(work / SLOW * 60, _PROCESS + _ELEMENT * elements)

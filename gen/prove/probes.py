@@ -222,7 +222,7 @@ def complaint(probe: Probe, seen: int) -> str:
     if probe.kind == LABEL:
         return f"`{probe.text}` was never taken"
     if probe.kind == VALUE and seen:
-        return f"`{probe.text}` was always 0"
+        return f"`{probe.text}` was always 0, or what it is a rest of"
     if probe.kind == RANGE and seen:
         return f"`{probe.text}` never had more bits than its type"
     if not seen:

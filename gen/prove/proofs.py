@@ -62,7 +62,7 @@ class Proofs(Job[Proof, verify.ShapeResult]):
 
     def cost(self, item: Proof) -> Cost:
         """See Job; of the emulator, which alone has several processes."""
-        return emulated_cost(item.shape, MOST_PRODUCTS if item.spec.several else 1)
+        return emulated_cost((item.shape, MOST_PRODUCTS if item.spec.several else 1))
 
     def __call__(self, item: Proof) -> verify.ShapeResult:
         """See Job."""

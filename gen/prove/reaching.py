@@ -32,7 +32,7 @@ def reach(stand: Stand) -> Iterator[tuple[Trial, Outcome]]:
             whole = WHOLE.problem(p.shape, stand.spec.layouts, p.alpha, p.beta)
             for problem in (p, whole):  # what starts in whole units may be computed apart
                 same = replace(one, problem=problem)
-                yield same, stand.run(same)
+                yield same, stand.run([same])[0]
 
 
 def literal(text: str) -> float | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.compile.nvrtc import Module
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Chances, Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
+from gen.prove.abreast import run_together
 from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.limits import emulated_cost
 from gen.prove.trials import Trial
@@ -20,6 +21,9 @@ from gen.prove.verify import CaseResult, run_trial
 from gen.spec.kernel import KernelSpec
 from gen.spread.job import Cost, Job, in_order
 from gen.spread.processes import Processes
+
+if TYPE_CHECKING:
+    Item = tuple[Trial, ...] | Far  # trials that run abreast, or what is far away
 
 
 class Limits(NamedTuple):
@@ -88,34 +92,68 @@ class Stand:
         self.runner.deadline = limits.deadline
         self.plain = EmulatorRunner()  # for CUTLASS
 
-    def run(self, trial: Trial) -> Outcome:
-        """Runs a trial."""
-        runner, limits = self.runner, self.limits
-        runner.budget = limits.budget or default_budget(self.spec, trial.problem)
-        runner.budget *= _LATE if trial.late else 1
-        runner.time_budget = (
-            None if limits.deadline else default_time(trial.shape, trial.problem.batch.products)
+    def run(self, trials: Sequence[Trial]) -> list[Outcome]:
+        """Runs trials that may run abreast: together, and alone where anything is wrong."""
+        new = [self.probe(trial) for trial in trials]
+        together = [trial for trial, only in zip(trials, new, strict=True) if not only]
+        results = dict(zip(together, self._together(together), strict=False))
+        return [
+            Outcome(results[trial], (), "", 0, self._seen())
+            if trial in results and results[trial].ok
+            else self._alone(trial, only)
+            for trial, only in zip(trials, new, strict=True)
+        ]
+
+    def _together(self, trials: Sequence[Trial]) -> list[CaseResult]:
+        """The results of several trials; none where there is more to say of any."""
+        if len(trials) < 2:
+            return []
+        self._prepare(trials)
+        runner, before = self.runner, self.runner.suppressed
+        references = [self._reference(trial) for trial in trials]
+        try:
+            return run_together(self.spec, runner, self.module, trials, references)
+        except (BudgetError, PtxError, UsageError, CheckError):
+            runner.suppressed = before
+            return []
+
+    def _prepare(self, trials: Sequence[Trial]) -> None:
+        """Sets the runner up for trials that run abreast."""
+        runner, limits, spec, one = self.runner, self.limits, self.spec, trials[0]
+        late = _LATE if one.late else 1
+        runner.budget = sum(limits.budget or default_budget(spec, t.problem) for t in trials) * late
+        times = (default_time(t.shape, t.problem.batch.products) for t in trials)
+        runner.time_budget = None if limits.deadline else sum(times)
+        runner.multiprocessors = one.multiprocessors or FEW
+        runner.watched = one.watched
+        furnish(runner, one)
+
+    def _reference(self, trial: Trial) -> EmulatorRunner | None:
+        """Where CUTLASS runs, if a trial is compared with that."""
+        compared = trial.watched and trial.kind == "integer" and trial.shape.k <= REFERRED
+        return self.plain if compared else None
+
+    def _seen(self) -> Seen:
+        return Seen(
+            self.runner.lines_not_run(self.module), dict(self.use.kernels), dict(self.outcomes.seen)
         )
-        runner.multiprocessors = trial.multiprocessors or FEW
-        new = self.probe(trial)
+
+    def _alone(self, trial: Trial, new: bool) -> Outcome:
+        """Runs a trial. new: whether nothing else has shown what it does."""
+        runner = self.runner
+        self._prepare([trial])
         # What only this trial reaches is to be looked at as closely as anything else.
         runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
-        furnish(runner, trial)
-        compared = trial.watched and trial.kind == "integer" and trial.shape.k <= REFERRED
-        reference = self.plain if compared else None
         before, error = runner.suppressed, ""
         result, findings = None, tuple[Finding, ...]()
         try:
-            result = run_trial(self.spec, runner, self.module, trial, reference)
+            result = run_trial(self.spec, runner, self.module, trial, self._reference(trial))
             findings = result.findings
         except BudgetError as reason:
             error, findings = advice(reason), tuple(reason.findings)
         except (PtxError, UsageError) as reason:  # an unknown instruction; what a GPU refuses
             error = str(reason)
-        seen = Seen(
-            runner.lines_not_run(self.module), dict(self.use.kernels), dict(self.outcomes.seen)
-        )
-        return Outcome(result, findings, error, runner.suppressed - before, seen)
+        return Outcome(result, findings, error, runner.suppressed - before, self._seen())
 
     def probe(self, trial: Trial) -> bool:
         """Whether the kernel with probes shows an outcome in a trial that it has not had before."""
@@ -153,10 +191,18 @@ def advice(error: CheckError) -> str:
 
 
 def outcomes(
-    stand: Stand, items: Sequence[Trial | Far], jobs: int
-) -> Iterator[Outcome | FarOutcome]:
-    """The outcomes of trials in their order, by at most `jobs` processes: see `Processes`."""
-    yield from in_order(Processes(jobs).map(_Trials(stand), items))
+    stand: Stand, items: Sequence[Item], jobs: int
+) -> Iterator[tuple[Trial, Outcome] | tuple[None, FarOutcome]]:
+    """The outcomes of trials in their order, by at most `jobs` processes: see `Processes`.
+
+    What is far away belongs to none of them.
+    """
+    found = in_order(Processes(jobs).map(_Trials(stand), items))
+    for item, outcome in zip(items, found, strict=False):
+        if isinstance(outcome, FarOutcome):
+            yield None, outcome
+        elif not isinstance(item, Far):
+            yield from zip(item, outcome, strict=True)
 
 
 _LATE = 8  # times the instructions that a launch has whose waits are tried in vain
@@ -164,7 +210,7 @@ REFERRED = 512  # K: longer sums take CUTLASS's kernel, whose steps are short, a
 WATCHED = 5000  # along any axis: races of more take minutes to look for
 
 
-class _Trials(Job[Trial | Far, Outcome | FarOutcome]):
+class _Trials(Job["Item", "list[Outcome] | FarOutcome"]):
     """Trials of one kernel, and what is far away. Other processes make stands of their own."""
 
     def __init__(self, stand: Stand) -> None:
@@ -174,13 +220,13 @@ class _Trials(Job[Trial | Far, Outcome | FarOutcome]):
         stand = self._stand
         return _elsewhere, (stand.spec, stand.module, stand.limits, stand.probed)
 
-    def cost(self, item: Trial | Far) -> Cost:
+    def cost(self, item: Item) -> Cost:
         """See Job."""
         if isinstance(item, Far):
             return Cost(seconds=1)
-        return emulated_cost(item.shape, item.problem.batch.products)
+        return emulated_cost(*((one.shape, one.problem.batch.products) for one in item))
 
-    def __call__(self, item: Trial | Far) -> Outcome | FarOutcome:
+    def __call__(self, item: Item) -> list[Outcome] | FarOutcome:
         """See Job."""
         stand = self._stand
         if isinstance(item, Far):

@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gen.compile import nvrtc
-from gen.device.execute import (
-    FindingsError,
-    run_kernel,
-    storages,
-)
+from gen.device.execute import Case, FindingsError, run_kernel, storages
 from gen.device.runner import Runner
 from gen.errors import BudgetError, CheckError, PtxError
 from gen.prove import kernel_sums
@@ -151,6 +147,31 @@ def verify_shape(
     return ShapeResult(spec, shape, tuple(cases))
 
 
+def drawn_case(spec: KernelSpec, trial: Trial) -> Case:
+    """What a trial runs with."""
+    problem = trial.problem
+    operands = draw_operands(spec, problem, trial.kind)
+    if trial.in_place:
+        operands = operands._replace(d_storage=storages(spec, problem, operands)["C"])
+    return Case(problem, operands, drawn_skips(spec, trial), trial.in_place)
+
+
+def drawn_skips(spec: KernelSpec, trial: Trial) -> dict[str, int]:
+    """How far behind a well-aligned address each array of a trial starts, in elements."""
+    own = {o.name: trial.skips.bias for o in spec.operands if o.index}
+    return {**dict(zip(OPERANDS, trial.skips, strict=True)), **own}
+
+
+def compared(
+    spec: KernelSpec, runner: Runner, trial: Trial, case: Case, storage: np.ndarray,
+    reference_runner: Runner | None,
+) -> tuple[float, str]:  # fmt: skip
+    """The largest error of D, and what is wrong with it: see `CaseResult`."""
+    core = kernel_sums.HOPPER if runner.target(_HOPPER) == _HOPPER else kernel_sums.ANY
+    problem, operands = trial.problem, case.operands
+    return compare(spec, reference_runner, problem, trial.kind, operands, storage, core)
+
+
 def run_trial(
     spec: KernelSpec,
     runner: Runner,
@@ -163,31 +184,13 @@ def run_trial(
     `reference_runner` runs CUTLASS, if that is to be compared with, too. Raises BudgetError where
     the runner has a budget and the kernel exceeds it.
     """
-    problem = trial.problem
-    operands = draw_operands(spec, problem, trial.kind)
-    if trial.in_place:
-        operands = operands._replace(d_storage=storages(spec, problem, operands)["C"])
+    problem, case = trial.problem, drawn_case(spec, trial)
     seconds, findings = 0.0, tuple["Finding", ...]()
     try:
         start = time.perf_counter()
-        storage = run_kernel(
-            spec,
-            runner,
-            module,
-            problem,
-            operands,
-            {
-                **dict(zip(OPERANDS, trial.skips, strict=True)),
-                **{o.name: trial.skips.bias for o in spec.operands if o.index},
-            },
-            in_place=trial.in_place,
-            blocks=trial.blocks,
-        )
+        storage = run_kernel(spec, runner, module, case, blocks=trial.blocks)
         seconds = time.perf_counter() - start
-        core = kernel_sums.HOPPER if runner.target(_HOPPER) == _HOPPER else kernel_sums.ANY
-        worst, message = compare(
-            spec, reference_runner, problem, trial.kind, operands, storage, core
-        )
+        worst, message = compared(spec, runner, trial, case, storage, reference_runner)
     except (BudgetError, PtxError) as error:  # nothing was tried to its end
         if isinstance(error, BudgetError):
             error.findings = located(error.findings, spec, problem)

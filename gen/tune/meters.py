@@ -173,7 +173,7 @@ def _run(spec: KernelSpec, shape: GemmShape, counters: Counters) -> str:
     """Launches once; what is wrong with the result, if anything."""
     from gen.compile.nvrtc import compile_cuda
     from gen.device.emulated import EmulatorRunner
-    from gen.device.execute import run_kernel
+    from gen.device.execute import Case, run_kernel
     from gen.prove.compare import against_oracle
     from gen.prove.inputs import draw_operands
     from gen.source.render import render
@@ -185,6 +185,6 @@ def _run(spec: KernelSpec, shape: GemmShape, counters: Counters) -> str:
     problem = GemmProblem.packed(shape, spec.layouts)
     operands = draw_operands(spec, problem, "integer")
     runner = EmulatorRunner(observers=[counters])
-    storage = run_kernel(spec, runner, module, problem, operands)
+    storage = run_kernel(spec, runner, module, Case(problem, operands))
     got = numerics.unpack(storage, shape.m, shape.n, spec.layouts.c, problem.ldd)
     return against_oracle(spec, problem, operands, got, "integer")[1]

@@ -101,10 +101,28 @@ GEMMGEN_PROBE constexpr T gemmgen_value(T x) {
     return gemmgen_value<N>(left.value op right);                                         \
   }
 GEMMGEN_ARITHMETIC(/)
-GEMMGEN_ARITHMETIC(%)
 GEMMGEN_ARITHMETIC(>>)
-GEMMGEN_ARITHMETIC(&)
 #undef GEMMGEN_ARITHMETIC
+
+// What wraps around is to do so, where it is not of a few bits: else it may be there too early.
+template <int N, class T, class U, class V>
+GEMMGEN_PROBE constexpr V gemmgen_rest(T x, U most, V rest) {
+  if constexpr (gemmgen_integer<T>::value && gemmgen_integer<U>::value) {
+    gemmgen_note<N>(rest != 0 && (most < U(127) || static_cast<V>(x) != rest));
+    return rest;
+  } else {
+    return gemmgen_value<N>(rest);
+  }
+}
+#define GEMMGEN_REST(op)                                                                  \
+  GEMMGEN_OPENING(op)                                                                     \
+  template <int N, class T, class U>                                                      \
+  GEMMGEN_PROBE constexpr auto operator op(gemmgen_left<N, T> left, U right) {            \
+    return gemmgen_rest<N>(left.value, right, left.value op right);                       \
+  }
+GEMMGEN_REST(%)
+GEMMGEN_REST(&)
+#undef GEMMGEN_REST
 
 // A minimum or a maximum: equal operands are in both orders.
 template <int N, class F, class A, class B>

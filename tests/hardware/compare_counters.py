@@ -30,7 +30,7 @@ import numpy as np
 
 from gen.compile import nvrtc, sass
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import Operands, run_kernel
+from gen.device.execute import Case, Operands, run_kernel
 from gen.device.gpu import GpuRunner
 from gen.device.runner import Runner
 from gen.emulator import Counters, PtxModule, parse_ptx
@@ -139,7 +139,7 @@ def gemm_jobs(specs: Sequence[KernelSpec], shapes: Sequence[GemmShape]) -> list[
                 format=runner.format,
             )  # fmt: skip
             problem, operands = zeros(spec, shape)
-            return run_kernel(spec, runner, module, problem, operands)
+            return run_kernel(spec, runner, module, Case(problem, operands))
 
         return Job(f"{spec.full_name} {shape}", run)
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from gen.compile import nvrtc
+from gen.device import execute
 from gen.device.choose import choose_runner
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Operands, run_kernel
@@ -57,7 +58,7 @@ def gemm_results(
     )
     problem = GemmProblem.packed(SHAPE, spec.layouts, 3, -2, padding=3)
     operands = draw_operands(spec, problem, kind)
-    storage = run_kernel(spec, runner, module, problem, Operands(*operands))
+    storage = run_kernel(spec, runner, module, execute.Case(problem, Operands(*operands)))
     return numerics.unpack(storage, SHAPE.m, SHAPE.n, True, problem.ldd)
 
 

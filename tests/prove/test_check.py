@@ -12,7 +12,7 @@ import pytest
 from gen.compile.nvrtc import compile_cuda
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget
-from gen.device.execute import run_kernel
+from gen.device.execute import Case, run_kernel
 from gen.emulator import parse_ptx
 from gen.errors import CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
@@ -257,7 +257,7 @@ def test_more_shared_memory_than_the_kernel_uses() -> None:
     for spec in (few, many):
         module = compile_cuda(render(spec).text, name="gemm.cu", arch=spec.arch)
         trials = corner_trials(spec, GemmShape(64, 64, 1024))[:1]
-        (outcome,) = outcomes(Stand(many, module, Limits(False, 20)), trials, 1)
+        ((_, outcome),) = outcomes(Stand(many, module, Limits(False, 20)), [tuple(trials)], 1)
         seen.append(list(library.notes(outcome.seen)))
     ((note,), nothing) = seen
     assert nothing == []
@@ -396,7 +396,8 @@ def test_budgets_have_room(variant: str) -> None:
         problem = GemmProblem.packed(shape, spec.layouts)
         runner.budget = default_budget(spec, problem) // 10
         module = compile_cuda(render(spec).text, name=f"{spec.name}.cu")
-        run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"))
+        operands = draw_operands(spec, problem, "integer")
+        run_kernel(spec, runner, module, Case(problem, operands))
 
 
 def test_shapes_beyond_memory() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.compile.nvrtc import Module, compile_cuda
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import groups, results, run_kernel
+from gen.device.execute import Case, groups, results, run_kernel
 from gen.errors import SpecError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.far_tiles import far_tiles
@@ -107,10 +107,10 @@ def test_bits_are_those_of_single_products(variant: str) -> None:
     problem = grouped(ENDS["ragged"], spec)
     operands = draw_operands(spec, problem, "random")
     runner = EmulatorRunner()
-    found = run_kernel(spec, runner, _module(spec), problem, operands)
+    found = run_kernel(spec, runner, _module(spec), Case(problem, operands))
     whole, begin = results(spec, problem, found), 0
     for one, its in groups(problem, operands):
-        single = run_kernel(alone, runner, _module(alone), one, its)
+        single = run_kernel(alone, runner, _module(alone), Case(one, its))
         rows = whole[begin : begin + one.shape.m]
         assert rows.tobytes() == results(alone, one, single).tobytes()
         begin += one.shape.m

@@ -9,7 +9,7 @@ import pytest
 
 from gen.compile.nvrtc import compile_cuda
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import products, results, run_kernel
+from gen.device.execute import Case, products, results, run_kernel
 from gen.errors import SpecError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.registry import VARIANTS, make_spec
@@ -93,9 +93,9 @@ def test_bits_are_those_of_single_products(variant: str) -> None:
     operands = draw_operands(spec, problem, "random")
     module, single = (compile_cuda(render(x).text, name="x.cu", arch=x.arch) for x in (spec, alone))
     runner = EmulatorRunner()
-    found = results(spec, problem, run_kernel(spec, runner, module, problem, operands))
+    found = results(spec, problem, run_kernel(spec, runner, module, Case(problem, operands)))
     for got, (one, its) in zip(found, products(spec.layouts, problem, operands), strict=True):
-        want = results(alone, one, run_kernel(alone, runner, single, one, its))
+        want = results(alone, one, run_kernel(alone, runner, single, Case(one, its)))
         assert got.tobytes() == want.tobytes()
 
 

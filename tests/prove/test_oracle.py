@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gen.compile.nvrtc import compile_cuda
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import run_kernel
+from gen.device.execute import Case, run_kernel
 from gen.emulator.warp.tensor_core import (
     FP8_WGMMA,
     SMALLEST,
@@ -370,7 +370,7 @@ def test_a_kernel_on_the_emulator_sums_like_that(dtype):
     problem = GemmProblem.packed(GemmShape(21, 19, 75), spec.layouts, 1, 0)
     x = draw_operands(spec, problem, "random")
     module = compile_cuda(render(spec).text, arch=spec.arch, format="ptx")
-    storage = run_kernel(spec, runner, module, problem, x)
+    storage = run_kernel(spec, runner, module, Case(problem, x))
     a, b = (to_float64(v, types.input.name) for v in (x.a, x.b))
     half = types.accumulator.name == "f16"
     want = on_hopper(a, b, spec.instruction.k, types.input.name, half)

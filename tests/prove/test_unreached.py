@@ -92,6 +92,8 @@ def test_what_is_not_reached_is_said(variant: str, condition: str) -> None:
         ("k < K;", "k < min(K, 170000LL);", "the operands of `min(K, 170000LL)` were always"),
         (STEP, f"switch (K) {{ case 170000: break; default: {STEP} }}", "`case 170000` was never"),
         (STEP, f"{STEP} sum *= K >> 18;", "`K >> 18` was always 0"),
+        (STEP, f"{STEP} sum += K % 32768 - K;", "`K % 32768` was always 0, or what it is a rest"),
+        (STEP, f"{STEP} sum += (K & 0x7fffu) - K;", "`K & 0x7fffu` was always 0, or what it is a"),
         (STEP, f"{STEP} int left = K - k; sum *= left != 0;", "`left` never had more bits"),
         (STEP, f"{STEP} sum *= int(K - k) != 0;", "`int(K - k)` never had more bits"),
         (STEP, f"{STEP} sum *= (short)K != -1;", "`(short)K` never had more bits"),

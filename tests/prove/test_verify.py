@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gen.compile.nvrtc import compile_cuda
 from gen.device.choose import choose_runner
 from gen.device.emulated import EmulatorRunner
-from gen.device.execute import Operands, run_kernel
+from gen.device.execute import Case, Operands, run_kernel
 from gen.errors import CheckError, CompileError, SpecError
 from gen.kernels.launches import Plan
 from gen.kernels.registry import VARIANTS, make_spec
@@ -367,7 +367,9 @@ def test_a_write_before_d_is_found(runner: EmulatorRunner) -> None:
     module = compile_cuda(text, name="wrong.cu")
     problem = GemmProblem.packed(GemmShape(2, 3, 4), spec.layouts)
     with pytest.raises(CheckError, match="D-4 of 24 is out of bounds"):
-        run_kernel(spec, runner, module, problem, draw_operands(spec, problem, "integer"), {"D": 1})
+        run_kernel(
+            spec, runner, module, Case(problem, draw_operands(spec, problem, "integer"), {"D": 1})
+        )
 
 
 def with_known_layout(spec: KernelSpec) -> KernelSpec:

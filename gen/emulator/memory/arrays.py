@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gen.emulator.memory.global_memory import Buffer
+from gen.emulator.memory.buffers import Buffer
 
 
 @dataclass(frozen=True, eq=False)

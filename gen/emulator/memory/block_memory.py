@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
-from gen.emulator.memory.global_memory import Cells, Counted, Report, Site, aligned_bytes
+from gen.emulator.memory.buffers import aligned_bytes
+from gen.emulator.memory.global_memory import Cells, Counted, Report, Site
 from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
 from gen.emulator.warp.lacking import Lacking
 from gen.emulator.warp.masks import Mask, Shape, joined_shape, spread

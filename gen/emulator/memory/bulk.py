@@ -87,13 +87,14 @@ class BulkCopies(BulkOperands):
 
         rule: what cp.reduce.async.bulk.tensor does with elements of the map's type.
         """
-        for lanes, tensor, corners in self._boxes(site, address, corner, mask):
+        for lanes, boxes in self._boxes(site, address, corner, mask):
+            tensor = boxes.maps[0]
             starts = self._near(lanes, shared)
             if self._aligned(site, lanes, "shared address", starts, 128):
                 written = "bulk_group" in site.item.modifiers
                 if written and tensor.element == "tf32":
                     raise site.item.error("a store by a tensor map of TFLOAT32 is not supported")
-                there = tensor.global_addresses(corners, written)
+                there = boxes.global_addresses(written)
                 combine, kind = tensor_rule(site.item, rule, tensor.element) if rule else ("", None)
                 self._start(site, lanes, tensor.size, starts, tensor.shared_offsets, there,
                             barrier, multicast, combine, kind, tensor=tensor)  # fmt: skip

@@ -11,7 +11,14 @@ from gen.emulator.memory.bulk_moves import Numbers, numbers, running
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.mbarrier import MBarriers
 from gen.emulator.memory.observer import ObservedChunk
-from gen.emulator.memory.tensor_map import MAP_ALIGNMENT, MAP_BYTES, UNIT, TensorMap, decode
+from gen.emulator.memory.tensor_map import (
+    MAP_ALIGNMENT,
+    MAP_BYTES,
+    UNIT,
+    Boxes,
+    TensorMap,
+    decode,
+)
 from gen.emulator.warp.clusters import OFFSET, RANK_SHIFT
 from gen.emulator.warp.masks import BLOCK_AXES, Bits, Coordinates, Mask
 
@@ -27,25 +34,32 @@ class BulkOperands:
 
     def _boxes(
         self, site: Site, address: Value, corner: tuple[Value, ...], mask: Mask | None
-    ) -> Iterator[tuple[Lanes, TensorMap, Numbers]]:
-        """The maps at `address`, each with the lanes that use it and their boxes' corners.
+    ) -> Iterator[tuple[Lanes, Boxes]]:
+        """The boxes of maps at `address` that begin at `corner`, by their form, and who uses them.
 
         Findings stand for those that a GPU takes for an illegal instruction: no map, and a first
         coordinate inside of 16 bytes.
         """
         every = running(self.chunk.shape, mask)
-        where = self._of(every, address)
-        for at in np.unique(where):
-            lanes = tuple(axis[where == at] for axis in every)
-            tensor = self._map(site, lanes, int(at))
+        addresses, which = np.unique(self._of(every, address), return_inverse=True)
+        maps: dict[int, TensorMap] = {}
+        forms: dict[object, list[int]] = {}
+        for number, at in enumerate(addresses):
+            tensor = self._map(site, tuple(axis[which == number] for axis in every), int(at))
             if tensor is None:
                 continue
             if len(corner) != len(tensor.dims):
                 raise site.item.error(f"the tensor map has {len(tensor.dims)} dimensions")
+            maps[number] = tensor
+            forms.setdefault(tensor.form, []).append(number)
+        for numbers_ in forms.values():
+            mine = np.isin(which, numbers_)
+            lanes = tuple(axis[mine] for axis in every)
             corners = np.stack([self._of(lanes, value) for value in corner], axis=1)
-            first = corners[:, 0] * tensor.size
+            some = [maps[number] for number in numbers_]
+            first = corners[:, 0] * some[0].size
             if self._aligned(site, lanes, "first coordinate, in bytes,", first, UNIT):
-                yield lanes, tensor, corners
+                yield lanes, Boxes(some, np.searchsorted(numbers_, which[mine]), corners)
 
     def _of(self, lanes: Lanes, value: Value) -> Numbers:
         return np.broadcast_to(value, self.chunk.shape)[lanes].astype(np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.atomics import RULES
+from gen.emulator.memory.buffers import Abreast, Buffer, Owners
 from gen.emulator.ptx.module import TYPE_BYTES, Instruction
 from gen.emulator.ptx.values import DTYPES
 from gen.emulator.warp.masks import Mask, joined_shape, spread
@@ -93,31 +94,6 @@ def make_site(item: Instruction, offset: int) -> Site:
     return Site(item, space, kind, lanes, offset, size, shift, DTYPES[kind], whole)
 
 
-class Buffer:
-    """One allocation: `nbytes` bytes at fake address `base`, with a typed view for each type."""
-
-    def __init__(self, name: str, base: int, data: npt.NDArray[np.uint8]) -> None:
-        self.name, self.base, self.nbytes, self.data = name, base, data.size, data
-        self.valid: npt.NDArray[np.bool_] | None = None  # bytes that have a value; None: all
-        self.first = 0  # bytes at the beginning that do not belong to it: it starts in between
-        self.constant = False  # parameters, and what is in constant memory: no kernel writes there
-        self._views: dict[Any, npt.NDArray[Any]] = {}
-
-    def view(self, dtype: Any) -> npt.NDArray[Any]:
-        """The bytes as whole elements of `dtype`."""
-        if dtype not in self._views:
-            size = dtype.itemsize
-            self._views[dtype] = self.data[: self.nbytes // size * size].view(dtype)
-        return self._views[dtype]
-
-
-def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised bytes whose first one is aligned for every element type."""
-    raw = np.empty(nbytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + nbytes]
-
-
 class Counted:
     """Memory that can count how often its contents have changed: threads may wait for that."""
 
@@ -164,6 +140,7 @@ class GlobalMemory(Counted):
         self.heap: dict[int, Buffer] = {}  # what kernels have got from malloc, by address
         self.freed: dict[int, Buffer] = {}  # what they have given back
         self._next = FIRST_ADDRESS
+        self.rows: Owners | None = None  # of the chunk that runs, which launch each row is of
 
     def reserve(self, nbytes: int) -> int:
         """The first of so many fresh addresses, with unmapped ones behind them."""
@@ -179,6 +156,16 @@ class GlobalMemory(Counted):
         self.bases.insert(at, base)
         self.buffers.insert(at, buffer)
         return buffer
+
+    def add_abreast(self, name: str, arrays: Sequence[npt.NDArray[np.uint8]]) -> list[Buffer]:
+        """Copy the bytes that launches abreast have for one argument, each to a fresh address."""
+        together = Abreast([array.size for array in arrays])
+        for data, array in zip(together.parts, arrays, strict=True):
+            data[:] = array
+            buffer = self.add(name, data)
+            buffer.abreast = together
+            together.buffers.append(buffer)
+        return together.buffers
 
     def remove(self, buffer: Buffer) -> None:
         """Unmap; the address is never used again, so that late accesses are found."""
@@ -210,7 +197,13 @@ class GlobalMemory(Counted):
         active = None if mask is None else mask.over(address.shape)
         first = address.item(active.first if active else 0) + site.offset
         buffer = self.find(first)
-        if buffer is not None:
+        if buffer is not None and buffer.abreast and self.rows is not None:
+            exact = address + np.int64(site.offset)
+            places = buffer.abreast.places(exact, site.size, active, self.rows)
+            if places is not None:
+                data = buffer.abreast.view(site.whole).take(places >> site.shift)
+                return [part[()] for part in site.parts(data)]
+        elif buffer is not None:
             relative = address - (buffer.base - site.offset)
             if active is not None:
                 relative = np.where(active.bits, relative, first - buffer.base)
@@ -271,11 +264,18 @@ class GlobalMemory(Counted):
         shape = joined_shape(address.shape, data.shape)
         active = None if mask is None else mask.over(shape)
         target, data = spread(np.asarray(address), shape), spread(data, shape)
-        if active is not None:
-            here = spread(active.bits, shape)
-            target, data = target[here], data[here]
-        buffer = self.find(target.item(0) + site.offset)
-        if buffer is not None:
+        buffer = self.find(target.item(active.first if active else 0) + site.offset)
+        here = None if active is None else spread(active.bits, shape)
+        if buffer is not None and buffer.abreast and self.rows is not None:
+            exact = target + np.int64(site.offset)
+            places = buffer.abreast.places(exact, site.size, active, self.rows)
+            if places is not None:
+                view, index = buffer.abreast.view(site.whole), places >> site.shift
+                self.put(view, *((index, data) if here is None else (index[here], data[here])))
+                return
+        elif buffer is not None:
+            if here is not None:
+                target, data = target[here], data[here]
             relative = target - (buffer.base - site.offset)
             if fits(relative, site.size, buffer.nbytes, buffer.first):
                 self.put(buffer.view(site.whole), relative >> site.shift, data)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -92,29 +93,10 @@ class TensorMap:
         """Bytes that a copy moves, those outside of the tensor included."""
         return math.prod(self.counts) * self.size
 
-    def global_addresses(
-        self, corners: npt.NDArray[np.int64], written: bool = False
-    ) -> npt.NDArray[np.int64]:
-        """Of boxes at `corners` (copies, dimensions): each element's address, -1 outside.
-
-        written: whether the box is stored. Then the first dimension ends at a multiple of 16 bytes,
-        as on an H200: what is beyond the tensor's end in the last 16 bytes is overwritten.
-        """
-        unit = UNIT // self.size
-        address: Any = np.full((len(corners),) + (1,) * len(self.dims), self.buffer.address)
-        inside: Any = np.True_
-        steps = self.steps or (1,) * len(self.dims)
-        for at, (count, step, extent, stride) in enumerate(
-            zip(self.counts, steps, self.dims, (self.size, *self.strides), strict=True)
-        ):
-            shape = [1] * (1 + len(self.dims))
-            shape[-1 - at] = count
-            position = np.arange(count).reshape(shape) * step
-            position = position + corners[:, at].reshape(-1, *[1] * len(self.dims))
-            address = address + position * stride
-            end = -(-extent // unit) * unit if written and at == 0 else extent
-            inside = inside & (position >= 0) & (position < end)
-        return np.where(inside, address, -1).reshape(len(corners), -1)
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What the copies of maps have in common that move elements alike."""
+        return self.element, self.box, self.steps, self.swizzle
 
     def copied(self, words: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """What elements, as unsigned words, are in shared memory."""
@@ -129,6 +111,44 @@ class TensorMap:
     def encode(self, number: int) -> bytes:
         """The 128 bytes that a kernel gets: which map of the launch this is."""
         return (_MAGIC + number.to_bytes(8, "little")).ljust(MAP_BYTES, b"\0")
+
+
+class Boxes(NamedTuple):
+    """Boxes of tensors whose maps have one form: of each copy, the map and the box's corner.
+
+    Launches that run abreast have maps of their own, whose copies are one.
+    """
+
+    maps: Sequence[TensorMap]
+    which: npt.NDArray[np.int64]  # of the maps, for each copy
+    corners: npt.NDArray[np.int64]  # (copies, dimensions)
+
+    def global_addresses(self, written: bool = False) -> npt.NDArray[np.int64]:
+        """Each element's address, -1 outside of its tensor: (copies, elements).
+
+        written: whether the box is stored. Then the first dimension ends at a multiple of 16 bytes,
+        as on an H200: what is beyond the tensor's end in the last 16 bytes is overwritten.
+        """
+        one = self.maps[0]
+        unit, ones = UNIT // one.size, (1,) * len(one.dims)
+
+        def of_copies(numbers: list[int]) -> Any:
+            return np.array(numbers, np.int64)[self.which].reshape(-1, *ones)
+
+        address = of_copies([m.buffer.address for m in self.maps])
+        inside: Any = np.True_
+        for at, (count, step) in enumerate(zip(one.counts, one.steps or ones, strict=True)):
+            shape = [1] * (1 + len(ones))
+            shape[-1 - at] = count
+            position = np.arange(count).reshape(shape) * step
+            position = position + self.corners[:, at].reshape(-1, *ones)
+            stride = of_copies([m.strides[at - 1] for m in self.maps]) if at else one.size
+            address = address + position * stride
+            ends = [m.dims[at] for m in self.maps]
+            if written and at == 0:
+                ends = [-(-end // unit) * unit for end in ends]
+            inside = inside & (position >= 0) & (position < of_copies(ends))
+        return np.where(inside, address, -1).reshape(len(self.corners), -1)
 
 
 def decode(raw: bytes) -> int | None:

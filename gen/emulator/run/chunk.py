@@ -48,6 +48,7 @@ class Chunk(Parking):
         registers, observers = self.registers, self.launch.observers
         watches = [one.block for one in observers if type(one).block is not Observer.block]  # few
         at, mask, alone, lanes = 0, self.live, True, self.lanes
+        self.memory.rows = self.rows
         if self._kept is None:
             for observer in observers:
                 observer.begin(self)

@@ -30,6 +30,7 @@ from gen.emulator.warp.masks import (
     Coordinates,
     Mask,
     Shape,
+    compact,
     narrow,
 )
 from gen.emulator.warp.mma import check_whole_warps, matrices, rows_of
@@ -49,6 +50,8 @@ class Context(SpecialRegisters, Reports):
         self.live: Mask | None = None  # None: no lane has exited
         self.needed: frozenset[int] = frozenset()  # slots that waiting lanes may read
         self.memory = launch.memory
+        number = np.arange(origin[2], origin[2] + bz) // max(launch.grid[2], 1)
+        self.rows = number if launch.several > 1 else None  # the launch that each is of, along z
         self.clusters = clusters_of(self.shape, launch.cluster)
         self.shared = Scratch(
             self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters, launch.chances.zeroed
@@ -75,7 +78,12 @@ class Context(SpecialRegisters, Reports):
     @functools.cached_property
     def _addresses(self) -> dict[str, Value]:
         """Of all variables: those in shared memory have a block's rank in them."""
-        found: dict[str, Value] = {n: np.int64(at) for n, at in self.launch.addresses.items()}
+        launch = self.launch
+        own: Value = np.int64(0)
+        if self.rows is not None:
+            own = compact(np.int64(launch.pitch) * self.rows.reshape(-1, 1, 1, 1, 1, 1))
+        found: dict[str, Value] = {n: np.int64(at) for n, at in launch.addresses.items()}
+        found.update((n, np.int64(at) + own) for n, at in launch.parameters.items())
         for name, start, _ in self.launch.shared:
             found[name] = np.int64(start) + self.clusters.own
         return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.memory.arrays import DeviceArray, LineArray
-from gen.emulator.memory.global_memory import GlobalMemory, aligned_bytes
+from gen.emulator.memory.buffers import Buffer, aligned_bytes
+from gen.emulator.memory.global_memory import GlobalMemory
 from gen.emulator.memory.repeated import mapped_zeros, repeated
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Variable
@@ -38,6 +39,23 @@ class DeviceMemory:
         data[:] = array.reshape(-1).view(np.uint8)
         return self._mapped(name, data, array, defined, first)
 
+    def alloc_abreast(
+        self,
+        arrays: Sequence[npt.NDArray[Any]],
+        name: str = "A",
+        defined: bool = True,
+        firsts: Sequence[int] = (),
+    ) -> list[DeviceArray]:
+        """`alloc` of one argument of launches that run abreast, of which access is quick.
+
+        firsts: of each.
+        """
+        whole = [np.ascontiguousarray(array) for array in arrays]
+        buffers = self.memory.add_abreast(name, [x.reshape(-1).view(np.uint8) for x in whole])
+        for buffer, first in zip(buffers, firsts, strict=bool(firsts)):
+            buffer.first = first
+        return [self._described(b, x, defined) for b, x in zip(buffers, whole, strict=True)]
+
     def alloc_repeated(
         self, number: np.generic, shape: tuple[int, ...], name: str = "A", defined: bool = True
     ) -> DeviceArray:
@@ -59,9 +77,14 @@ class DeviceMemory:
     ) -> DeviceArray:  # fmt: skip
         buffer = self.memory.add(name, data)
         buffer.first = first
+        return self._described(buffer, array, defined)
+
+    def _described(self, buffer: Buffer, array: npt.NDArray[Any], defined: bool) -> DeviceArray:
         if not defined:
             buffer.valid = repeated(buffer.nbytes, False, np.bool_)
-        return DeviceArray(name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer)
+        return DeviceArray(
+            buffer.name, buffer.base, buffer.nbytes, array.dtype, array.shape, buffer
+        )
 
     def alloc_zeros(self, nbytes: int, name: str = "A") -> DeviceArray:
         """Map so many bytes of zeros, which take room only where somebody writes.

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.memory.arrays import DeviceArray
+from gen.emulator.memory.buffers import Buffer, aligned_bytes
 from gen.emulator.memory.chances import Chances
-from gen.emulator.memory.global_memory import Buffer, aligned_bytes
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import PtxKernel, PtxModule
@@ -21,6 +21,7 @@ from gen.emulator.ptx.parse import parse_ptx
 from gen.emulator.run.device_memory import DeviceMemory
 from gen.emulator.run.geometry import check_geometry, cluster_of
 from gen.emulator.run.launch_state import LaunchState
+from gen.emulator.run.parameters import laid_out
 from gen.emulator.run.shared_variables import place_variables
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.run.time_limit import TimeLimit
@@ -104,6 +105,7 @@ class Emulator(DeviceMemory):
         window: tuple[Coordinates, Coordinates] | None = None,
         cluster: Coordinates | None = None,
         variables: dict[str, DeviceArray] | None = None,
+        abreast: Sequence[Sequence[DeviceArray | np.generic]] = (),
     ) -> LaunchReport:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
@@ -115,8 +117,10 @@ class Emulator(DeviceMemory):
         clusters; default all. cluster: blocks (x, y, z) of a cluster; default what the kernel
         declares, or one. variables: where those of the module are, by name, of which those that the
         kernel uses and that are not there yet are added; default those of the module's other
-        launches. Raises UsageError for what a GPU would refuse to launch, PtxError for PTX
-        that is not understood, BudgetError for a budget that ran out.
+        launches. abreast: the arguments of further launches, for which `runs_abreast` is to hold:
+        all run together, in a fraction of the time, and findings count blocks along z as if those
+        behind the first belonged to it. Raises UsageError for what a GPU would refuse to launch,
+        PtxError for PTX that is not understood, BudgetError for a budget that ran out.
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
@@ -125,10 +129,11 @@ class Emulator(DeviceMemory):
         self._check_bounded(window[1] if window else grid, block)
         program = self._program(module, entry)
         findings = Findings(kernel, self.max_findings, source_lines or ())
+        several = 1 + len(abreast)
         launch = LaunchState(
             program, grid, block, self.memory, findings, size,
             explicit_cluster=bool(cluster or entry.cluster), budget=self.instruction_budget,
-            chances=self.chances,
+            chances=self.chances, several=several,
         )  # fmt: skip
         launch.maps = self._maps
         launch.observers = [watch for watch in observers if watch.concerns(program)]
@@ -146,7 +151,7 @@ class Emulator(DeviceMemory):
             empty = aligned_bytes(16)
             empty.fill(0)
             launch.workspace = self.memory.add("the grid's barrier", empty)
-        params = self._params(entry, args, launch)
+        params = self._params(entry, (args, *abreast), launch)
         start = time.perf_counter()
         launch.limit = TimeLimit(self.time_budget, self.deadline)
         try:
@@ -158,7 +163,8 @@ class Emulator(DeviceMemory):
             del_after_use = np.empty(1 << 24, np.uint8)
             del del_after_use
             with np.errstate(all="ignore"):
-                boxes = self._chunks(launch, *(window or ((0, 0, 0), grid)))
+                whole = (*grid[:2], grid[2] * several)
+                boxes = self._chunks(launch, *(window or ((0, 0, 0), whole)))
                 Turns(launch, boxes, room).run()
         except BudgetError as error:
             error.findings = findings.ordered()
@@ -173,6 +179,22 @@ class Emulator(DeviceMemory):
             findings.ordered(), launch.instructions, seconds, findings.suppressed,
             tuple(launch.printed), launch.spins,
         )  # fmt: skip
+
+    def runs_abreast(
+        self,
+        ptx: str | PtxModule,
+        kernel: str,
+        args: Sequence[DeviceArray | TensorMap | np.generic],
+    ) -> bool:
+        """Whether launches of a kernel with such arguments can run abreast: see `launch`.
+
+        Not those whose blocks have to do with each other, or whose arguments have tensor maps.
+        """
+        module = self._module(ptx)
+        program = self._program(module, entry := module.kernel(kernel))
+        alone = program.spins or entry.cluster or "%envreg" in program.source
+        plain = True
+        return plain and not alone and not self.chances.last_first
 
     def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
         total = math.prod(grid) * math.prod(block)
@@ -195,47 +217,39 @@ class Emulator(DeviceMemory):
             self._programs[key] = compile_kernel(kernel)
         return self._programs[key]
 
-    def _params(self, kernel: PtxKernel, args: Sequence[Any], launch: LaunchState) -> Buffer:
-        """Lay the arguments out as the kernel's parameters, after checking them."""
-        if len(args) != len(kernel.params):
-            raise UsageError(
-                f"kernel '{kernel.name}' has {len(kernel.params)} parameters, got {len(args)} "
-                "arguments; pass one for each, in order"
-            )
-        last = kernel.params[-1:]
-        data = aligned_bytes(sum(p.offset + p.nbytes for p in last))
-        for at, (param, arg) in enumerate(zip(kernel.params, args, strict=True)):
-            if isinstance(arg, DeviceArray):
-                self._check_mapped(arg)
-            elif not isinstance(arg, TensorMap | np.generic):
-                raise UsageError(
-                    f"argument {at} of '{kernel.name}' is a {type(arg).__name__}; "
-                    "pass a DeviceArray, a TensorMap or a numpy scalar such as np.int32(4)"
-                )
-            raw = self._bytes_of(arg)
-            if len(raw) != param.nbytes:
-                raise UsageError(
-                    f"argument {at} of '{kernel.name}' has {len(raw)} bytes, but its parameter "
-                    f"(.{param.type}) has {param.nbytes}; pass a type of that size"
-                )
-            data[param.offset : param.offset + param.nbytes] = np.frombuffer(raw, np.uint8)
+    def _params(
+        self, kernel: PtxKernel, each: Sequence[Sequence[Any]], launch: LaunchState
+    ) -> Buffer:
+        """Lay the arguments of each launch out as its parameters, after checking them."""
+        raw = [[self._bytes_of(kernel, at, arg) for at, arg in enumerate(args)] for args in each]
+        data, launch.pitch = laid_out(kernel, raw)
         buffer = self.memory.add("parameters", data)
         buffer.constant = True
-        launch.addresses.update({p.name: buffer.base + p.offset for p in kernel.params})
+        launch.parameters.update({p.name: buffer.base + p.offset for p in kernel.params})
         return buffer
 
-    def _bytes_of(self, arg: DeviceArray | TensorMap | np.generic) -> bytes:
+    def _bytes_of(self, kernel: PtxKernel, at: int, arg: Any) -> bytes:
         """An argument as the kernel sees it."""
+        if isinstance(arg, DeviceArray):
+            self._check_mapped(arg)
+            return np.int64(arg.address).tobytes()
         if isinstance(arg, TensorMap):
             return self.encode(arg)
-        return np.int64(arg.address).tobytes() if isinstance(arg, DeviceArray) else arg.tobytes()
+        if isinstance(arg, np.generic):
+            return arg.tobytes()
+        raise UsageError(
+            f"argument {at} of '{kernel.name}' is a {type(arg).__name__}; "
+            "pass a DeviceArray, a TensorMap or a numpy scalar such as np.int32(4)"
+        )
 
     def _globals(
         self, launch: LaunchState, module: PtxModule, kernel: PtxKernel,
         known: dict[str, DeviceArray],
     ) -> None:  # fmt: skip
         """Allocate the module variables that the kernel names; they persist."""
-        for name in sorted(launch.program.symbols - launch.addresses.keys()):
+        for name in sorted(
+            launch.program.symbols - launch.addresses.keys() - launch.parameters.keys()
+        ):
             variable = module.variables.get(name)
             if variable is None or variable.refused:
                 why = variable.refused if variable else "it is not declared"

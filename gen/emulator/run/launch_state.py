@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gen.emulator.memory.buffers import Buffer
 from gen.emulator.memory.chances import Chances
-from gen.emulator.memory.global_memory import Buffer, GlobalMemory
+from gen.emulator.memory.global_memory import GlobalMemory
 from gen.emulator.memory.observer import Observer
 from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.run.time_limit import TimeLimit
@@ -27,7 +28,10 @@ class LaunchState:
     findings: Findings
     cluster: Coordinates = (1, 1, 1)
     explicit_cluster: bool = False  # whether anybody has said how large clusters are
-    addresses: dict[str, int] = field(default_factory=dict)  # of all variables and parameters
+    several: int = 1  # launches that run abreast; the blocks of all lie along z
+    addresses: dict[str, int] = field(default_factory=dict)  # of all variables
+    parameters: dict[str, int] = field(default_factory=dict)  # addresses of the first launch's
+    pitch: int = 0  # bytes from there to those of the next
     shared: list[tuple[str, int, int]] = field(default_factory=list)  # (name, offset, bytes)
     shared_bytes: int = 0  # per block, with the dynamic ones
     local_bytes: int = 0  # per thread

@@ -8,7 +8,7 @@ from gen.emulator.isa.instructions import WIDE_SPECIALS
 from gen.emulator.isa.ops import Value
 from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.warp.clusters import Clusters
-from gen.emulator.warp.masks import Coordinates, Shape
+from gen.emulator.warp.masks import Coordinates, Shape, compact
 
 
 class SpecialRegisters:
@@ -52,10 +52,11 @@ class SpecialRegisters:
             at = "xyz".index(axis)
             place = 5 - 2 * at if word == "tid" else 4 - 2 * at
             count, first = self.shape[place], 0 if word == "tid" else self.origin[at]
-            if count == 1:
-                return np.int32(first)
             dims = tuple(count if i == place else 1 for i in range(6))
-            return np.arange(first, first + count, dtype=np.int32).reshape(dims)
+            numbers = np.arange(first, first + count, dtype=np.int32).reshape(dims)
+            if word == "ctaid" and launch.several > 1 and axis == "z":
+                numbers = compact(numbers % np.int32(launch.grid[2]))
+            return np.int32(numbers.item()) if numbers.size == 1 else numbers
         if word in ("smid", "nsmid", "nwarpid"):  # as if the GPU had one multiprocessor
             return np.int32({"smid": 0, "nsmid": 1, "nwarpid": 64}[word])
         if word.startswith("lanemask"):

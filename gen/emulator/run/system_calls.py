@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.isa.ops import Value
-from gen.emulator.memory.global_memory import Buffer, aligned_bytes
+from gen.emulator.memory.buffers import Buffer, aligned_bytes
 from gen.emulator.ptx.module import Instruction
 from gen.emulator.run.context import Context
 from gen.emulator.warp.clusters import OFFSET

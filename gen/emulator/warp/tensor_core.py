@@ -237,22 +237,21 @@ def _aligned(a: Factor, b: Factor, c: Sums, rule: Rule) -> Array:
     least_own = own_exponents.min(initial=0, where=own_exponents > _NO_EXPONENT)
     # float32 holds every term exactly: products have 22 bits. Where it does not, float64 does.
     kind = np.dtype("f4" if largest <= 120 and min(least, least_own) >= -90 else "f8")
-    x, y, own = (z.astype(kind, copy=False) for z in (left.numbers, right.numbers, own))
-    sums, top = np.empty(own.shape), np.empty(own.shape, np.int16)
-    for row, warp in _blocks(len(x), *own.shape):
-        here = (row, slice(None), warp)
-        mine = (slice(None), row, slice(None), warp)
-        theirs = (slice(None), slice(None), slice(None), warp)
-        exponents = left.exponents[mine] + right.exponents[theirs]
-        highest = np.maximum(exponents.max(axis=0), own_exponents[here])
-        highest[highest < _LOWEST] = 0  # of nothing but zeros
-        top[here] = highest
-        scale = _power(np.int16(rule.fraction) - highest, kind)
-        terms = x[mine] * y[theirs]
-        terms *= scale
-        # Below 2**27 each: 16 products, as many as with 25 bits of fraction there are, fit.
-        total = terms.astype(np.int32).sum(axis=0, dtype=np.int32)
-        np.add(total, np.trunc(own[here] * scale), out=sums[here])
+    x, y = (Terms(z.numbers.astype(kind, copy=False), z.exponents) for z in (left, right))
+    z = Terms(own.astype(kind, copy=False), own_exponents)
+    used = np.nonzero((y.exponents > _NO_EXPONENT).any(axis=(0, 1, 3)))[0]  # columns
+    busy = np.nonzero((x.exponents > _NO_EXPONENT).any(axis=(0, 1, 2)))[0]  # warps
+    if 4 * len(used) * len(busy) > 3 * columns * warps:
+        sums, top = _sums(x, y, z, rule)
+    else:  # tiles that reach out of the matrix: most products are of zeros
+        top = np.where(own_exponents < _LOWEST, np.int16(0), own_exponents)
+        whole = np.trunc(z.numbers * _power(np.int16(rule.fraction) - top, kind))
+        sums = whole.astype(np.float64) + 0.0
+        if used.size and busy.size:
+            here = np.ix_(np.arange(len(own)), used, busy)
+            x = Terms(*(part[..., busy] for part in x))
+            y = Terms(*(part[:, :, used][..., busy] for part in y))
+            sums[here], top[here] = _sums(x, y, Terms(*(part[here] for part in z)), rule)
     unit = _power(top - np.int16(rule.fraction), kind)
     if rule.kept and kind.itemsize == 4:  # no sum is subnormal
         result = _cut(sums, rule.kept).astype(kind) * unit
@@ -260,6 +259,27 @@ def _aligned(a: Factor, b: Factor, c: Sums, rule: Rule) -> Array:
         result = _result(sums * unit, rule)
     split = result.reshape(pieces, rows, columns, warps).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(split)
+
+
+def _sums(x: Terms, y: Terms, own: Terms, rule: Rule) -> tuple[Array, Array]:
+    """Sums of products and their own terms, in units of the last bit of a fraction below `top`."""
+    kind = x.numbers.dtype
+    sums, top = np.empty(own.numbers.shape), np.empty(own.numbers.shape, np.int16)
+    for row, warp in _blocks(len(x.numbers), *own.numbers.shape):
+        here = (row, slice(None), warp)
+        mine = (slice(None), row, slice(None), warp)
+        theirs = (slice(None), slice(None), slice(None), warp)
+        exponents = x.exponents[mine] + y.exponents[theirs]
+        highest = np.maximum(exponents.max(axis=0), own.exponents[here])
+        highest[highest < _LOWEST] = 0  # of nothing but zeros
+        top[here] = highest
+        scale = _power(np.int16(rule.fraction) - highest, kind)
+        terms = x.numbers[mine] * y.numbers[theirs]
+        terms *= scale
+        # Below 2**27 each: 16 products, as many as with 25 bits of fraction there are, fit.
+        total = terms.astype(np.int32).sum(axis=0, dtype=np.int32)
+        np.add(total, np.trunc(own.numbers[here] * scale), out=sums[here])
+    return sums, top
 
 
 def _blocks(k: int, rows: int, columns: int, warps: int) -> Iterator[tuple[slice, slice]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gen.emulator.memory.global_memory import Buffer
+from gen.emulator.memory.buffers import Buffer
 from gen.emulator.memory.observer import ObservedChunk, ObservedLaunch
 from gen.emulator.memory.repeated import repeated
 from gen.emulator.warp.masks import Coordinates

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from gen.emulator.isa.ops import Value
+from gen.emulator.memory.buffers import Buffer
 from gen.emulator.memory.bulk_moves import Move
-from gen.emulator.memory.global_memory import Buffer, Site
+from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ChunkObserver, ObservedChunk, ObservedLaunch
 from gen.emulator.memory.repeated import repeated
 from gen.emulator.translate.program import Program

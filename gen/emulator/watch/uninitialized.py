@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.emulator.isa.ops import Value
+from gen.emulator.memory.buffers import Buffer
 from gen.emulator.memory.bulk_moves import Move
-from gen.emulator.memory.global_memory import Buffer, Site
+from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.warp.masks import Mask, lanes_of
 from gen.emulator.watch.granules import SharedWatch
