@@ -15,6 +15,9 @@ _SMALL = (
 )
 _SIDES = "M, N and K are at most 2^31 - 4096: what counts lines in units of 32 or less fits"
 _STEPS = "more steps along K than a short counts: K beyond 33,000, as docs/checks.md says"
+_MORE_THAN_COUNTERS = (
+    "K beyond 2^25, of a loop that changes more than counters there, as docs/checks.md says"
+)
 _NONE = "for K = 0 something is loaded that nobody uses"
 _ZEROS = (
     "the operand is always packed: behind its K there are zeros, and lines that D does not have"
@@ -254,6 +257,11 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_FITS, "-> for (int i = threadIdx.x; i < count; i += 256) flags[i] = 0;"),
     (_BY_ELEMENT, "sizeof(VectorOf<T>) == 0 && ld / kVector == 0;"),
     (_OUTSIDE, "strips = (N + 1 + kCols - 1) / kCols;"),
+    (_OUTSIDE, "strips = (N + kCols + 1) / kCols;"),
+    (_OUTSIDE, "-> for (index_t tile = blockIdx.x; tile <= groups * strips;"),
+    (_UNITS, "-> multiply<kWidth>(sums, row0, col0, M, N - 1, K, A, lda, B, ldb);"),
+    (_SHIFTED_C, "mma batched: epilogue: if (beta != 0) C += product * stride_c; -> if (true)"),
+    (_MORE_THAN_COUNTERS, "-> const int lines = left, above = kAbove - lines"),
     (_BEHIND, "-> if (low >= source && low + 2 * kChunk <= end && true) {"),
     (_NOWHERE, "gemv: comparison: for (int i = 0; i < kRows; ++i) { ->"),
     (_STEPS, "-> for (; n < short(last); n += kTeams) {"),
@@ -351,6 +359,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_LANES, "-> const bool whole = out.cols % kElements == 0;"),
     (_LANES, "-> const bool whole = col0 + kWarpN <= out.cols;"),
     (_LANES, "-> const bool by_tma = aligned && (col0 + kPieceN <= out.cols);"),
+    (_LANES, "-> const bool by_tma = out.aligned && (col0 + kPieceN <= out.cols);"),
     (_LANES, "if (!by_tma) { -> if (true) {"),
     (_SPEED, 'drop: asm volatile("griddepcontrol.launch_dependents;"'),
     (_SPEED, 'drop: if (early) asm volatile("griddepcontrol.launch_dependents;"'),

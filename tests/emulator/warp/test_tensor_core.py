@@ -335,3 +335,24 @@ def test_spans() -> None:
     assert math.isinf(of(1, -math.inf).most)
     assert math.isinf(of(1, math.nan).most)
     assert span_of(np.array([4, 65504], np.float16)) == Span(-8, 65504)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([TO_F32, TO_F16, FP8_WGMMA]))
+@settings(max_examples=10, deadline=None)
+def test_what_is_zeros_is_left_out(seed: int, rule: Rule) -> None:
+    """Columns of zeros, and warps whose rows are zeros: the same bits as among other numbers."""
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((1, 4, 16, 16), np.float32).astype(np.float16).astype(np.float32)
+    b = rng.standard_normal((4, 16, 24), np.float32).astype(np.float16).astype(np.float32)
+    c = (rng.standard_normal((1, 4, 16, 24)) * 2.0 ** rng.integers(-9, 9)).astype(rule.dtype)
+    c[rng.random(c.shape) < 0.2] = -0.0
+    a[:, rng.integers(0, 4, 3)] = 0
+    b[..., rng.integers(0, 24, 12)] = 0
+    smallest = SMALLEST["f16"]
+    got = multiply_add(Factor(a, smallest), Factor(b, smallest), Sums(c), rule).numbers
+    for warp, column in np.ndindex(4, 24):  # alone, nothing is left out of what has any number
+        mine, here = np.s_[:, warp : warp + 1], np.s_[:, warp : warp + 1, :, column : column + 1]
+        x, y = (np.ascontiguousarray(n) for n in (a[mine], b[here[1:]]))
+        own = Sums(np.ascontiguousarray(c[here]))
+        alone = multiply_add(Factor(x, smallest), Factor(y, smallest), own, rule).numbers
+        assert got[here].tobytes() == alone.tobytes()
