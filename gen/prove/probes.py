@@ -222,7 +222,8 @@ def complaint(probe: Probe, seen: int) -> str:
     if probe.kind == LABEL:
         return f"`{probe.text}` was never taken"
     if probe.kind == VALUE and seen:
-        return f"`{probe.text}` was always 0, or what it is a rest of"
+        rest = ", or as it would be without" if re.search("[%&]", probe.text) else ""
+        return f"`{probe.text}` was always 0{rest}"
     if probe.kind == RANGE and seen:
         return f"`{probe.text}` never had more bits than its type"
     if not seen:

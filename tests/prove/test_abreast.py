@@ -12,6 +12,7 @@ from gen.prove.check import check
 from gen.prove.check_trials import check_trials
 from gen.prove.stand import Limits, Stand
 from gen.source.render import render
+from gen.spec.problem import GemmShape
 from tests.prove.test_defects import plant
 from tests.prove.test_verify import small
 from tests.support.slow import sift
@@ -46,7 +47,7 @@ def test_results_are_those_of_each_alone(variant: str) -> None:
 def test_what_one_of_them_does_wrong_is_said_of_that_one() -> None:
     """A kernel that is wrong for one value of beta alone."""
     source = plant(small("tiles"), ("if (beta != 0) x +=", "if (beta != 0 && beta != -2) x +="))
-    report = check(source)
+    report = check(source, [GemmShape(9, 10, 5), GemmShape(15, 8, 16)])
     assert report.mismatches
     assert all("beta=-2" in message for _, message in report.mismatches)
     assert report.trials > len(report.mismatches)

@@ -150,8 +150,8 @@ def test_lines_of_any_length(layout: str) -> None:
         assert any(r.findings or r.message for r in results(spec, (old, new)))
 
 
-@pytest.mark.parametrize("variant", ["gemv", "skinny"])
-@pytest.mark.parametrize("ld", ["lda", "ldb"])
+@pytest.mark.parametrize("variant", each(2, ["gemv", "skinny"]))
+@pytest.mark.parametrize("ld", each(2, ["lda", "ldb"]))
 def test_aligned_lines_far_from_each_other(variant: str, ld: str) -> None:
     """Where several elements are read at once."""
     call = r"multiply<true>(sums" if variant == "skinny" else "multiply<kWidth>(sums"

@@ -41,7 +41,7 @@ def right(report: LauncherReport) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, [*QUICK[::16], ("wgmma", "f32_6xbf16")]))
+@pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, [*QUICK[::24], ("wgmma", "f32_6xbf16")]))
 def test_launchers_carry_out_the_plan(variant: str, dtype: str) -> None:
     assert right(
         check_launcher(render(small(variant, dtype, layout_of(variant, dtype))), always=True)
@@ -152,7 +152,7 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kernel", "old", "new"), sift(BROKEN, BROKEN[::24]))
+@pytest.mark.parametrize(("kernel", "old", "new"), sift(BROKEN, BROKEN[::48]))
 def test_broken_launchers_are_found(kernel: tuple[str, dict[str, Any]], old: str, new: str) -> None:
     variant, options = kernel
     report = check_launcher(edited(make_spec(variant, **options), (old, new)))
@@ -177,6 +177,7 @@ def test_constants_that_a_launcher_uses_are_found(variant: str, old: str, new: s
     assert report.wrong
 
 
+@slow
 def test_a_launcher_that_packs_before_all_is_known() -> None:
     """Nothing is launched where a later step is refused."""
     step = "  if (error != cudaSuccess) return error;\n\n  const auto kernel"
@@ -255,6 +256,7 @@ def test_a_launch_between_arrows() -> None:
     assert "launches 0 kernels" in other_stream.wrong[0]
 
 
+@slow
 def test_a_sum_of_slices_may_have_more_blocks_than_there_may_be_work_tiles() -> None:
     """128 blocks add up a work tile: 2^31 - 4096 of them, where D is one work tile wide."""
     spec = make_spec("wgmma", threadblock="128x128x32", stages=2, split_k=3)

@@ -47,7 +47,7 @@ def is_wrong(found: list[FarResult]) -> bool:
 
 @pytest.mark.parametrize(
     ("variant", "tunables", "count"),
-    each(2, [
+    each(4, [
         ("naive", {}, 4),
         ("block_1d", {"dtype": "i8", "layout": "ccc"}, 4),  # threads without a column
         ("shared_row", {}, 4),  # a loop in the loop
@@ -89,7 +89,9 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
     [
         ("naive", "static_cast<accumulator_t>(A[a_at(row, k, lda)])",
          "static_cast<accumulator_t>(A[a_at(row, unsigned(k), lda)])"),
-        ("skinny", "const index_t last = col", "const int last = col"),  # where lines are units
+        pytest.param(  # where lines are units
+            "skinny", "const index_t last = col", "const int last = col", marks=pytest.mark.slow
+        ),
         ("tiles", "const bool in_a = row < M && k0 + x < K;",
          "const bool in_a = row < M && int(k0) + x < K;"),
         pytest.param(
@@ -145,13 +147,16 @@ def test_nothing_is_said_of_other_loops(loop: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        (PRODUCER, PRODUCER.replace("int n", "unsigned short n")),
-        (CONSUMER, CONSUMER.replace("int n", "short n")),
-        (AT, AT.replace("n *", "(unsigned short)(n) *")),
-        (AT, "const int k = n * kTileK << 1 >> 1;"),
-        (STEPS, STEPS.replace("int(", "(unsigned short)(")),
-    ],
+    each(
+        3,
+        [
+            (PRODUCER, PRODUCER.replace("int n", "unsigned short n")),
+            (CONSUMER, CONSUMER.replace("int n", "short n")),
+            (AT, AT.replace("n *", "(unsigned short)(n) *")),
+            (AT, "const int k = n * kTileK << 1 >> 1;"),
+            (STEPS, STEPS.replace("int(", "(unsigned short)(")),
+        ],
+    ),
 )
 def test_numbers_of_few_bits_in_warps_with_loops_of_their_own(old: str, new: str) -> None:
     assert is_wrong(results(plant(make_spec("wgmma", **COOPERATIVE), (old, new))))

@@ -116,6 +116,8 @@ def test_what_a_condition_lacks() -> None:
     assert complaint(one, TRUE | FALSE) == ""
     assert complaint(Probe(0, 3, "label", "case 3", TRUE), 0) == "`case 3` was never taken"
     assert complaint(Probe(0, 3, "value", "a / 3", TRUE), FALSE) == "`a / 3` was always 0"
+    rest = "`a % 999` was always 0, or as it would be without"
+    assert complaint(Probe(0, 3, "value", "a % 999", TRUE), FALSE) == rest
     order = "the operands of `min(a, b)` were always in the same order"
     assert complaint(Probe(0, 3, "order", "min(a, b)"), FALSE) == order
 

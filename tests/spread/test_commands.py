@@ -28,6 +28,7 @@ def without(text: str, *names: str) -> str:
     return re.sub(rf'"({"|".join(names)})": [^\n]*', "", text)
 
 
+@slow
 def test_results_are_those_of_one_process(two: Machines, gen: Gen) -> None:
     """Rows in the same order, and the same files but for date and command."""
     outputs = [gen("sweep", *SWEEP, "--json", "here.json")]

@@ -91,7 +91,7 @@ def test_the_pipeline_of_cutlass(cluster: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "check"),
     each(
-        3,
+        6,
         [
             ("transaction_bytes = 1024", "transaction_bytes = 1040", "synccheck"),
             ("pipe.consumer_wait(state);", "", "racecheck"),

@@ -46,7 +46,7 @@ def bundle(folder: Path, text: str = LIST, arch: str = "sm_80") -> Bundle:
 
 
 @pytest.mark.parametrize(
-    ("text", "arch"), each(2, [(LIST, "sm_80"), (ON_HOPPER, "sm_90a"), (BATCHED, "sm_80")])
+    ("text", "arch"), each(3, [(LIST, "sm_80"), (ON_HOPPER, "sm_90a"), (BATCHED, "sm_80")])
 )
 def test_a_bundle_carries_out_the_plan(text: str, arch: str, tmp_path: Path) -> None:
     need("g++")

@@ -388,6 +388,7 @@ def test_gen_is_asked_once_for_all_kernels_and_not_again(project: Project) -> No
     assert project.calls() == ["cmake"]
 
 
+@slow
 def test_an_upgrade_emits_again_whatever_the_files_times_are(project: Project) -> None:
     project.package = project.folder / "package"
     for folder in ("gen", "templates", "build"):
@@ -459,6 +460,7 @@ gen_add_bundle(user AUTO SHAPES 64 GPUS a10 DTYPE f16 NAME f EMBED ptx TUNED {})
 """
 
 
+@slow
 def test_tables_are_files_or_folders_or_words(project: Project) -> None:
     folder = project.folder / "source" / "my tables"
     project.write(TUNED.format('"my tables"'))
