@@ -249,7 +249,7 @@ class Case(NamedTuple):
 
     problem: GemmProblem
     operands: Operands
-    skips: Mapping[str, int] = {}
+    skips: Mapping[str, int] = MappingProxyType({})
     in_place: bool = False
 
 

@@ -23,7 +23,7 @@ from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Batch, GemmProblem, GemmShape, group_rows
 from tests.prove.test_verify import small
-from tests.support.slow import sift
+from tests.support.slow import each, sift
 
 GROUPED = [name for name, row in VARIANTS.items() if "grouped" in row.tunable_names]
 ENDS = {
@@ -84,14 +84,17 @@ def test_groups_are_right(variant: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "more"),
-    [
-        ("mma", {"dtype": "i8", "layout": "rrr"}),
-        ("mma", {"dtype": "f64", "layout": "rcr"}),
-        ("mma_tma", {"dtype": "f64", "layout": "rrr", "threadblock": "64x64x16"}),
-        ("mma", {"epilogue": "silu(x) * up[row, col] + by_row[row] * M"}),
-        ("mma", {"epilogue": "silu(x + bias[group, col]) * scale[group] + group"}),
-        ("wgmma", {"layout": "rcr", "epilogue": "linear_bias"}),
-    ],
+    each(
+        2,
+        [
+            ("mma", {"dtype": "i8", "layout": "rrr"}),
+            ("mma", {"dtype": "f64", "layout": "rcr"}),
+            ("mma_tma", {"dtype": "f64", "layout": "rrr", "threadblock": "64x64x16"}),
+            ("mma", {"epilogue": "silu(x) * up[row, col] + by_row[row] * M"}),
+            ("mma", {"epilogue": "silu(x + bias[group, col]) * scale[group] + group"}),
+            ("wgmma", {"layout": "rcr", "epilogue": "linear_bias"}),
+        ],
+    ),
 )
 def test_types_and_epilogues(variant: str, more: dict[str, str]) -> None:
     spec = kernel(variant, **more)
@@ -138,20 +141,23 @@ def _module(spec: KernelSpec) -> Module:
 
 @pytest.mark.parametrize(
     ("variant", "old", "new"),
-    [
-        ("mma", "end = min(ahead, rows)", "end = ahead"),
-        ("mma", "end = max(end, before);", ""),
-        ("mma", "if (lane == 0) begin = before;", ""),
-        ("mma", "if (lane >= apart) until", "until"),
-        ("mma", "until += tiles;", ""),
-        ("mma", "its.row0 += row;", ""),
-        ("mma", "place.group * stride_b", "stride_b"),
-        ("mma", "{place.row_end, int(N)", "{int(M), int(N)"),
-        ("mma", "__syncthreads();  // rows of D have", "// rows of D have"),
-        ("wgmma", "b_count > 1 ? place.group : 0", "0"),
-        ("wgmma", " && row0 + Staging::kRows <= out.rows", ""),
-        ("wgmma", "{place.row_end, cols", "{rows, cols"),
-    ],
+    each(
+        3,
+        [
+            ("mma", "end = min(ahead, rows)", "end = ahead"),
+            ("mma", "end = max(end, before);", ""),
+            ("mma", "if (lane == 0) begin = before;", ""),
+            ("mma", "if (lane >= apart) until", "until"),
+            ("mma", "until += tiles;", ""),
+            ("mma", "its.row0 += row;", ""),
+            ("mma", "place.group * stride_b", "stride_b"),
+            ("mma", "{place.row_end, int(N)", "{int(M), int(N)"),
+            ("mma", "__syncthreads();  // rows of D have", "// rows of D have"),
+            ("wgmma", "b_count > 1 ? place.group : 0", "0"),
+            ("wgmma", " && row0 + Staging::kRows <= out.rows", ""),
+            ("wgmma", "{place.row_end, cols", "{rows, cols"),
+        ],
+    ),
 )
 def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
     spec = kernel(variant)

@@ -23,7 +23,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.prove.test_groups import ENDS, complaint
 from tests.prove.test_verify import small
-from tests.support.slow import sift
+from tests.support.slow import each, sift
 
 GROUPED_K = [name for name, row in VARIANTS.items() if "grouped_k" in row.tunable_names]
 
@@ -54,13 +54,20 @@ def test_groups_are_right(variant: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("more", "kind", "shared"),
-    [
-        ({"dtype": "f64", "layout": "crc"}, "random", "AB"),
-        ({"dtype": "bf16_f32", "epilogue": "silu(x) * up[row, col] + by_row[row]"}, "random", "AB"),
-        ({"layout": "crc", "epilogue": "linear_bias"}, "special", "AB"),
-        ({"stages": 2}, "integer", "ABC"),
-        ({"stages": 1}, "special", "AB"),
-    ],
+    each(
+        2,
+        [
+            ({"dtype": "f64", "layout": "crc"}, "random", "AB"),
+            (
+                {"dtype": "bf16_f32", "epilogue": "silu(x) * up[row, col] + by_row[row]"},
+                "random",
+                "AB",
+            ),
+            ({"layout": "crc", "epilogue": "linear_bias"}, "special", "AB"),
+            ({"stages": 2}, "integer", "ABC"),
+            ({"stages": 1}, "special", "AB"),
+        ],
+    ),
 )
 def test_types_and_epilogues(more: dict[str, Any], kind: str, shared: str) -> None:
     spec = kernel("mma", **more)
@@ -101,21 +108,24 @@ def test_bits_are_those_of_single_products(variant: str) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "old", "new"),
-    [
-        ("mma", "end = max(end, before);", ""),
-        ("mma", "if (lane == 0) begin = before;", ""),
-        ("mma", "its.group - first >= 32", "its.group - first > 32"),
-        ("mma", "uint32_t(t) % tiles", "uint32_t(t)"),
-        ("mma", "place.group * stride_c", "0"),
-        ("mma", "place.group * stride_d", "stride_d"),
-        ("mma", "A + place.begin * lda", "A + place.begin"),
-        ("mma", "B + place.begin * ldb", "B"),
-        ("mma", "place.end - place.begin", "int(K) - place.begin"),
-        ("wgmma", "left < kTileK ? left : kTileK", "kTileK"),
-        ("wgmma", "end = k + lines", "end = k"),
-        ("wgmma", '"r"(kAbove), "r"(barrier)', '"r"(0), "r"(barrier)'),
-        ("wgmma", "const int product = place.group", "const int product = 0"),
-    ],
+    each(
+        3,
+        [
+            ("mma", "end = max(end, before);", ""),
+            ("mma", "if (lane == 0) begin = before;", ""),
+            ("mma", "its.group - first >= 32", "its.group - first > 32"),
+            ("mma", "uint32_t(t) % tiles", "uint32_t(t)"),
+            ("mma", "place.group * stride_c", "0"),
+            ("mma", "place.group * stride_d", "stride_d"),
+            ("mma", "A + place.begin * lda", "A + place.begin"),
+            ("mma", "B + place.begin * ldb", "B"),
+            ("mma", "place.end - place.begin", "int(K) - place.begin"),
+            ("wgmma", "left < kTileK ? left : kTileK", "kTileK"),
+            ("wgmma", "end = k + lines", "end = k"),
+            ("wgmma", '"r"(kAbove), "r"(barrier)', '"r"(0), "r"(barrier)'),
+            ("wgmma", "const int product = place.group", "const int product = 0"),
+        ],
+    ),
 )
 def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
     spec = kernel(variant)

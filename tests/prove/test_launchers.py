@@ -187,6 +187,7 @@ def test_a_launcher_that_packs_before_all_is_known() -> None:
     assert report.wrong
 
 
+@slow
 def test_a_launcher_that_crashes_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = make_spec("tiles")
     first = "  if (M < 0 || N < 0 || K < 0)"

@@ -129,17 +129,17 @@ def test_loops_that_do_not_end(variant: str, old: str, new: str) -> None:
 
 @pytest.mark.parametrize(
     "loop",
-    [
-        # From both ends, in two halves, and in parts of 4096.
-        "for (index_t i = 0; i < K; ++i) { const index_t k = i % 2 ? K - 1 - i / 2 : i / 2;",
-        "for (int half = 0; half < 2; ++half) for (index_t k = half ? K / 2 : 0; "
-        "k < (half ? K : K / 2); ++k) {",
-        pytest.param(
+    each(
+        3,
+        [
+            # From both ends, in two halves, and in parts of 4096.
+            "for (index_t i = 0; i < K; ++i) { const index_t k = i % 2 ? K - 1 - i / 2 : i / 2;",
+            "for (int half = 0; half < 2; ++half) for (index_t k = half ? K / 2 : 0; "
+            "k < (half ? K : K / 2); ++k) {",
             "for (index_t k0 = 0; k0 < K; k0 += 4096) "
             "for (index_t k = k0; k < K && k < k0 + 4096; ++k) {",
-            marks=pytest.mark.slow,
-        ),
-    ],
+        ],
+    ),
 )
 def test_nothing_is_said_of_other_loops(loop: str) -> None:
     assert not is_wrong(results(plant(make_spec("naive"), (LOOP, loop))))
@@ -228,7 +228,7 @@ def test_slices_that_do_not_end() -> None:
 
 @pytest.mark.parametrize(
     "edits",
-    [
+    each(3, [
         [("#pragma unroll 1\n    " + CONSUMER, "#pragma unroll 2\n    " + CONSUMER)],
         [("#pragma unroll 1\n      " + PRODUCER, "#pragma unroll 3\n      " + PRODUCER)],
         [(EMPTY, ""), (EXPECT, ""), (COPY, EMPTY + EXPECT + COPY)],
@@ -237,7 +237,7 @@ def test_slices_that_do_not_end() -> None:
         [(CONSUMER, CONSUMER.replace("(int n = 0; n < steps; ++n) {",
                                      "(int left = steps; left > 0; --left) {"
                                      "const int n = steps - left;"))],
-    ],
+    ]),
 )  # fmt: skip
 def test_other_ways_to_take_turns_are_right(edits: list[tuple[str, str]]) -> None:
     found = results(plant(make_spec("wgmma", **COOPERATIVE), *edits))

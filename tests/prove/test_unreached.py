@@ -208,6 +208,7 @@ def test_unreached_conditions_of_a_launcher(variant: str, condition: str) -> Non
     assert "calls of the launcher" in left.message
 
 
+@slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
 def test_a_launcher_in_another_layout_is_not_edited() -> None:
     source = render(make_spec("naive"))

@@ -228,6 +228,7 @@ STREAMS = [
 ]
 
 
+@slow
 @pytest.mark.parametrize(
     ("dtype", "layout", "epilogue", "multiprocessors"), sift(STREAMS, STREAMS[:1])
 )
@@ -305,6 +306,7 @@ def test_half_a_warp_transposes(runner: EmulatorRunner) -> None:
     assert [r.message for r in verify(spec, runner, [GemmShape(27, 70, 35)]) if not r.ok] == []
 
 
+@slow
 @pytest.mark.parametrize(
     ("dtype", "layout", "tunables"),
     [

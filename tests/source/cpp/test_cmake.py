@@ -532,6 +532,7 @@ def test_cmake_refuses(call: str, message: str, project: Project) -> None:
     assert message in re.sub(r"\s+", " ", done.stderr)
 
 
+@slow
 def test_a_header_of_a_call_that_has_gone_is_removed(project: Project) -> None:
     call = "add_library(user STATIC)\ngen_add_embedded_kernel(user VARIANT naive NAME {})\n"
     folder = project.folder / "build" / "gemmgen" / "user"
