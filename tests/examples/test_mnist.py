@@ -598,6 +598,7 @@ def test_wrong_files(what: str, on_cpu: Path, data: Path) -> None:
         script("mnist_data").load(data)
 
 
+@slow
 def test_files_that_are_gzipped(on_cpu: Path, data: Path) -> None:
     """This build has no zlib, and says how to do without; Python reads them."""
     for name in (IMAGES, LABELS):

@@ -20,7 +20,7 @@ from gen.profile.explain import verdict
 from gen.source.render import read_source, render
 from gen.spec.problem import GemmShape
 from tests.hardware import compare_counters
-from tests.support.slow import sift
+from tests.support.slow import sift, slow
 
 CUBE = GemmShape(64, 64, 64)
 
@@ -199,6 +199,7 @@ def test_command_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert found["occupancy"]["max_warps"] == 64
 
 
+@slow
 def test_kernels_are_compared_with_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["profile", "--variant", "naive", "--variant", "tiles", "--variant", "thread_1d"]
     assert main([*words, "--shape", "33x64x32", "--json"]) == 0

@@ -11,7 +11,7 @@ from gen.prove.far_tiles import far_tiles
 from gen.source.render import render
 from gen.spec.kernel import KernelSpec
 from tests.prove.test_verify import small
-from tests.support.slow import sift, slow
+from tests.support.slow import each, sift, slow
 
 
 def complaints(spec: KernelSpec, *edit: str) -> list[str]:
@@ -93,14 +93,32 @@ def test_rows_that_are_left_are_counted_in_32_bits(number: str) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "options", "old", "new"),
-    [
-        ("skinny", {}, "tile < groups * strips", "tile < unsigned(groups * strips)"),
-        ("skinny", {}, "multiply<true>(sums, row0, col0", "multiply<true>(sums, row0, int(col0)"),
-        ("skinny", {}, "multiply<true>(sums, row0, col0", "multiply<true>(sums, int(row0), col0"),
-        ("skinny", {}, "last = col < N ?", "last = int(col - N) < 0 ?"),
-        ("gemv", {"layout": "ccr"}, "sums, row0, col0", "sums, row0, int(col0)"),
-        ("gemv", {"few": "columns", "layout": "crc"}, "col = col0 + i;", "col = int(col0 + i);"),
-    ],
+    each(
+        2,
+        [
+            ("skinny", {}, "tile < groups * strips", "tile < unsigned(groups * strips)"),
+            (
+                "skinny",
+                {},
+                "multiply<true>(sums, row0, col0",
+                "multiply<true>(sums, row0, int(col0)",
+            ),
+            (
+                "skinny",
+                {},
+                "multiply<true>(sums, row0, col0",
+                "multiply<true>(sums, int(row0), col0",
+            ),
+            ("skinny", {}, "last = col < N ?", "last = int(col - N) < 0 ?"),
+            ("gemv", {"layout": "ccr"}, "sums, row0, col0", "sums, row0, int(col0)"),
+            (
+                "gemv",
+                {"few": "columns", "layout": "crc"},
+                "col = col0 + i;",
+                "col = int(col0 + i);",
+            ),
+        ],
+    ),
 )
 def test_few_rows_have_many_columns(
     variant: str, options: dict[str, str], old: str, new: str
