@@ -18,8 +18,8 @@ from gen.device.execute import (
     arguments,
     behind,
     download,
+    planned,
     stored_for,
-    striding,
 )
 from gen.kernels.launches import WORKSPACE, Plan
 from gen.spec.arch import UNIT
@@ -37,8 +37,7 @@ def planned_for(
     """What `run_kernel` launches, with addresses as on a device."""
     sizes = (spec.dtypes.input.size,) * 2 + (spec.dtypes.output.size,)
     off = (skips.get(n, 0) * size for n, size in zip("ABD", sizes, strict=True))
-    steps = spec.plan(problem, Alignment(*(n % UNIT == 0 for n in off)), multiprocessors)
-    return striding(steps, spec.geometry.strides, blocks) if blocks else steps
+    return planned(spec, problem, Alignment(*(n % UNIT == 0 for n in off)), multiprocessors, blocks)
 
 
 def run_abreast(
@@ -57,10 +56,10 @@ def run_abreast(
     undefined = () if cases[0].in_place else ("D",)
     skips = [case.skips for case in cases]
     with uploaded_abreast(runner, stored, undefined, skips) as places:
-        plans = []
-        for problem, here in zip(problems, places, strict=True):
-            steps = spec.plan(problem, alignment(here), runner.multiprocessors)
-            plans.append(striding(steps, spec.geometry.strides, blocks) if blocks else steps)
+        plans = [
+            planned(spec, problem, alignment(here), runner.multiprocessors, blocks)
+            for problem, here in zip(problems, places, strict=True)
+        ]
         space = [{WORKSPACE: np.full(p.workspace_bytes, POISON, np.uint8)} for p in plans]
         with uploaded_abreast(runner, space, (WORKSPACE,)) as more:
             whole = [{"C": p["D"], **p, **w} for p, w in zip(places, more, strict=True)]

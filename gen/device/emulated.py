@@ -176,7 +176,7 @@ class EmulatorRunner:
         early: bool = False,
     ) -> Sequence[Finding]:
         """See Runner."""
-        return self._launched(module, kernel, grid, block, [args], shared_bytes, early)
+        return self.launch_abreast(module, kernel, grid, block, [args], shared_bytes, early)
 
     def launch_abreast(
         self,
@@ -192,44 +192,30 @@ class EmulatorRunner:
 
         What is found does not say in which of them.
         """
-        text, runs = module.code.decode(), [each]
-        if not all(self._emulator.runs_abreast(text, kernel, args) for args in each):
-            runs = [[args] for args in each]
-        return [
-            finding
-            for some in runs
-            for finding in self._launched(module, kernel, grid, block, some, shared_bytes, early)
-        ]
-
-    def _launched(
-        self,
-        module: Module,
-        kernel: str,
-        grid: Dim3,
-        block: Dim3,
-        each: Sequence[Sequence[Any]],
-        shared_bytes: int,
-        early: bool,
-    ) -> Sequence[Finding]:
         from gen.emulator import EarlyAccesses
 
         for observer in self._observers:
             if isinstance(observer, EarlyAccesses):
                 observer.early = early
-        report = self._emulator.launch(
-            module.code.decode(),
-            kernel,
-            grid,
-            block,
-            each[0],
-            shared_bytes,
-            source_lines=module.text.splitlines(),
-            observers=self._observers if self.watched else (),
-            window=self.window,
-            abreast=each[1:],
-        )
-        self.suppressed += report.suppressed
-        return report.findings
+        text, runs, findings = module.code.decode(), [each], list["Finding"]()
+        if not all(self._emulator.runs_abreast(text, kernel, args) for args in each[1:]):
+            runs = [[args] for args in each]
+        for first, *others in runs:
+            report = self._emulator.launch(
+                text,
+                kernel,
+                grid,
+                block,
+                first,
+                shared_bytes,
+                source_lines=module.text.splitlines(),
+                observers=self._observers if self.watched else (),
+                window=self.window,
+                abreast=others,
+            )
+            self.suppressed += report.suppressed
+            findings += report.findings
+        return findings
 
 
 def _observers(check: str) -> list[Observer]:

@@ -279,9 +279,7 @@ def run_kernel(
     problem, stored = stored_for(spec, runner, case)
     undefined = () if case.in_place else ("D",)
     with uploaded(runner, stored, undefined, case.skips) as places:
-        steps = spec.plan(problem, alignment(places), runner.multiprocessors)
-        if blocks:
-            steps = striding(steps, spec.geometry.strides, blocks)
+        steps = planned(spec, problem, alignment(places), runner.multiprocessors, blocks)
         space = np.full(steps.workspace_bytes, POISON, np.uint8)
         own = {WORKSPACE: space} if space.size else {}
         with uploaded(runner, own, own) as more:
@@ -295,6 +293,14 @@ def behind(storage: np.ndarray, skip: int) -> np.ndarray:
     """An array, flat, behind so many elements that nobody may touch."""
     before = np.full(skip, _filler(storage.dtype), storage.dtype)
     return np.concatenate([before, storage.reshape(-1)])
+
+
+def planned(
+    spec: KernelSpec, problem: GemmProblem, aligned: Alignment, multiprocessors: int, blocks: int
+) -> Plan:
+    """What is launched, with no more than so many blocks that stride: see `run_kernel`."""
+    steps = spec.plan(problem, aligned, multiprocessors)
+    return striding(steps, spec.geometry.strides, blocks) if blocks else steps
 
 
 def striding(steps: Plan, axes: str, blocks: int) -> Plan:

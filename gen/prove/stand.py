@@ -97,8 +97,9 @@ class Stand:
         new = [self.probe(trial) for trial in trials]
         together = [trial for trial, only in zip(trials, new, strict=True) if not only]
         results = dict(zip(together, self._together(together), strict=False))
+        seen = self._seen()
         return [
-            Outcome(results[trial], (), "", 0, self._seen())
+            Outcome(results[trial], (), "", 0, seen)
             if trial in results and results[trial].ok
             else self._alone(trial, only)
             for trial, only in zip(trials, new, strict=True)
