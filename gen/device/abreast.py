@@ -45,29 +45,33 @@ def run_abreast(
     runner: EmulatorRunner,
     module: nvrtc.Module,
     cases: Sequence[Case],
-    blocks: int = 0,
+    sizes: Sequence[tuple[int, int]],
 ) -> list[np.ndarray]:
     """What `run_kernel` returns, of each of several cases, whose launches run together.
 
-    They are to have grids, blocks, and shared memory alike. Raises FindingsError where any of them
-    is wrong, without saying which; CheckError for a write beside D or beside the workspace.
+    They are to have kernels, blocks, and shared memory alike. sizes: for each, the multiprocessors
+    and blocks that it is planned with. Raises FindingsError where any of them is wrong, without
+    saying which; CheckError for a write beside D or beside the workspace.
     """
     problems, stored = zip(*(stored_for(spec, runner, case) for case in cases), strict=True)
     undefined = () if cases[0].in_place else ("D",)
     skips = [case.skips for case in cases]
     with uploaded_abreast(runner, stored, undefined, skips) as places:
         plans = [
-            planned(spec, problem, alignment(here), runner.multiprocessors, blocks)
-            for problem, here in zip(problems, places, strict=True)
+            planned(spec, problem, alignment(here), *size)
+            for problem, here, size in zip(problems, places, sizes, strict=True)
         ]
         space = [{WORKSPACE: np.full(p.workspace_bytes, POISON, np.uint8)} for p in plans]
         with uploaded_abreast(runner, space, (WORKSPACE,)) as more:
             whole = [{"C": p["D"], **p, **w} for p, w in zip(places, more, strict=True)]
             for launches in zip(*(p.launches for p in plans), strict=True):
                 one = launches[0]
-                args = [arguments(x.args, w, runner) for x, w in zip(launches, whole, strict=True)]
+                each = [
+                    (x.grid, arguments(x.args, w, runner))
+                    for x, w in zip(launches, whole, strict=True)
+                ]
                 findings = runner.launch_abreast(
-                    module, one.kernel, one.grid, one.block, args, one.shared_bytes, one.early
+                    module, one.kernel, one.block, each, one.shared_bytes, one.early
                 )
                 if findings:
                     raise FindingsError(findings)

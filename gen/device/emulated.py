@@ -176,19 +176,18 @@ class EmulatorRunner:
         early: bool = False,
     ) -> Sequence[Finding]:
         """See Runner."""
-        return self.launch_abreast(module, kernel, grid, block, [args], shared_bytes, early)
+        return self.launch_abreast(module, kernel, block, [(grid, args)], shared_bytes, early)
 
     def launch_abreast(
         self,
         module: Module,
         kernel: str,
-        grid: Dim3,
         block: Dim3,
-        each: Sequence[Sequence[Any]],
+        each: Sequence[tuple[Dim3, Sequence[Any]]],
         shared_bytes: int = 0,
         early: bool = False,
     ) -> Sequence[Finding]:
-        """`launch` with the arguments of each; together where the kernel can run so.
+        """`launch` with the grid and the arguments of each; together where the kernel can run so.
 
         What is found does not say in which of them.
         """
@@ -198,9 +197,9 @@ class EmulatorRunner:
             if isinstance(observer, EarlyAccesses):
                 observer.early = early
         text, runs, findings = module.code.decode(), [each], list["Finding"]()
-        if not all(self._emulator.runs_abreast(text, kernel, args) for args in each[1:]):
-            runs = [[args] for args in each]
-        for first, *others in runs:
+        if not all(self._emulator.runs_abreast(text, kernel, args) for _, args in each[1:]):
+            runs = [[one] for one in each]
+        for (grid, first), *others in runs:
             report = self._emulator.launch(
                 text,
                 kernel,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from gen.compile import nvrtc
 from gen.device.abreast import planned_for, run_abreast
@@ -19,33 +20,70 @@ from gen.prove.trials import Trial
 from gen.prove.verify import CaseResult, compared, drawn_case, drawn_skips
 from gen.spec.kernel import KernelSpec
 
+if TYPE_CHECKING:
+    from gen.kernels.launches import Launch
+
 _LANES = 1 << 13  # threads of all launches that run together: more is no faster
+_BRIEFLY = 8  # times as many may a kernel have that has no loop along K, such as one that packs
+_LONGER = 4  # times the steps along K of the first: the others then have nothing to do
+
+
+class _Member(NamedTuple):
+    """A trial that is to run abreast of others, where it stands among all, and its launches."""
+
+    at: int
+    trial: Trial
+    launches: tuple[Launch, ...]
 
 
 def grouped(spec: KernelSpec, trials: Iterable[Trial]) -> list[tuple[Trial, ...]]:
-    """Trials whose launches may run abreast, in the order of the first of each."""
-    groups: dict[Hashable, list[Trial]] = {}
-    done: list[list[Trial]] = []
-    for trial in trials:
-        key, lanes = _alike(spec, trial)
-        group = groups.get(key)
-        if group is None or (len(group) + 1) * lanes > _LANES:
-            group = groups[key] = []
-            done.append(group)
-        group.append(trial)
-    return [tuple(group) for group in done]
+    """Trials whose launches may run abreast, in the order of the first of each.
+
+    Those of a group have about as many steps along K.
+    """
+    classes: dict[Hashable, list[_Member]] = {}
+    for at, trial in enumerate(trials):
+        skips, several = drawn_skips(spec, trial), trial.multiprocessors or FEW
+        launches = planned_for(spec, trial.problem, skips, several, trial.blocks).launches
+        member = _Member(at, trial, launches)
+        classes.setdefault(_kind(member), []).append(member)
+    groups = [group for members in classes.values() for group in _cut(spec, members)]
+    groups.sort(key=lambda group: group[0].at)
+    return [tuple(member.trial for member in group) for group in groups]
 
 
-def _alike(spec: KernelSpec, trial: Trial) -> tuple[Hashable, int]:
-    """What trials that run abreast have in common, and the threads of the largest launch."""
-    skips = drawn_skips(spec, trial)
-    plan = planned_for(spec, trial.problem, skips, trial.multiprocessors or FEW, trial.blocks)
-    launches = tuple((x.kernel, x.grid, x.block, x.shared_bytes, x.early) for x in plan.launches)
-    lanes = max((math.prod(x.grid) * math.prod(x.block) for x in plan.launches), default=0)
+def _kind(member: _Member) -> Hashable:
+    """What trials that run abreast have in common."""
+    trial = member.trial
+    launches = tuple((x.kernel, x.block, x.shared_bytes, x.early) for x in member.launches)
     alone = trial if trial.late or trial.last_first else None
     furnished = trial.skips.d > 0, trial.skips.d > trial.skips.a
-    apart = trial.watched, trial.in_place, trial.blocks, trial.multiprocessors
-    return (launches, alone, furnished, apart, trial.problem.beta == 0, trial.shape), lanes
+    exact = trial.kind == "integer"  # sums of which tensor cores take in one go
+    return launches, alone, furnished, trial.watched, trial.in_place, exact
+
+
+def _cut(spec: KernelSpec, members: Sequence[_Member]) -> Iterator[list[_Member]]:
+    """Trials of one kind as groups that are not too large, each in the order of all trials."""
+    group: list[_Member] = []
+    for member in sorted(members, key=lambda one: (one.trial.shape.k, one.at)):
+        more = [*group, member]
+        steps = [one.trial.shape.k for one in (more[0], member)]
+        if group and (_lanes(spec, more) > _LANES or steps[1] > _LONGER * max(steps[0], 64)):
+            yield sorted(group, key=lambda one: one.at)
+            more = [member]
+        group = more
+    if group:
+        yield sorted(group, key=lambda one: one.at)
+
+
+def _lanes(spec: KernelSpec, group: Sequence[_Member]) -> int:
+    """The threads that the largest of their launches take together."""
+    most = 0
+    for launches in zip(*(member.launches for member in group), strict=True):
+        box = (max(along) for along in zip(*(x.grid for x in launches), strict=True))
+        lanes = len(group) * math.prod(box) * math.prod(launches[0].block)
+        most = max(most, lanes if launches[0].kernel == spec.name else lanes // _BRIEFLY)
+    return most
 
 
 def run_together(
@@ -57,8 +95,9 @@ def run_together(
 ) -> list[CaseResult]:
     """`run_trial` of each. Raises CheckError where the device finds anything wrong with any."""
     cases = [drawn_case(spec, trial) for trial in trials]
+    sizes = [(trial.multiprocessors or FEW, trial.blocks) for trial in trials]
     start = time.perf_counter()
-    stored = run_abreast(spec, runner, module, cases, trials[0].blocks)
+    stored = run_abreast(spec, runner, module, cases, sizes)
     seconds = (time.perf_counter() - start) / len(trials)
     results = []
     for trial, case, storage, reference in zip(trials, cases, stored, references, strict=True):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,17 +95,23 @@ class Stand:
         self.plain = EmulatorRunner()  # for CUTLASS
 
     def run(self, trials: Sequence[Trial]) -> list[Outcome]:
-        """Runs trials that may run abreast: together, and alone where anything is wrong."""
+        """Runs trials that may run abreast: together, and alone where anything is wrong.
+
+        The first one with an error is the last one that runs.
+        """
         new = [self.probe(trial) for trial in trials]
         together = [trial for trial, only in zip(trials, new, strict=True) if not only]
         results = dict(zip(together, self._together(together), strict=False))
         seen = self._seen()
-        return [
-            Outcome(results[trial], (), "", 0, seen)
-            if trial in results and results[trial].ok
-            else self._alone(trial, only)
-            for trial, only in zip(trials, new, strict=True)
-        ]
+        found: list[Outcome] = []
+        for trial, only in zip(trials, new, strict=True):
+            fine = trial in results and results[trial].ok
+            found.append(
+                Outcome(results[trial], (), "", 0, seen) if fine else self._alone(trial, only)
+            )
+            if found[-1].error:
+                break
+        return found
 
     def _together(self, trials: Sequence[Trial]) -> list[CaseResult]:
         """The results of several trials; none where there is more to say of any."""
@@ -119,12 +127,19 @@ class Stand:
             return []
 
     def _prepare(self, trials: Sequence[Trial]) -> None:
-        """Sets the runner up for trials that run abreast."""
+        """Sets the runner up for trials that run abreast.
+
+        Of several, one that never ends does so again alone, and says why then.
+        """
         runner, limits, spec, one = self.runner, self.limits, self.spec, trials[0]
         late = _LATE if one.late else 1
         runner.budget = sum(limits.budget or default_budget(spec, t.problem) for t in trials) * late
-        times = (default_time(t.shape, t.problem.batch.products) for t in trials)
-        runner.time_budget = None if limits.deadline else max(times)  # they take about as long
+        if len(trials) > 1:
+            left = limits.deadline - time.perf_counter() if limits.deadline else math.inf
+            runner.budget, runner.time_budget = runner.budget // _SPARE, min(_TOGETHER, left / 2)
+        else:
+            long = default_time(one.shape, one.problem.batch.products)
+            runner.time_budget = None if limits.deadline else long
         runner.multiprocessors = one.multiprocessors or FEW
         runner.watched = one.watched
         furnish(runner, one)
@@ -203,10 +218,12 @@ def outcomes(
         if isinstance(outcome, FarOutcome):
             yield None, outcome
         elif not isinstance(item, Far):
-            yield from zip(item, outcome, strict=True)
+            yield from zip(item, outcome, strict=False)
 
 
 _LATE = 8  # times the instructions that a launch has whose waits are tried in vain
+_SPARE = 8  # of a budget, which is far too large, what trials that run abreast have together
+_TOGETHER = 20  # seconds of CPU time that they have, which take a tenth of that
 REFERRED = 512  # K: longer sums take CUTLASS's kernel, whose steps are short, as long as all else
 WATCHED = 5000  # along any axis: races of more take minutes to look for
 

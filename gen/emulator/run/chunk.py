@@ -47,7 +47,10 @@ class Chunk(Parking):
         program, blocks = self.launch.program, self.launch.program.blocks
         registers, observers = self.registers, self.launch.observers
         watches = [one.block for one in observers if type(one).block is not Observer.block]  # few
-        at, mask, alone, lanes = 0, self.live, True, self.lanes
+        at, mask, alone = 0, self.live, True
+        lanes = self.lanes if mask is None else mask.count(self.shape)
+        if not lanes:
+            return True
         self.memory.rows = self.rows
         if self._kept is None:
             for observer in observers:

@@ -47,11 +47,11 @@ class Context(SpecialRegisters, Reports):
         self.shape: Shape = (bz, tz, by, ty, bx, tx)
         self.threads = tx * ty * tz
         self.lanes = bx * by * bz * self.threads
-        self.live: Mask | None = None  # None: no lane has exited
         self.needed: frozenset[int] = frozenset()  # slots that waiting lanes may read
         self.memory = launch.memory
         number = np.arange(origin[2], origin[2] + bz) // max(launch.grid[2], 1)
         self.rows = number if launch.several > 1 else None  # the launch that each is of, along z
+        self.live = self._existing()  # None: no lane has exited
         self.clusters = clusters_of(self.shape, launch.cluster)
         self.shared = Scratch(
             self.shape, BLOCK_AXES, launch.shared_bytes, self.clusters, launch.chances.zeroed
@@ -69,6 +69,16 @@ class Context(SpecialRegisters, Reports):
         self.spins = launch.spins
         if self.spins:
             self.shared.changes = 0
+
+    def _existing(self) -> Mask | None:
+        """The lanes of blocks that there are: of launches abreast, some have fewer than others."""
+        if self.rows is None or len(set(self.launch.grids)) == 1:
+            return None
+        own = np.array(self.launch.grids)[self.rows].T
+        there = np.ones((1,) * 6, np.bool_)
+        for at, most in enumerate(own.reshape(3, -1, 1, 1, 1, 1, 1)):
+            there = there & (self.special(f"%ctaid.{'xyz'[at]}") < most)
+        return None if there.all() else Mask(there)
 
     # -- what generated code calls -------------------------------------------------------------
     def address(self, name: str) -> Value:

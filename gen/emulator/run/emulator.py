@@ -105,7 +105,7 @@ class Emulator(DeviceMemory):
         window: tuple[Coordinates, Coordinates] | None = None,
         cluster: Coordinates | None = None,
         variables: dict[str, DeviceArray] | None = None,
-        abreast: Sequence[Sequence[DeviceArray | np.generic]] = (),
+        abreast: Sequence[tuple[Coordinates, Sequence[DeviceArray | TensorMap | np.generic]]] = (),
     ) -> LaunchReport:
         """Run `kernel` on `grid` blocks of `block` threads, both (x, y, z).
 
@@ -117,23 +117,26 @@ class Emulator(DeviceMemory):
         clusters; default all. cluster: blocks (x, y, z) of a cluster; default what the kernel
         declares, or one. variables: where those of the module are, by name, of which those that the
         kernel uses and that are not there yet are added; default those of the module's other
-        launches. abreast: the arguments of further launches, for which `runs_abreast` is to hold:
-        all run together, in a fraction of the time, and findings count blocks along z as if those
-        behind the first belonged to it. Raises UsageError for what a GPU would refuse to launch,
-        PtxError for PTX that is not understood, BudgetError for a budget that ran out.
+        launches. abreast: the grids and arguments of further launches, for which `runs_abreast` is
+        to hold: all run together, in a fraction of the time, and findings count blocks along z as
+        if those behind the first belonged to it, which has as many as any of them. Raises
+        UsageError for what a GPU would refuse to launch, PtxError for PTX that is not understood,
+        BudgetError for a budget that ran out.
         """
         module = self._module(ptx)
         entry = module.kernel(kernel)
-        check_geometry(entry, grid, block)
+        grids = [grid, *(of for of, _ in abreast)]
+        for of in grids:
+            check_geometry(entry, of, block)
         size = cluster_of(entry, grid, cluster)
         self._check_bounded(window[1] if window else grid, block)
         program = self._program(module, entry)
         findings = Findings(kernel, self.max_findings, source_lines or ())
-        several = 1 + len(abreast)
+        x, y, z = (max(along) for along in zip(*grids, strict=True))
         launch = LaunchState(
-            program, grid, block, self.memory, findings, size,
+            program, (x, y, z), block, self.memory, findings, size,
             explicit_cluster=bool(cluster or entry.cluster), budget=self.instruction_budget,
-            chances=self.chances, several=several,
+            chances=self.chances, grids=grids,
         )  # fmt: skip
         launch.maps = self._maps
         launch.observers = [watch for watch in observers if watch.concerns(program)]
@@ -151,7 +154,7 @@ class Emulator(DeviceMemory):
             empty = aligned_bytes(16)
             empty.fill(0)
             launch.workspace = self.memory.add("the grid's barrier", empty)
-        params = self._params(entry, (args, *abreast), launch)
+        params = self._params(entry, [args, *(further for _, further in abreast)], launch)
         start = time.perf_counter()
         launch.limit = TimeLimit(self.time_budget, self.deadline)
         try:
@@ -163,8 +166,7 @@ class Emulator(DeviceMemory):
             del_after_use = np.empty(1 << 24, np.uint8)
             del del_after_use
             with np.errstate(all="ignore"):
-                whole = (*grid[:2], grid[2] * several)
-                boxes = self._chunks(launch, *(window or ((0, 0, 0), whole)))
+                boxes = self._chunks(launch, *(window or ((0, 0, 0), (x, y, z * len(grids)))))
                 Turns(launch, boxes, room).run()
         except BudgetError as error:
             error.findings = findings.ordered()

@@ -22,13 +22,13 @@ class LaunchState:
     """What all chunks of a launch share."""
 
     program: Program
-    grid: Coordinates
+    grid: Coordinates  # where launches run abreast: the most blocks that any has along each axis
     block: Coordinates
     memory: GlobalMemory
     findings: Findings
     cluster: Coordinates = (1, 1, 1)
     explicit_cluster: bool = False  # whether anybody has said how large clusters are
-    several: int = 1  # launches that run abreast; the blocks of all lie along z
+    grids: Sequence[Coordinates] = ()  # of launches that run abreast, whose blocks lie along z
     addresses: dict[str, int] = field(default_factory=dict)  # of all variables
     parameters: dict[str, int] = field(default_factory=dict)  # addresses of the first launch's
     pitch: int = 0  # bytes from there to those of the next
@@ -46,6 +46,11 @@ class LaunchState:
     maps: Mapping[int, TensorMap] = field(default_factory=dict)  # by the numbers in their bytes
     printed: list[Any] = field(default_factory=list)  # by printf
     workspace: Buffer | None = None  # of a cooperative launch
+
+    @property
+    def several(self) -> int:
+        """Launches that run abreast, each of which has as many blocks along z as `grid`."""
+        return max(len(self.grids), 1)
 
     @property
     def spins(self) -> bool:

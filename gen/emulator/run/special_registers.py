@@ -6,6 +6,7 @@ import numpy as np
 
 from gen.emulator.isa.instructions import WIDE_SPECIALS
 from gen.emulator.isa.ops import Value
+from gen.emulator.memory.buffers import Owners
 from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.warp.clusters import Clusters
 from gen.emulator.warp.masks import Coordinates, Shape, compact
@@ -19,6 +20,7 @@ class SpecialRegisters:
     shape: Shape
     threads: int
     clusters: Clusters
+    rows: Owners | None
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,8 +48,10 @@ class SpecialRegisters:
         launch = self.launch
         if "cluster" in word:
             return self._cluster_special(word, axis)
-        if word in ("ntid", "nctaid"):
-            return np.int32((launch.block if word == "ntid" else launch.grid)["xyz".index(axis)])
+        if word == "ntid":
+            return np.int32(launch.block["xyz".index(axis)])
+        if word == "nctaid":
+            return self._blocks("xyz".index(axis))
         if word in ("tid", "ctaid"):
             at = "xyz".index(axis)
             place = 5 - 2 * at if word == "tid" else 4 - 2 * at
@@ -76,6 +80,14 @@ class SpecialRegisters:
         if word.startswith("reserved"):  # in front of a kernel's shared memory: none
             return np.int32(0)
         return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
+
+    def _blocks(self, at: int) -> Value:
+        """How many blocks there are along an axis: launches that run abreast may differ."""
+        if self.rows is None:
+            return np.int32(self.launch.grid[at])
+        each = np.array([grid[at] for grid in self.launch.grids], np.int32)
+        blocks = compact(each[self.rows].reshape(-1, 1, 1, 1, 1, 1))
+        return np.int32(blocks.item()) if blocks.size == 1 else blocks
 
     def _cluster_special(self, word: str, axis: str) -> Value:
         launch = self.launch

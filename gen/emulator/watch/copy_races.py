@@ -99,14 +99,16 @@ class CopyRaces(ExitRaces):
 
         after: added to the thread's place in a clock, for those that only an mbarrier orders.
         """
-        codes = self.flights.codes
-        thread = np.maximum(codes, 0) >> SITE_BITS
-        landed = (codes >= 0) & (number < done[np.arange(len(codes))[:, None], thread])
+        codes = self.flights.codes.reshape(-1)
+        flying = np.flatnonzero(codes >= 0)
+        thread = codes[flying] >> SITE_BITS
+        row = flying // (codes.size // len(self.flights.codes))
+        landed = number.reshape(-1)[flying] < done[row, thread]
         if landed.any():
-            index = np.flatnonzero(landed)
-            self.writes.put(index, codes[landed], place(thread[landed]) + after)
-            codes[landed] = -1
-            self.flights.empty = bool((codes < 0).all())
+            index = flying[landed]
+            self.writes.put(index, codes[index], place(thread[landed]) + after)
+            codes[index] = -1
+            self.flights.empty = bool(landed.all())
 
     def signal(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""

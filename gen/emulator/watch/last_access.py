@@ -84,7 +84,7 @@ class Last:
     def order(self, warps: npt.NDArray[np.bool_]) -> None:
         """The lanes of `warps` (rows, warp) have synchronised with each other."""
         if not self.empty:
-            self.codes = _synced(self.codes, warps, SYNCED)
+            _sync(self.codes, np.flatnonzero(self.codes >= 0), warps, SYNCED)
 
 
 class Several:
@@ -145,17 +145,17 @@ class Several:
         """The lanes of `warps` (rows, warp) have synchronised with each other."""
         if self.empty:
             return
-        one = (self.high >= 0) & (_warp(self.low >> _SHIFT) == _warp(self.high >> _SHIFT))
-        self.low = np.where(one, _synced(self.low, warps, SYNCED, one), self.low)
-        self.high = np.where(one, _synced(self.high, warps, SYNCED_LAST, one), self.high)
+        known = np.flatnonzero(self.high >= 0)  # which are few
+        first, last = (_warp(x.reshape(-1)[known] >> _SHIFT) for x in (self.low, self.high))
+        known = known[first == last]
+        _sync(self.low, known, warps, SYNCED)
+        _sync(self.high, known, warps, SYNCED_LAST)
 
 
-def _rows(codes: Codes) -> Index:
-    return np.arange(len(codes))[:, None]
-
-
-def _synced(codes: Codes, warps: npt.NDArray[np.bool_], lane: int, where: Any = True) -> Codes:
-    warp = _warp(np.where((codes >= 0) & where, codes, 0) >> _SHIFT)
-    change = (codes >= 0) & where & warps[_rows(codes), warp]
-    site = codes & np.int32((1 << SITE_BITS) - 1)
-    return np.where(change, ((warp * PER_WARP + lane) << _SHIFT) | site, codes).astype(np.int32)
+def _sync(codes: Codes, known: Index, warps: npt.NDArray[np.bool_], lane: int) -> None:
+    """Records at flat granules that `warps` have made are theirs as a whole: its `lane`'s."""
+    flat = codes.reshape(-1)
+    warp = _warp(flat[known] >> _SHIFT)
+    change = warps[known // codes.shape[1], warp]
+    here, by = known[change], (warp[change] * PER_WARP + lane) << _SHIFT
+    flat[here] = by | flat[here] & np.int32((1 << SITE_BITS) - 1)

@@ -45,7 +45,8 @@ def launched(
     ]
     ptx = compile_cuda(ROWS)
     assert emulator.runs_abreast(ptx, "rows", args[0])
-    report = emulator.launch(ptx, "rows", GRID, BLOCK, args[0], abreast=args[1:])
+    others = [(GRID, further) for further in args[1:]]
+    report = emulator.launch(ptx, "rows", GRID, BLOCK, args[0], abreast=others)
     want = [
         (np.float32(x) * source[skip:])[: rows * n - few]
         for (n, x, skip), source, few in zip(runs, data, less, strict=True)
@@ -94,7 +95,8 @@ def test_what_is_in_front_of_a_buffer() -> None:
         [np.int32(60), np.float32(1), np.int64(source.address + 4 * skip), out]
         for source, skip, out in zip(a, (1, 0), d, strict=True)
     ]
-    report = emulator.launch(ptx, "rows", (1, 1, 1), BLOCK, args[0], abreast=args[1:])
+    grid = (1, 1, 1)
+    report = emulator.launch(ptx, "rows", grid, BLOCK, args[0], abreast=[(grid, args[1])])
     (finding,) = report.findings
     assert "out of bounds" in finding.message
     assert finding.block == (0, 0, 1)
@@ -110,3 +112,27 @@ def test_kernels_whose_blocks_wait_for_each_other() -> None:
     emulator = Emulator()
     flag = emulator.alloc(np.zeros(1, np.int32), "flag")
     assert not emulator.runs_abreast(compile_cuda(source), "turn", [flag])
+
+
+def test_each_launch_has_its_own_grid() -> None:
+    """Each block of each launch runs once, with its own number and the sizes of its own grid."""
+    source = """extern "C" __global__ void count(int* out) {
+      const int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+      const int blocks = gridDim.x * gridDim.y * gridDim.z;
+      __syncthreads();
+      atomicAdd(out + block, 1000 * blocks + block + (threadIdx.x == 0));
+    }"""
+    emulator, ptx = Emulator(), compile_cuda(source)
+    grids = [(2, 1, 3), (1, 4, 1), (0, 1, 1), (3, 2, 2), (1, 1, 1)]
+    sizes = [int(np.prod(grid)) for grid in grids]
+    outs = emulator.alloc_abreast([np.zeros(size, np.int32) for size in sizes], "out")
+    others = [(grid, [out]) for grid, out in zip(grids[1:], outs[1:], strict=True)]
+    report = emulator.launch(ptx, "count", grids[0], BLOCK, [outs[0]], abreast=others)
+    assert report.findings == []
+    for out, size in zip(outs, sizes, strict=True):
+        want = BLOCK[0] * (1000 * size + np.arange(size)) + 1
+        assert np.array_equal(emulator.read(out), want)
+    alone = []
+    for grid, out in zip(grids, outs, strict=True):
+        alone.append(emulator.launch(ptx, "count", grid, BLOCK, [out]).instructions)
+    assert report.instructions == sum(alone)
