@@ -107,7 +107,7 @@ def check(
     planned = source if isinstance(source, Planned) else plan(source, shapes, also)
     spec, module, trials = planned.spec, planned.module, planned.trials
     deadline = None if seconds is None else time.perf_counter() + seconds
-    limits = Limits(strict, max_findings, budget, deadline)
+    limits = Limits(strict, max_findings, budget, deadline, first)
     report, seen = report or CheckReport(spec), Seen()
     report.allow_unreached = allow_unreached
     if trials:

@@ -72,7 +72,7 @@ MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
 # Slices of K where a reduction has to be asked for: it is another one above 16, and above 64.
 SLICES = (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
 _BYTE, _SHORT = 257, 66_000  # tiles, steps, elements: more than such a type counts
-_SIGNED_SHORT = 33_000
+SIGNED_SHORT = 33_000
 _LONG = 8_200  # elements on tensor cores, where they take long, and `long_sums` has longer ones
 
 
@@ -156,16 +156,20 @@ def long_ones(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
     """
     m, n, k = spec.threadblock
-    depth = (_SIGNED_SHORT if _always_packs(spec) else _LONG) if spec.warp else _SHORT
-    if not is_short(spec, GemmShape(2, 3, depth)):
+    depth = SIGNED_SHORT if spec.warp else _SHORT
+    if skips_long_sums(spec):
+        depth = _LONG
+    elif not is_short(spec, GemmShape(2, 3, depth)):
         depth = _BYTE * k  # and with large tiles on CUDA cores
     shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
     many = [(shape, MANY) for shape in turned(spec, [GemmShape(*size) for size in shapes])]
     return [*many, (GemmShape(2, 3, depth), 1)]
 
 
-def _always_packs(spec: KernelSpec) -> bool:
-    return bool(spec.packs) and any(x.transposed or x.parts > 1 for x in operands(spec))
+def skips_long_sums(spec: KernelSpec) -> bool:
+    """Whether sums that take long here are left to `long_sums`, which skips most of them."""
+    packed = spec.packs and any(x.transposed or x.parts > 1 for x in operands(spec))  # always
+    return bool(spec.warp) and not packed and is_short(spec, GemmShape(2, 3, SIGNED_SHORT))
 
 
 def groups_of_tiles(spec: KernelSpec) -> list[GemmShape]:

@@ -33,13 +33,14 @@ class Limits(NamedTuple):
 
     strict: report loads of memory that was never written. max_findings, budget: of a launch; no
     budget is `default_budget`. deadline: of everything, as time.perf_counter gives it; without one,
-    a launch has `default_time`.
+    a launch has `default_time`. first: whether one that is wrong is enough.
     """
 
     strict: bool
     max_findings: int
     budget: int | None = None
     deadline: float | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Stand:
     def run(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Runs trials that may run abreast: together, and alone where anything is wrong.
 
-        The first one with an error is the last one that runs.
+        The first one with an error is the last one that runs, or any that is wrong (`Limits`).
         """
         new = [self.probe(trial) for trial in trials]
         together = [trial for trial, only in zip(trials, new, strict=True) if not only]
@@ -109,7 +110,7 @@ class Stand:
             found.append(
                 Outcome(results[trial], (), "", 0, seen) if fine else self._alone(trial, only)
             )
-            if found[-1].error:
+            if found[-1].error or (self.limits.first and not _is_right(found[-1])):
                 break
         return found
 
@@ -187,6 +188,10 @@ class Stand:
         with contextlib.suppress(CheckError, PtxError, UsageError):  # which is not the kernel's
             run_trial(self.spec, prober, probed.module, trial)
         return self.outcomes.seen != before
+
+
+def _is_right(outcome: Outcome) -> bool:
+    return bool(outcome.result and outcome.result.ok and not outcome.findings)
 
 
 def furnish(runner: EmulatorRunner, trial: Trial) -> None:
