@@ -19,6 +19,7 @@ from gen.source.cpp.header import render_header
 from tests import ROOT
 from tests.support.emitting import PYTHON, Emitting, emitting_alone
 from tests.support.programs import need
+from tests.support.slow import slow
 
 PROJECT = ROOT / "examples" / "cmake_project"
 
@@ -34,6 +35,7 @@ def test_nothing_else_is_there(alone: Emitting, tmp_path: Path) -> None:
         assert f"No module named '{module}'" in done.stderr
 
 
+@slow
 def test_it_emits_what_gemmgen_emits(alone: Emitting, tmp_path: Path) -> None:
     kernels = PROJECT / "gemm.kernels"
     bundle = read_bundle(kernels, None, None)
@@ -90,6 +92,7 @@ LACKING = [
 ]
 
 
+@slow
 def test_the_other_commands_name_all_that_they_lack(alone: Emitting, tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("__global__ void k(float* x) { x[threadIdx.x] = 1; }\n")
     found = alone.gen(*(shlex.split(command) for command, _ in LACKING), cwd=tmp_path)

@@ -11,6 +11,7 @@ import pytest
 
 from gen._version import __version__
 from tests import ROOT
+from tests.support.slow import each, slow
 
 
 def python(*args: str, path: object = ROOT, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -33,7 +34,7 @@ assert GenError is gen.errors.GenError
 """
 
 
-@pytest.mark.parametrize("first", ["", "import gen.spec.kernel", "import gemmgen"])
+@pytest.mark.parametrize("first", each(3, ["", "import gen.spec.kernel", "import gemmgen"]))
 def test_it_is_the_same_package(first: str) -> None:
     done = python("-c", f"{first}\n{SAME}")
     assert done.returncode == 0, done.stderr
@@ -52,6 +53,7 @@ def test_what_does_not_exist(code: str, error: str) -> None:
     assert python("-c", code).stderr.splitlines()[-1].startswith(error)
 
 
+@slow
 def test_the_command() -> None:
     assert python("-m", "gemmgen", "--version").stdout == f"gemmgen {__version__}\n"
     assert (

@@ -18,7 +18,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.requirements import EMITTING, distribution
 from gen.source.render import render
 from tests import ROOT
-from tests.support.slow import slow
+from tests.support.slow import each, slow
 
 TOPLEVEL = ("--no-config", "--toplevel", "gen,gemmgen")
 
@@ -47,6 +47,7 @@ def install(wheel: Path, into: Path) -> None:
     run(*pip, "--target", into, wheel, cwd=into.parent)
 
 
+@slow
 def test_an_installed_wheel_needs_no_checkout(tmp_path: Path) -> None:
     site = tmp_path / "site"
     install(build("wheel", ROOT, tmp_path / "dist"), site)
@@ -94,7 +95,7 @@ def test_a_checkouts_templates_win_over_packaged_ones(tmp_path: Path) -> None:
     assert run(*command, cwd=tmp_path, path=tmp_path) == f"{tmp_path}/templates\n"
 
 
-@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+@pytest.mark.parametrize("kind", each(2, ["wheel", "sdist"]))
 def test_what_is_released_passes_the_checks_of_its_metadata(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("twine")
     pytest.importorskip("check_wheel_contents")
@@ -111,6 +112,7 @@ def test_the_changelog_has_the_version() -> None:
     assert versions[0] == __version__
 
 
+@slow
 def test_gemmgen_emit_has_the_same_files(tmp_path: Path) -> None:
     """Its own are its metadata; what it needs is said once, in gen.requirements."""
     pytest.importorskip("twine")

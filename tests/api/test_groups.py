@@ -12,6 +12,7 @@ from gen.errors import SpecError, UsageError
 from gen.kernels.registry import make_spec
 from tests.api.test_matmul import ints
 from tests.support.fake_torch import FakeGpu, Tensor, install
+from tests.support.slow import slow
 
 ENDS = np.array([3, 3, 20, 65, 70], np.int32)
 ROWS, K, N = 75, 24, 16
@@ -47,6 +48,7 @@ def test_out_keeps_the_rows_behind_the_last_group() -> None:
     np.testing.assert_array_equal(out[70:], before[70:])
 
 
+@slow
 def test_views_and_an_epilogue() -> None:
     """Columns of a larger A, matrices B that are transposed, apart, or one for all."""
     a, b = halves(ROWS, 40)[:, 8:32], halves(10, N, K, seed=1)[::2].transpose(0, 2, 1)
@@ -126,6 +128,7 @@ def test_products_without_groups() -> None:
 # --- operands of groups ------------------------------------------------------------------------
 
 
+@slow
 def test_each_group_has_a_bias_and_a_scale() -> None:
     a, b = halves(ROWS, K), halves(5, K, N, seed=1)
     bias, scale = halves(5, N, seed=2), ints(5, dtype=np.float32, seed=3)

@@ -12,6 +12,7 @@ from gen.errors import SpecError, UsageError
 from gen.kernels.registry import make_spec
 from tests.api.test_groups import fake, halves  # noqa: F401
 from tests.support.fake_torch import FakeGpu, Tensor
+from tests.support.slow import each, slow
 
 ENDS = np.array([3, 3, 20, 65, 70], np.int32)
 ROWS, M, N = 75, 24, 16
@@ -23,7 +24,7 @@ def exact(x: np.ndarray, g: np.ndarray, ends: np.ndarray = ENDS) -> np.ndarray:
     return np.stack([x[i:j].astype(np.float64).T @ g[i:j].astype(np.float64) for i, j in bounds])
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.parametrize("dtype", each(2, [np.float16, np.float64]))
 def test_groups(dtype: Any) -> None:
     got = gen.grouped_matmul(X.astype(dtype).T, G.astype(dtype), ENDS)
     assert got.dtype == dtype
@@ -47,6 +48,7 @@ def test_out_and_c() -> None:
         np.testing.assert_array_equal(other, want)
 
 
+@slow
 def test_an_epilogue() -> None:
     up = halves(M, N, seed=2)
     got = gen.grouped_matmul(X.T, G, ENDS, epilogue="x + up[row, col]", operands={"up": up})
@@ -62,6 +64,7 @@ def test_nothing() -> None:
     np.testing.assert_array_equal(gen.grouped_matmul(line.T, G, ENDS), exact(line, G))
 
 
+@slow
 def test_a_kernel_made_for_groups() -> None:
     made = gen.Kernel(make_spec("mma", dtype="f16", layout="crr", grouped_k=True))
     np.testing.assert_array_equal(made(X.T, G, offsets=ENDS), exact(X, G))

@@ -84,12 +84,14 @@ def test_nor_in_other_types_and_layouts(dtype: str, layout: str) -> None:
     check(dtype, layout, (1, 2, 7, 16, 17, 64, 65), 130)
 
 
+@slow
 def test_without_it_they_may() -> None:
     """So that the test above can fail."""
     a, b = random("f32", 66, 200), random("f32", 200, 40, seed=1)
     assert not same(multiply(a[:1], b, None), multiply(a, b, None)[:1])
 
 
+@slow
 def test_rows_of_views_batches_and_what_follows_the_sums() -> None:
     """Wherever A lies, with C, alpha, a bias and a function."""
     a, b, c = random("f16", 66, 200), random("f16", 200, 40, seed=1), random("f16", 66, 40, seed=2)

@@ -40,7 +40,7 @@ from gen.source.render import render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ALIGNED
 from tests.support import tuned
-from tests.support.slow import each, sift
+from tests.support.slow import each, sift, slow
 
 
 def ints(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
@@ -68,6 +68,7 @@ MEMORY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@slow
 @settings(max_examples=60)
 @given(
     sizes=st.tuples(*(st.integers(0, 9),) * 3),
@@ -310,7 +311,10 @@ def test_what_the_emulator_finds_is_raised(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
-    [({}, "ran more than .* thread-instructions"), ({"time_budget": 0.1}, "longer than 0.1 secon")],
+    [
+        pytest.param({}, "ran more than .* thread-instructions", marks=slow),
+        ({"time_budget": 0.1}, "longer than 0.1 secon"),
+    ],
 )
 def test_an_endless_kernel_is_stopped(tmp_path: Path, wanted: Any, message: str) -> None:
     path = tmp_path / "endless.cu"

@@ -33,6 +33,7 @@ from gen.spec import numerics
 from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.problem import GemmShape, group_rows, parse_layout
 from tests.conftest import Gen
+from tests.support.slow import slow
 
 no_gpu = pytest.mark.skipif(why_no_gpu() is None, reason="there is a GPU")
 
@@ -238,6 +239,7 @@ def test_a_product_that_was_not_written_is_noticed() -> None:
     )
 
 
+@slow
 def test_of_a_large_batch_some_products_are_compared() -> None:
     work = Work(FakeGpu(), parse_dtype("f16"), parse_layout("rrr"), Batched(512, 512, 2, 1000))  # type: ignore[arg-type]
     compared = [one.product for one in check.all_expected(work)]

@@ -35,7 +35,7 @@ from gen.source.render import render
 from gen.spec.problem import GemmProblem
 from tests import ROOT
 from tests.conftest import Gen
-from tests.support.slow import each
+from tests.support.slow import each, sift, slow
 
 
 def python(
@@ -168,6 +168,7 @@ def test_results_go_to_a_pipe_and_leave_it_one(gen: Gen) -> None:
         assert json.loads(reader.communicate(timeout=60)[0])["format"] == "gemmgen-bench"
 
 
+@slow
 def test_names_reach_a_terminal_that_knows_ascii_alone(tmp_path: Path) -> None:
     done = python(
         "-m", "gen", "emit", "--variant", "naive", "-o", "ü.cu",
@@ -176,6 +177,7 @@ def test_names_reach_a_terminal_that_knows_ascii_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "\\xfc.cu\n", "")
 
 
+@slow
 def test_a_flag_may_be_there_twice_and_a_type_counts_once(gen: Gen) -> None:
     assert gen("emit", "--variant", "naive", "--dry-run", "--dry-run").code == 0
     twice = "verify --variant naive --dtype f32 --dtype f32 --layout rrr --layout rrr --shape 4"
@@ -438,7 +440,9 @@ def test_help_has_ranges_and_defaults(gen: Gen) -> None:
 
 @pytest.mark.parametrize(
     ("words", "at", "found"),
-    [("gen ver", 1, ["verify"]), ("gen emit --variant mma_", 3, ["mma_m16n8k8", "mma_tma"])],
+    each(
+        2, [("gen ver", 1, ["verify"]), ("gen emit --variant mma_", 3, ["mma_m16n8k8", "mma_tma"])]
+    ),
 )
 def test_completion(words: str, at: int, found: list[str]) -> None:
     env = {"_GEN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
@@ -490,6 +494,7 @@ def test_compile_takes_an_edited_file(gen: Gen) -> None:
     assert gen("compile", "mine.cu").out.splitlines()[1].startswith("mine ")
 
 
+@slow
 def test_compile_refuses_wgmmas_that_wait_for_each_other(gen: Gen) -> None:
     spec = make_spec("wgmma", threadblock="64x64x64", stages=2, name="mine")
     text = render(spec).text
@@ -506,6 +511,7 @@ def test_compile_refuses_wgmmas_that_wait_for_each_other(gen: Gen) -> None:
     assert gen("compile", "mine.cu").code == 0
 
 
+@slow
 def test_a_cluster_is_a_tunable_of_emitted_kernels(gen: Gen) -> None:
     kernel = ("--variant", "wgmma", "--threadblock", "64x128x32", "--stages", "2")
     code, out, err = gen("profile", *kernel, "--cluster", "2x1", "--shape", "128x128x32", "--json")
@@ -530,13 +536,17 @@ def write_kernels() -> None:
         Path(f"{name}.cu").write_text(text.replace(old, new, 1))
 
 
+@slow
 def test_a_profile_has_what_only_the_gpu_s_generation_has(gen: Gen) -> None:
     words = "--variant wgmma --threadblock 64x64x64 --shape 64 --json"
     code, out, _ = gen("profile", *words.split())
     assert (code, "wgmma" in out) == (0, True)
 
 
-@pytest.mark.parametrize("command", ["check --shape 8", "compile", "profile --shape 8"])
+@pytest.mark.parametrize(
+    "command",
+    sift(["check --shape 8", "compile", "profile --shape 8"], ["check --shape 8", "compile"]),
+)
 def test_several_files(gen: Gen, command: str) -> None:
     write_kernels()
     code, out, err = gen(*command.split(), "right.cu", "right.cu", "--json")
@@ -706,7 +716,9 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("command", ["list", "emit --variant naive -o -", "--version", "--help"])
+@pytest.mark.parametrize(
+    "command", each(3, ["list", "emit --variant naive -o -", "--version", "--help"])
+)
 def test_a_full_device_is_one_line(command: str) -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "gen", *command.split()]
@@ -729,7 +741,7 @@ def test_closed_streams(closing: str, code: int, out: str, err: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
 
 
-@pytest.mark.parametrize("closing", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("closing", each(2, ["2>&-", "2>/dev/full"]))
 def test_an_error_without_a_place_keeps_its_code(closing: str) -> None:
     command = f"{shlex.quote(sys.executable)} -m gen emit --variant nave {closing}"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
@@ -823,7 +835,7 @@ def test_check_prints_what_was_found_before_an_interruption(
     assert (code, json.loads(out)["ok"]) == (130, False)
 
 
-@pytest.mark.parametrize("command", ["verify", "check"])
+@pytest.mark.parametrize("command", each(2, ["verify", "check"]))
 def test_what_takes_long_on_the_emulator_is_said(
     gen: Gen, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -942,6 +954,7 @@ def test_a_table_on_a_narrow_terminal_keeps_words_and_columns(
     assert re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines() == lines
 
 
+@slow
 def test_colours_are_for_terminals_without_no_color() -> None:
     assert "\x1b[32m" in on_terminal("doctor")
     assert "\x1b[32m" not in on_terminal("doctor", NO_COLOR="1")
@@ -962,12 +975,15 @@ sys.meta_path.insert(0, Blocker())
 
 @pytest.mark.parametrize(
     ("module", "command", "requirement"),
-    [
-        ("typer", "list", "typer>="),
-        ("jinja2", "emit --variant naive", "jinja2>="),
-        ("numpy", "verify --variant naive", "numpy>="),
-        ("cuda", "compile --variant naive", "cuda-python>="),
-    ],
+    each(
+        2,
+        [
+            ("typer", "list", "typer>="),
+            ("jinja2", "emit --variant naive", "jinja2>="),
+            ("numpy", "verify --variant naive", "numpy>="),
+            ("cuda", "compile --variant naive", "cuda-python>="),
+        ],
+    ),
 )
 def test_a_missing_package_is_one_line(
     tmp_path: Path, module: str, command: str, requirement: str
@@ -981,7 +997,7 @@ def test_a_missing_package_is_one_line(
     )
 
 
-@pytest.mark.parametrize("where", ["a-file", "/proc/gen-cache"])
+@pytest.mark.parametrize("where", each(2, ["a-file", "/proc/gen-cache"]))
 def test_a_cache_that_cannot_be_used_is_a_warning(tmp_path: Path, where: str) -> None:
     (tmp_path / "a-file").touch()
     env = {"GEN_CACHE_DIR": where}

@@ -18,7 +18,7 @@ from gen.kernels import registry
 from gen.source.render import render
 from tests import ROOT
 from tests.support.programs import need, run
-from tests.support.slow import each
+from tests.support.slow import each, slow
 
 COPY = 'extern "C" __global__ void copy(float* d, const float* s) { *d = *s; }\n'
 
@@ -79,7 +79,7 @@ def test_headers_of_cuda_and_cccl_are_found():
 @pytest.mark.parametrize(
     "tunables",
     each(
-        4,
+        10,
         [
             {},
             {"instruction": "m16n8k8"},
@@ -458,6 +458,7 @@ def test_an_entry_under_another_name_is_not_believed(cache_folder):
     assert not nvrtc.compile_cuda(COPY + " ").cached
 
 
+@slow
 def test_processes_share_the_cache(cache_folder):
     code = """
 import sys

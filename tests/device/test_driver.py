@@ -35,6 +35,7 @@ from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import GemmShape, parse_layout
 from tests import ROOT
 from tests.support.programs import need, run
+from tests.support.slow import slow
 
 LIBCUDA = Path(__file__).parent / "fake_libcuda.c"
 
@@ -147,6 +148,7 @@ def launched_early() -> None:
     assert kernel.parameter_bytes(3) == 16
 
 
+@slow
 def test_kernels_that_start_early(folder: Path) -> None:
     lines = asked(folder, launched_early, "gemm=bl")
     assert lines[lines.index("cuKernelGetFunction gemm 0x1000") + 1 :] == [
@@ -207,6 +209,7 @@ def on_two_gpus() -> None:
     second.synchronize(9)
 
 
+@slow
 def test_a_kernel_is_of_one_gpu(folder: Path) -> None:
     lines = asked(folder, on_two_gpus)
     start = lines.index("cuCtxPopCurrent 0x1001") + 1  # its pool is known
@@ -356,6 +359,7 @@ def measured() -> None:
     assert found.found == "Fake 0 (sm_90), Fake 1 (sm_80), driver for CUDA 13.1"
 
 
+@slow
 def test_the_gpu_to_measure_on(folder: Path) -> None:
     lines = asked(folder, measured)
     assert some(lines, "cuEvent", "cuStream") == [
@@ -378,6 +382,7 @@ def with_cutlass() -> None:
         peer.prepare(work)
 
 
+@slow
 def test_cutlass_computes_its_launch(folder: Path) -> None:
     lines = asked(folder, with_cutlass, "prepare=iiilllllllllill gemm=b")
     (setup, _) = some(lines, "prepare@0 ")

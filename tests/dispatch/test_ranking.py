@@ -25,6 +25,7 @@ from gen.spec.problem import ALL_LAYOUTS, Alignment, GemmShape, parse_layout
 from gen.tables import geometric_mean
 from tests.hardware import drawn
 from tests.hardware.model import H200, read
+from tests.support.slow import slow
 
 
 def product(dtype: str, m: int, n: int, k: int, layout: str = "rrr") -> Product:
@@ -203,6 +204,7 @@ def test_the_model_is_as_near_to_what_was_measured_as_the_page_says() -> None:
     assert errors[len(errors) * 9 // 10] <= 0.3
 
 
+@slow
 def test_the_models_first_is_as_good_as_the_page_says() -> None:
     """Among the kernels that were measured of problems that nobody chose."""
     outcomes = drawn.read()

@@ -27,6 +27,7 @@ from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import GemmShape, parse_layout
 from tests import ROOT
 from tests.support import tuned
+from tests.support.slow import slow
 
 F16 = parse_dtype("f16")
 
@@ -205,6 +206,7 @@ def shapes(path: Path) -> set[int]:
     return {entry.size.m // 16 for entry in table.load(path).entries}
 
 
+@slow
 def test_two_writers_and_one_that_is_killed(tmp_path: Path) -> None:
     target = tmp_path / "h200.json"
     victim, other = writer(1, 1000, target), writer(2000, 2012, target)

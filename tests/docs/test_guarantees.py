@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gen
-from tests.support.slow import each
+from tests.support.slow import each, sift
 
 INF, NAN = np.inf, np.nan
 
@@ -23,7 +23,7 @@ KERNELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=each(2, KERNELS))
+@pytest.fixture(params=sift(KERNELS, ("f32 on CUDA cores", "slices")))
 def kernel(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What to call `gen.matmul` with."""
     return {"device": "cpu", **KERNELS[request.param]}
@@ -58,7 +58,7 @@ def test_subnormal_numbers(kernel: dict[str, Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", each(2, ["slices", "TMA", "wgmma"]))
+@pytest.mark.parametrize("name", each(3, ["slices", "TMA", "wgmma"]))
 def test_operands_of_tf32_are_rounded_to_nearest(name: str) -> None:
     kernel = {"device": "cpu", **KERNELS[name], "dtype": "tf32"}
     for x, rounded in (
@@ -109,7 +109,7 @@ def test_c_in_place_of_d(kernel: dict[str, Any]) -> None:
     assert c == 5
 
 
-@pytest.mark.parametrize("variant", ["naive", "mma"])
+@pytest.mark.parametrize("variant", each(2, ["naive", "mma"]))
 def test_integers_wrap_around(variant: str) -> None:
     name = np.int8 if variant == "mma" else np.int32
     a = np.full((1, 9), np.iinfo(name).max, name)

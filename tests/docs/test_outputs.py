@@ -11,7 +11,7 @@ import pytest
 
 from gen.compile.nvrtc import include_paths
 from tests.docs.pages import PAGES, ROOT, Session, blocks, normal, parts
-from tests.support.slow import slow
+from tests.support.slow import sift, slow
 
 
 def name(page: Path) -> str:
@@ -30,11 +30,14 @@ LONG = (
     "docs/report.md",
     "docs/any-kernel.md",
     "docs/profile.md",
+    "docs/launchers.md",
+    "docs/cpp.md",
+    "docs/tensor-cores.md",
 )
 
 
-# Of the other pages: on all shapes, which tests of `gen check` have on smaller tiles.
-DEAR = ("gen check gemm/gemm_f32.cu",)
+# Of the other pages: on all shapes, which tests of the commands have on smaller tiles.
+DEAR = ("gen check gemm/gemm_f32.cu", "gen verify --variant tiles --dtype f32 --dtype i8")
 
 
 def runs() -> list[Any]:
@@ -97,7 +100,11 @@ def _python(page: Path) -> list[str]:
     return [block for block in found if not re.search("torch|cupy|jax", block)]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _python(page)], ids=name)
+WITH_PYTHON = [page for page in PAGES if _python(page)]
+SHORT = [page for page in WITH_PYTHON if page.name != "python.md"]  # which multiplies most
+
+
+@pytest.mark.parametrize("page", sift(WITH_PYTHON, SHORT), ids=name)
 def test_python_blocks_run_as_one_program(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     names: dict[str, Any] = {}
@@ -122,6 +129,7 @@ def test_the_readmes_program_compiles(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@slow
 def test_the_program_with_machine_code_is_built_without_cuda(tmp_path: Path) -> None:
     if not shutil.which("g++"):
         pytest.skip("g++ is not on the PATH")

@@ -17,6 +17,7 @@ from gen.source.render import Source, read_source
 from tests import ROOT
 from tests.prove.test_verify import SHAPES
 from tests.support.programs import check_c_and_cpp, cuda_includes, run
+from tests.support.slow import slow
 
 FOLDER = ROOT / "examples" / "vendored"
 
@@ -41,6 +42,7 @@ def test_the_header_is_c_and_cpp(tmp_path: Path) -> None:
     check_c_and_cpp(header, *cuda_includes())
 
 
+@slow
 @pytest.mark.nvcc
 def test_the_header_declares_what_the_source_defines(source: Source, tmp_path: Path) -> None:
     text = '#ifndef __CUDACC_RTC__\n#include "gemm_f32.h"\n#endif\n' + source.text

@@ -8,6 +8,7 @@ import pytest
 
 import gen
 from gen.foreign.words import sentence
+from tests.support.slow import slow
 
 _COPY = """
 __global__ void k(const int* x, int* y) {
@@ -47,11 +48,18 @@ __global__ void k(const int* x, int* y) {
     ("source", "options", "said"),
     [
         (_COPY, {"arch": "sm_90"}, "the global address is x+4 of 256, not a multiple of 16"),
-        (_OF_ANOTHER_BLOCK, {"arch": "sm_90", "cluster": 2, "grid": 2},
-         "Invalid __shared__ read of size 4 bytes at shared+128 in block 1 of the cluster is out"),
-        (_OF_ANOTHER_BLOCK.replace("[x[0] + 31]", "[x[0] << 22]"),
-         {"arch": "sm_90", "cluster": 2, "grid": 2},
-         "Invalid __shared__ read of size 4 bytes at shared memory of block 2 of a cluster of 2"),
+        pytest.param(
+            _OF_ANOTHER_BLOCK, {"arch": "sm_90", "cluster": 2, "grid": 2},
+            "Invalid __shared__ read of size 4 bytes at shared+128 in block 1 of the cluster is "
+            "out",
+            marks=slow,
+        ),
+        pytest.param(
+            _OF_ANOTHER_BLOCK.replace("[x[0] + 31]", "[x[0] << 22]"),
+            {"arch": "sm_90", "cluster": 2, "grid": 2},
+            "Invalid __shared__ read of size 4 bytes at shared memory of block 2 of a cluster of 2",
+            marks=slow,
+        ),
         (_CONSTANT, {}, "Invalid __constant__ read of size 4 bytes at c+36 is out of bounds"),
         (_GLOBAL, {}, "Invalid __shared__ read of size 4 bytes at x+0, an address of global mem"),
     ],

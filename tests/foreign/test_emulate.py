@@ -15,6 +15,7 @@ from gen.foreign import elements
 from gen.foreign.launch import launches_in
 from tests import ROOT
 from tests.conftest import Gen
+from tests.support.slow import slow
 
 KERNELS = ROOT / "examples" / "kernels"
 SCALE = """
@@ -380,6 +381,7 @@ __global__ void swap(int* x) {
 """
 
 
+@slow
 @pytest.mark.parametrize("cluster", [2, (4, 1, 1), "n/2"])
 def test_clusters(cluster: int | tuple[int, ...] | str) -> None:
     source = CLUSTERS.replace("int* x", "int* x, int n")

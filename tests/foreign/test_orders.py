@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gen
+from tests.support.slow import slow
 
 # A warp copies, another one waits for the copies; the mbarrier ends behind that.
 _COPIES = """
@@ -103,13 +104,16 @@ _TWICE = "__threadfence_block();\n    flag = 1;"
 @pytest.mark.parametrize(
     ("source", "old", "new"),
     [
-        (_LOCK, "memory_order_acquire", "memory_order_relaxed"),
+        pytest.param(_LOCK, "memory_order_acquire", "memory_order_relaxed", marks=slow),
         (_LOCK, "memory_order_release", "memory_order_relaxed"),
         (_LOCK, "*x += 1;\n    held.store(0, cuda::memory_order_release);",
          "held.store(0, cuda::memory_order_release);\n    *x += 1;"),
-        (_LOCK, "    while", "    if (threadIdx.x) while"),
-        (_SEMAPHORE, "semaphore.acquire();", ""),
-        (_SEMAPHORE, "*x += 1;\n    semaphore.release();", "semaphore.release();\n    *x += 1;"),
+        pytest.param(_LOCK, "    while", "    if (threadIdx.x) while", marks=slow),
+        pytest.param(_SEMAPHORE, "semaphore.acquire();", "", marks=slow),
+        pytest.param(
+            _SEMAPHORE, "*x += 1;\n    semaphore.release();", "semaphore.release();\n    *x += 1;",
+            marks=slow,
+        ),
         (_FLAG, _TWICE, "flag = 1;"),
         (_FLAG, "*x = 5;\n    " + _TWICE, _TWICE + "\n    *x = 5;"),
         (_FLAG, "__threadfence_block();\n    x[1]", "x[1]"),

@@ -11,6 +11,7 @@ import gen
 from gen.errors import GenError, UsageError
 from gen.foreign.references import difference
 from tests.conftest import Gen
+from tests.support.slow import slow
 
 HEAP = """
 __global__ void k(int* out, int n) {
@@ -106,6 +107,7 @@ def test_integers_that_differ_have_all_digits() -> None:
     )
 
 
+@slow
 def test_headers_of_the_driver_and_of_cub() -> None:
     source = """
 #include <cuda.h>
@@ -147,6 +149,7 @@ def test_lost_updates_are_no_note(body: str, harmful: bool) -> None:
     assert harmful or len(outcome.notes) == 1
 
 
+@slow
 def test_a_pipeline_of_several_warps_ends_in_order() -> None:
     """The last warp that leaves invalidates the mbarriers, behind an atomic that acquires."""
     source = """

@@ -17,6 +17,7 @@ from gen.source.render import render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ALIGNED, Alignment, GemmProblem, GemmShape, parse_layout
 from tests.spec.test_spec import specs
+from tests.support.slow import slow
 
 NULL = np.uint64(0)
 NAMES = ["M", "N", "K", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "D", "ldd"]
@@ -55,6 +56,7 @@ def test_scalar_kernels_are_launched_once(variant: str) -> None:
     assert isinstance(launch.args["beta"], np.float32)
 
 
+@slow
 @given(specs(), st.tuples(*(st.integers(1, 300),) * 3), st.tuples(*(st.booleans(),) * 3))
 def test_arguments_are_the_kernels_parameters(
     spec: KernelSpec, size: tuple[int, int, int], aligned: tuple[bool, bool, bool]

@@ -20,7 +20,7 @@ from gen.profile.explain import verdict
 from gen.source.render import read_source, render
 from gen.spec.problem import GemmShape
 from tests.hardware import compare_counters
-from tests.support.slow import sift, slow
+from tests.support.slow import each, sift, slow
 
 CUBE = GemmShape(64, 64, 64)
 
@@ -29,6 +29,7 @@ def profiled(variant: str, gpu: str = "h200", shape: GemmShape = CUBE, **tunable
     return profile(render(make_spec(variant, **tunables)), shape, find_gpu(gpu))
 
 
+@slow
 def test_rec_tiles_reads_a_half_as_often_as_tiles() -> None:
     """Global loads fall by a quarter, the shared loads of A by half."""
     square, wide = profiled("tiles", tile=16), profiled("rec_tiles", tile=16, coarsen=2)
@@ -50,7 +51,7 @@ def test_counters_of_every_line_add_up_to_the_totals() -> None:
     assert sum(line.access.parts for line in loads) == found.totals.global_load.parts
 
 
-@pytest.mark.parametrize("layout", ["rrr", "ccr"])
+@pytest.mark.parametrize("layout", each(2, ["rrr", "ccr"]))
 def test_uncoalesced_loads_are_named(layout: str) -> None:
     """Column-major A and B: the loads of B by neighbouring threads are K elements apart."""
     found = profile(render(make_spec("thread_1d", layout=layout)), CUBE, find_gpu("h200"))
@@ -139,6 +140,7 @@ def test_widths_of_shared_loads_in_machine_code() -> None:
     assert (found[9], found[12]) == (Counter({16: 1, 1: 1}), Counter({4: 1, 8: 1}))
 
 
+@slow
 def test_widths_are_those_of_the_machine_code() -> None:
     """The rules for joined loads and the disassembler agree on kernels of every kind."""
     if sass.find_disassembler() is None:
@@ -188,6 +190,7 @@ def test_command_prints_kernels_side_by_side(capsys: pytest.CaptureFixture[str])
     ]
 
 
+@slow
 def test_command_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "k.cu"
     path.write_text(render(make_spec("naive")).text)
@@ -256,6 +259,7 @@ def test_bad_usage(words: list[str], code: int) -> None:
     assert main(["profile", *words]) == code
 
 
+@slow
 def test_the_grid_is_that_of_the_gpu_which_is_asked_for() -> None:
     """A persistent kernel has a block for each multiprocessor."""
     spec = make_spec("mma_tma", layout="rcr", threadblock="64x64x64", warp="32x32")

@@ -10,6 +10,7 @@ from gen.prove import check
 from gen.prove.accuracy import Errors, complaint, less_accurate
 from gen.source.render import Source
 from tests.prove.test_defects import plant
+from tests.support.slow import slow
 
 
 def edited(old: str, new: str, variant: str, **tunables: Any) -> Source:
@@ -39,6 +40,7 @@ FEW = edited(
 )
 
 
+@slow
 def test_a_few_roundings_toward_zero() -> None:
     assert "the mean of relative errors" in said(FEW)
 

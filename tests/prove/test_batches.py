@@ -30,7 +30,7 @@ def complaints(source: Source, shapes: list[GemmShape]) -> list[str]:
     return [result.message for result in results if not result.ok]
 
 
-@pytest.mark.parametrize("variant", sift(BATCHED, QUICK))
+@pytest.mark.parametrize("variant", sift(BATCHED, QUICK[1:]))
 def test_batches_are_right(variant: str) -> None:
     spec = small(variant, layout="rcr", batched=True)
     shapes = FEW if variant in QUICK else [*SHAPES, *(LARGER if spec.warp else [])]
@@ -83,7 +83,8 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "old", "new"), sift(BROKEN, BROKEN[::9]))
+@slow
+@pytest.mark.parametrize(("variant", "old", "new"), BROKEN)
 def test_mistakes_of_launchers_are_found(variant: str, old: str, new: str) -> None:
     source = render(small(variant, batched=True))
     assert old in source.text
@@ -99,6 +100,7 @@ def test_lines_of_a_given_length_leave_room_for_all_products(spec: KernelSpec) -
         spec.plan(trial.problem, Alignment(True, True, True))  # or an error
 
 
+@slow
 def test_numbers_that_integers_do_not_hold_are_no_scalars() -> None:
     source = render(small("tiles", "i32"))
     text = source.text.replace("index_t(1) << 44", "index_t(2147483648)")
@@ -114,7 +116,7 @@ def far(source: Source) -> bool:
     return not any(one.findings or one.message for one in results)
 
 
-@pytest.mark.parametrize("variant", sift(BATCHED, QUICK))
+@pytest.mark.parametrize("variant", sift(BATCHED, QUICK[:1]))
 def test_products_beyond_32_bits_are_right(variant: str) -> None:
     assert far(render(small(variant, layout="crc", batched=True)))
     own = "x * up[row, col] + shift_by[row]"
@@ -131,7 +133,7 @@ FAR = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "old", "new"), sift(FAR, FAR[:4]))
+@pytest.mark.parametrize(("variant", "old", "new"), sift(FAR, FAR[2:4]))
 def test_mistakes_beyond_32_bits_are_found(variant: str, old: str, new: str) -> None:
     source = render(small(variant, batched=True))
     assert old in source.text

@@ -22,6 +22,7 @@ def checked(layout: str, *changes: tuple[str, str]) -> list[str]:
     return [f"{one.finding.check}: {one.finding.message}" for one in report.findings] + wrong
 
 
+@slow
 def test_nothing_found() -> None:
     assert checked("rrr") == []
 
@@ -38,6 +39,7 @@ def test_lines_along_k_have_no_leading_offset() -> None:
     assert checked("rcr", MASK) == []
 
 
+@slow
 def test_a_relaxed_arrival_releases_nothing() -> None:
     arrive = "mbarrier.arrive.shared::cluster"
     found = checked("rrr", (arrive, "mbarrier.arrive.relaxed.cluster.shared::cluster"))

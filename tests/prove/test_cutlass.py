@@ -25,7 +25,7 @@ from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape, parse_layout
 from tests.prove.test_oracle import Operands, operands
 from tests.prove.test_verify import LAYOUTS
 from tests.spec.test_numerics import bits
-from tests.support.slow import each, sift, slow
+from tests.support.slow import sift, slow
 
 
 def rounded_oracle(x, alpha, beta, dtype):
@@ -64,11 +64,12 @@ def run_cutlass(runner, dtype, layout, shape, alpha, beta, padding=0, most=8):
 
 
 PAIRS = [(dtype, layout) for dtype, layouts in LAYOUTS.items() for layout in layouts]
-QUICK = [*(pair for pair in PAIRS[::6] if pair[0][0] != "e"), ("e4m3", "rcr")]
+QUICK = [pair for pair in PAIRS[::6] if pair[0][0] != "e" and pair[0] != "f32_6xbf16"]
 
 
-@pytest.mark.parametrize("epilogue", each(2, ["linear_bias", "linear_bias_relu"]))
-@pytest.mark.parametrize("beta", each(2, [-2, 0]))
+@slow
+@pytest.mark.parametrize("epilogue", ["linear_bias", "linear_bias_relu"])
+@pytest.mark.parametrize("beta", [-2, 0])
 def test_cutlass_with_a_bias_is_right_to_the_bit(runner, epilogue, beta):
     for dtype, layout in (("f16", "crr"), ("i8", "crc"), ("bf16", "ccc")):
         spec = make_spec("mma", dtype=dtype, layout=layout, epilogue=epilogue)
@@ -106,6 +107,7 @@ def test_cutlass_wraps_integers_around(runner):
     assert np.array_equal(got, want)
 
 
+@slow
 def test_the_grid_follows_the_swizzle(runner):
     run_cutlass(runner, "f32", "rrr", (33, 97, 3), 1, 0)
     assert runner.grid == (2, 4, 1)
@@ -119,7 +121,7 @@ def test_an_empty_result_needs_no_launch(shape):
     assert got.shape == shape[:2]
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("dtype", sift(["f32", "f16", "bf16"], ["f32"]))
 def test_cutlass_is_within_the_bounds(runner, dtype):
     rng, shape = np.random.default_rng(3), GemmShape(35, 33, 300)
     layout = dict(PAIRS)[dtype]

@@ -20,6 +20,7 @@ from gen.source.render import Source, render
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import parse_shape
+from tests.support.slow import slow
 
 
 def verdict(spec: KernelSpec, source: Source | None, *shapes: str) -> str:
@@ -130,6 +131,7 @@ def test_the_second_barrier_outside_of_the_loop() -> None:
     assert f"line {line_of(source, 'sum[i] +=')}" in message
 
 
+@slow
 def test_an_operand_that_is_cleared_while_other_blocks_read_it() -> None:
     """Every block clears the first element of its rows of A, which others are still to copy."""
     spec = make_spec("mma", threadblock="64x64x32", warp="32x32", stages=3)

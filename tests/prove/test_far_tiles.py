@@ -41,6 +41,7 @@ def test_few_blocks_do_not_walk_over_all_rows(grid: int) -> None:
     assert not complaints(make_spec("block_1d", grid=grid))
 
 
+@slow
 def test_tiles_of_few_columns() -> None:
     assert not complaints(make_spec("gemv", layout="ccr", vectors=2, strip=16, dtype="i8"))
 
@@ -64,6 +65,7 @@ def test_tiles_that_are_counted_in_32_bits_are_found() -> None:
     assert complaints(make_spec("gemv"), "tile < groups * strips", "tile < int(groups * strips)")
 
 
+@slow
 def test_work_tiles_of_a_group_of_lines_are_more_than_32_bits_count() -> None:
     spec = make_spec("mma", threadblock="64x64x32", warp="32x32", swizzle=1024)
     assert not complaints(spec)
@@ -76,6 +78,7 @@ def test_tiles_of_a_group_that_are_counted_in_16_bits_are_found() -> None:
     assert complaints(spec, old, old.replace("int", "unsigned short"))
 
 
+@slow
 def test_an_epilogue_that_takes_rows_in_32_bits_is_found() -> None:
     spec = make_spec("thread_1d", epilogue="col <= row ? x * scale[row] : row - x")
     assert not complaints(spec)
@@ -94,7 +97,7 @@ def test_rows_that_are_left_are_counted_in_32_bits(number: str) -> None:
 @pytest.mark.parametrize(
     ("variant", "options", "old", "new"),
     each(
-        2,
+        4,
         [
             ("skinny", {}, "tile < groups * strips", "tile < unsigned(groups * strips)"),
             (

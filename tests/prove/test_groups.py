@@ -73,7 +73,7 @@ def test_drawn_ends_are_offsets(rows: int, draw: random.Random) -> None:
 
 
 _EVERY = [(variant, name) for variant in GROUPED for name in ENDS]
-_QUICK = [("mma", name) for name in ENDS] + [("wgmma", "ragged")]
+_QUICK = [("mma", name) for name in ENDS if name not in ("many", "ragged")] + [("wgmma", "ragged")]
 
 
 @pytest.mark.parametrize(("variant", "name"), sift(_EVERY, _QUICK))
@@ -85,7 +85,7 @@ def test_groups_are_right(variant: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("variant", "more"),
     each(
-        2,
+        4,
         [
             ("mma", {"dtype": "i8", "layout": "rrr"}),
             ("mma", {"dtype": "f64", "layout": "rcr"}),
@@ -142,7 +142,7 @@ def _module(spec: KernelSpec) -> Module:
 @pytest.mark.parametrize(
     ("variant", "old", "new"),
     each(
-        3,
+        9,
         [
             ("mma", "end = min(ahead, rows)", "end = ahead"),
             ("mma", "end = max(end, before);", ""),
@@ -170,7 +170,14 @@ def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("bias + place.group * N", "bias"), ("scale[place.group]", "scale[0]"), ("group};", "row0};")],
+    sift(
+        [
+            ("bias + place.group * N", "bias"),
+            ("scale[place.group]", "scale[0]"),
+            ("group};", "row0};"),
+        ],
+        [("group};", "row0};")],
+    ),
 )
 def test_mistakes_with_operands_of_groups_are_found(old: str, new: str) -> None:
     spec = kernel("mma", epilogue="(x + bias[group, col]) * scale[group] + group")
@@ -183,7 +190,10 @@ def test_mistakes_with_operands_of_groups_are_found(old: str, new: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "right"),
-    [("", "", True), ("place.group * stride_b", "int(place.group * stride_b)", False)],
+    sift(
+        [("", "", True), ("place.group * stride_b", "int(place.group * stride_b)", False)],
+        [("place.group * stride_b", "int(place.group * stride_b)", False)],
+    ),
 )
 def test_matrices_beyond_32_bits(old: str, new: str, right: bool) -> None:
     source = render(kernel("mma"))

@@ -13,7 +13,7 @@ from gen.prove.far_indices import FarResult
 from gen.prove.long_sums import long_sums, why_not
 from gen.source.render import Source, render
 from tests.prove.test_defects import plant
-from tests.support.slow import each
+from tests.support.slow import each, slow
 
 # Small tiles, which take less long.
 COOPERATIVE: dict[str, Any] = {"threadblock": "128x64x64", "stages": 4}
@@ -47,7 +47,7 @@ def is_wrong(found: list[FarResult]) -> bool:
 
 @pytest.mark.parametrize(
     ("variant", "tunables", "count"),
-    each(4, [
+    each(12, [
         ("naive", {}, 4),
         ("block_1d", {"dtype": "i8", "layout": "ccc"}, 4),  # threads without a column
         ("shared_row", {}, 4),  # a loop in the loop
@@ -92,8 +92,10 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
         pytest.param(  # where lines are units
             "skinny", "const index_t last = col", "const int last = col", marks=pytest.mark.slow
         ),
-        ("tiles", "const bool in_a = row < M && k0 + x < K;",
-         "const bool in_a = row < M && int(k0) + x < K;"),
+        pytest.param(
+            "tiles", "const bool in_a = row < M && k0 + x < K;",
+            "const bool in_a = row < M && int(k0) + x < K;", marks=pytest.mark.slow,
+        ),
         pytest.param(
             "shared_row", "K - k0 < kChunk ? int(K - k0) : kChunk", "min(int(K - k0), kChunk)",
             marks=pytest.mark.slow,
@@ -112,12 +114,12 @@ def test_sums_that_end_before_anything_is_skipped(epilogue: str) -> None:
     assert is_wrong(results(plant(make_spec("naive", epilogue=epilogue), edit)))
 
 
+@slow
 @pytest.mark.parametrize(
     ("variant", "old", "new"),
     [
-        pytest.param(
+        (
             "naive", LOOP, "for (index_t k = 0; k < (K < 5000000000 ? K : 5000000000); ++k) {",
-            marks=pytest.mark.slow,
         ),
         ("tiles", TILES, TILES.replace("k0 < K", "int(k0) < K")),
     ],
@@ -127,44 +129,41 @@ def test_loops_that_do_not_end(variant: str, old: str, new: str) -> None:
         results(plant(make_spec(variant), (old, new)))
 
 
+@slow
 @pytest.mark.parametrize(
     "loop",
-    each(
-        3,
-        [
-            # From both ends, in two halves, and in parts of 4096.
-            "for (index_t i = 0; i < K; ++i) { const index_t k = i % 2 ? K - 1 - i / 2 : i / 2;",
-            "for (int half = 0; half < 2; ++half) for (index_t k = half ? K / 2 : 0; "
-            "k < (half ? K : K / 2); ++k) {",
-            "for (index_t k0 = 0; k0 < K; k0 += 4096) "
-            "for (index_t k = k0; k < K && k < k0 + 4096; ++k) {",
-        ],
-    ),
+    [
+        # From both ends, in two halves, and in parts of 4096.
+        "for (index_t i = 0; i < K; ++i) { const index_t k = i % 2 ? K - 1 - i / 2 : i / 2;",
+        "for (int half = 0; half < 2; ++half) for (index_t k = half ? K / 2 : 0; "
+        "k < (half ? K : K / 2); ++k) {",
+        "for (index_t k0 = 0; k0 < K; k0 += 4096) "
+        "for (index_t k = k0; k < K && k < k0 + 4096; ++k) {",
+    ],
 )
 def test_nothing_is_said_of_other_loops(loop: str) -> None:
     assert not is_wrong(results(plant(make_spec("naive"), (LOOP, loop))))
 
 
+@slow
 @pytest.mark.parametrize(
     ("old", "new"),
-    each(
-        3,
-        [
-            (PRODUCER, PRODUCER.replace("int n", "unsigned short n")),
-            (CONSUMER, CONSUMER.replace("int n", "short n")),
-            (AT, AT.replace("n *", "(unsigned short)(n) *")),
-            (AT, "const int k = n * kTileK << 1 >> 1;"),
-            (STEPS, STEPS.replace("int(", "(unsigned short)(")),
-        ],
-    ),
+    [
+        (PRODUCER, PRODUCER.replace("int n", "unsigned short n")),
+        (CONSUMER, CONSUMER.replace("int n", "short n")),
+        (AT, AT.replace("n *", "(unsigned short)(n) *")),
+        (AT, "const int k = n * kTileK << 1 >> 1;"),
+        (STEPS, STEPS.replace("int(", "(unsigned short)(")),
+    ],
 )
 def test_numbers_of_few_bits_in_warps_with_loops_of_their_own(old: str, new: str) -> None:
     assert is_wrong(results(plant(make_spec("wgmma", **COOPERATIVE), (old, new))))
 
 
+@slow
 @pytest.mark.parametrize(
     ("variant", "tunables", "edits"),
-    each(3, [
+    [
         # A division by 3, as a product of 32 bits.
         ("mma_tma", TMA | {"stages": 3},
          [(START, START + " unsigned count = 0;"),
@@ -174,12 +173,11 @@ def test_numbers_of_few_bits_in_warps_with_loops_of_their_own(old: str, new: str
          [(OTHER_CONSUMER, OTHER_CONSUMER.replace("int n", "unsigned short n"))]),
         ("wgmma", COOPERATIVE | {"grouped": True},
          [(PRODUCER, PRODUCER.replace("int n", "unsigned short n"))]),
-        pytest.param(
+        (
             "mma", {"split_k": 3}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")],
-            marks=pytest.mark.slow,
         ),
         ("mma", {"grouped": True}, [("index_t(i * 8 + k) * ldb", "int((i * 8 + k) * ldb)")]),
-    ]),
+    ],
 )  # fmt: skip
 def test_products_and_counts_of_few_bits(
     variant: str, tunables: dict[str, Any], edits: list[tuple[str, str]]
@@ -187,14 +185,15 @@ def test_products_and_counts_of_few_bits(
     assert is_wrong(results(plant(make_spec(variant, **tunables), *edits)))
 
 
+@slow
 @pytest.mark.parametrize(
     ("variant", "tunables"),
     [
         ("mma", {"split_k": 0}),
-        pytest.param("simt", {"split_k": 0}, marks=pytest.mark.slow),
-        pytest.param("mma", {"split_k": 100}, marks=pytest.mark.slow),
-        pytest.param("wgmma", {"split_k": 40}, marks=pytest.mark.slow),
-        pytest.param("mma_tma", {"split_k": 0}, marks=pytest.mark.slow),
+        ("simt", {"split_k": 0}),
+        ("mma", {"split_k": 100}),
+        ("wgmma", {"split_k": 40}),
+        ("mma_tma", {"split_k": 0}),
     ],
 )
 def test_many_slices(variant: str, tunables: dict[str, Any]) -> None:
@@ -226,9 +225,10 @@ def test_slices_that_do_not_end() -> None:
         results(plant(make_spec("wgmma", **COOPERATIVE, split_k=2), edit))
 
 
+@slow
 @pytest.mark.parametrize(
     "edits",
-    each(3, [
+    [
         [("#pragma unroll 1\n    " + CONSUMER, "#pragma unroll 2\n    " + CONSUMER)],
         [("#pragma unroll 1\n      " + PRODUCER, "#pragma unroll 3\n      " + PRODUCER)],
         [(EMPTY, ""), (EXPECT, ""), (COPY, EMPTY + EXPECT + COPY)],
@@ -237,7 +237,7 @@ def test_slices_that_do_not_end() -> None:
         [(CONSUMER, CONSUMER.replace("(int n = 0; n < steps; ++n) {",
                                      "(int left = steps; left > 0; --left) {"
                                      "const int n = steps - left;"))],
-    ]),
+    ],
 )  # fmt: skip
 def test_other_ways_to_take_turns_are_right(edits: list[tuple[str, str]]) -> None:
     found = results(plant(make_spec("wgmma", **COOPERATIVE), *edits))
@@ -250,8 +250,12 @@ def test_other_ways_to_take_turns_are_right(edits: list[tuple[str, str]]) -> Non
     [
         # From the end, and for the producer in two halves, and in parts of 512.
         ({}, AT, "const int k = (steps - 1 - n) * kTileK;"),
-        ({}, PRODUCER, "for (int half = 0; half < 2; ++half) for (int n = half ? steps / 2 : 0; "
-         + PRODUCER.replace("for (int n = 0; n < steps;", "n < (half ? steps : steps / 2);")),
+        pytest.param(
+            {}, PRODUCER, "for (int half = 0; half < 2; ++half) "
+            "for (int n = half ? steps / 2 : 0; "
+            + PRODUCER.replace("for (int n = 0; n < steps;", "n < (half ? steps : steps / 2);"),
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {}, PRODUCER, "for (int n0 = 0; n0 < steps; n0 += 512) "
             + PRODUCER.replace("n = 0; n < steps;", "n = n0; n < steps && n < n0 + 512;"),

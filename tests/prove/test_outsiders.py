@@ -389,8 +389,8 @@ SLOW = (
     "registers ahead that are filled in every second turn",
     "sums of 14 bits that are never promoted",
 )
-# Of the others, every twentieth one is tried each time.
-QUICK = [*[name for name in MISTAKES if name not in SLOW][::40], "operands are cut off to tf32"]
+# Of the others, the first one is tried each time.
+QUICK = [name for name in MISTAKES if name not in SLOW][:1]
 
 
 @pytest.mark.parametrize("name", sift(MISTAKES, QUICK))
@@ -527,7 +527,7 @@ LONG = (
 )
 
 
-@pytest.mark.parametrize("name", sift(ONLY, [name for name in ONLY if name not in LONG][::3]))
+@pytest.mark.parametrize("name", sift(ONLY, [name for name in ONLY if name not in LONG][3:4]))
 def test_a_mistake_is_found_where_it_shows(name: str) -> None:
     (variant, edits, tunables), chosen = ONLY[name]
     spec = make_spec(variant, **tunables)

@@ -4,6 +4,7 @@ from gen.compile.nvrtc import compile_cuda
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.unordered import unordered
 from gen.source.render import render
+from tests.support.slow import slow
 
 SOURCE = """
 extern "C" __global__ void sums(float* total, int* count, double* other) {
@@ -22,6 +23,7 @@ def test_sums_of_floats_by_atomics() -> None:
     assert "from run to run" in str(found[0])
 
 
+@slow
 def test_no_kernel_has_them() -> None:
     for name in VARIANTS:
         spec = make_spec(name)

@@ -315,6 +315,7 @@ def test_a_missing_file_and_format(gen: Gen) -> None:
     assert "unknown format 'pdf'" in gen("report", "none.json", "--format", "pdf").err
 
 
+@slow
 def test_counters_alone_are_no_report(gen: Gen) -> None:
     gen("profile", "--variant", "naive", "--shape", "16")
     Path("p.json").write_text(gen("profile", "--variant", "naive", "--shape", "16", "--json").out)
@@ -397,6 +398,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "r.html"
 
 
+@slow
 def test_the_file_is_whole_and_alone(page: Path) -> None:
     text = page.read_text()
     parser = Strict()
@@ -412,6 +414,7 @@ def test_the_file_is_whole_and_alone(page: Path) -> None:
     assert "var(--s0)" in text
 
 
+@slow
 def test_the_page_begins_with_words_and_has_few_plots_before_its_tables(page: Path) -> None:
     main = page.read_text().partition("<main")[2]
     assert main.index("<h2") == main.index('<h2 id="conclusions-title">Conclusions')
@@ -522,6 +525,7 @@ def test_pictures_of_benchmarks_are_readable(rows: list[Row]) -> None:
         assert_readable(picture)
 
 
+@slow
 @pytest.mark.parametrize(
     "words",
     [pytest.param(w, id=n, marks=() if n == "two kernels" else slow) for n, w in SWEEPS.items()],

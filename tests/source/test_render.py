@@ -40,11 +40,12 @@ def test_rendering_is_deterministic(spec: KernelSpec) -> None:
 PAIRS = [(name, dtype) for name, row in VARIANTS.items() for dtype in row.dtypes]
 
 
+@slow
 @pytest.mark.parametrize(
     "choices",
     [
         pytest.param(list(zip(PAIRS, itertools.cycle(ALL_LAYOUTS))), id="each type"),
-        pytest.param(list(itertools.product(PAIRS, ALL_LAYOUTS)), id="and layout", marks=slow),
+        pytest.param(list(itertools.product(PAIRS, ALL_LAYOUTS)), id="and layout"),
     ],
 )
 def test_clang_format_changes_nothing(

@@ -22,6 +22,7 @@ from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.names import MAX_SYMBOL, portable_symbol
 from gen.spec.problem import ALL_LAYOUTS, GemmProblem, GemmShape, parse_layout, parse_shape
+from tests.support.slow import slow
 
 
 def values(tunable: Tunable, dtypes: DTypes) -> st.SearchStrategy[Any]:
@@ -78,6 +79,7 @@ def test_equal_specifications_are_one_key(spec: KernelSpec) -> None:
     assert all(other.row is spec.row for other in again)
 
 
+@slow
 @given(specs(), specs())
 def test_different_specifications_have_different_names(a: KernelSpec, b: KernelSpec) -> None:
     def choice(spec: KernelSpec, *without: str) -> dict[str, object]:
@@ -500,7 +502,16 @@ def follow(asked: dict[str, Any], message: str) -> dict[str, Any]:
     return asked
 
 
-@pytest.mark.parametrize("variants", [("mma",), ("mma_tma",), ("wgmma",), SCALAR], ids=" ".join)
+@pytest.mark.parametrize(
+    "variants",
+    [
+        pytest.param(("mma",), marks=slow),
+        ("mma_tma",),
+        pytest.param(("wgmma",), marks=slow),
+        SCALAR,
+    ],
+    ids=" ".join,
+)
 @settings(max_examples=30)
 @given(data=st.data())
 def test_the_way_out_is_one(variants: tuple[str, ...], data: st.DataObject) -> None:

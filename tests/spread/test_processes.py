@@ -24,6 +24,7 @@ from tests import ROOT
 from tests.conftest import Gen
 from tests.spread.jobs import Done, Fails, Kills, Square
 from tests.support.cluster import wait_until
+from tests.support.slow import slow
 
 
 @pytest.fixture
@@ -143,6 +144,7 @@ def test_processes_end_with_the_iterator(tmp_path: Path) -> None:
             os.kill(process, 0)
 
 
+@slow
 @pytest.mark.usefixtures("at_once")
 def test_verify_gives_what_one_process_gives(gen: Gen) -> None:
     chosen = (
@@ -166,6 +168,7 @@ def group_of(process: Path) -> int | None:
     return None
 
 
+@slow
 def test_ctrl_c_prints_what_was_done(tmp_path: Path) -> None:
     """It reaches all processes of a terminal, and none of them has a word to say but the first."""
     command = [sys.executable, "-m", "gen", "verify", "--device", "cpu", "--json", "--jobs", "2"]

@@ -7,7 +7,7 @@ import pytest
 
 from gen.emulator import Emulator, Finding, SharedRaces, TensorMap
 from tests.emulator.emulator_kernels import compile_cuda
-from tests.support.slow import each
+from tests.support.slow import each, slow
 
 PIPELINE = r"""
 #include <cutlass/arch/barrier.h>
@@ -74,12 +74,13 @@ def run(source: str, cluster: tuple[int, int, int]) -> tuple[bool, list[Finding]
     return bool((emulator.read(out) == values).all()), report.findings
 
 
+@slow
 @pytest.mark.parametrize(
     "cluster",
     [
         (2, 1, 1),
-        pytest.param((1, 2, 1), marks=pytest.mark.slow),
-        pytest.param((4, 1, 1), marks=pytest.mark.slow),
+        ((1, 2, 1)),
+        ((4, 1, 1)),
     ],
 )
 def test_the_pipeline_of_cutlass(cluster: tuple[int, int, int]) -> None:
@@ -91,7 +92,7 @@ def test_the_pipeline_of_cutlass(cluster: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "check"),
     each(
-        6,
+        7,
         [
             ("transaction_bytes = 1024", "transaction_bytes = 1040", "synccheck"),
             ("pipe.consumer_wait(state);", "", "racecheck"),

@@ -9,6 +9,7 @@ from gen.emulator import Emulator
 from gen.errors import UsageError
 from tests.emulator.cluster_kernels import Size, body, clean, finding, launch, run
 from tests.emulator.emulator_kernels import compile_cuda
+from tests.support.slow import slow
 
 ONE = 'extern "C" __global__ void {} kernel(unsigned* out) {{ out[blockIdx.x] = blockIdx.x; }}'
 
@@ -109,6 +110,7 @@ if (x == 0) {
 
 
 # -- the barrier of a cluster ---------------------------------------------------------------------
+@slow
 @pytest.mark.parametrize("chunk_threads", [1 << 16, 1])
 @pytest.mark.parametrize(
     ("cluster", "grid"), [((2, 1, 1), (4, 2, 2)), ((1, 2, 1), (3, 4, 1)), ((2, 2, 2), (4, 2, 2))]

@@ -51,6 +51,7 @@ extern "C" __global__ void k(int* x, int* y) {
 """
 
 
+@slow
 @pytest.mark.parametrize("chunk", [64, 1 << 16])
 def test_a_barrier_for_the_whole_grid(chunk: int) -> None:
     x = np.arange(5 * 64, dtype=np.int32)
@@ -67,6 +68,7 @@ def test_a_grid_with_a_barrier_must_be_resident() -> None:
         run(GRID_SYNC, x, x, grid=5, emulator=Emulator(resident_blocks=4))
 
 
+@slow
 def test_groups_of_threads() -> None:
     source = """
 #include <cooperative_groups.h>
@@ -133,6 +135,7 @@ extern "C" __global__ void k(int* x) {
     assert np.array_equal(got, INTS[::-1])
 
 
+@slow
 def test_cuda_barrier_with_a_bulk_copy() -> None:
     source = """
 #include <cuda/barrier>
@@ -162,6 +165,7 @@ extern "C" __global__ void k(int* x) {
     assert np.array_equal(got, INTS[::-1])
 
 
+@slow
 def test_cuda_pipeline() -> None:
     source = """
 #include <cuda/pipeline>

@@ -8,6 +8,7 @@ import pytest
 from gen.compile.nvrtc import compile_cuda
 from gen.emulator import Emulator, GlobalRaces, LaunchReport, SharedRaces, UninitializedReads
 from gen.emulator.run.turns import cut, resident_blocks
+from tests.support.slow import slow
 
 Outcome = tuple[list[np.ndarray], LaunchReport]
 
@@ -165,6 +166,7 @@ extern "C" __global__ void k(int* out) {
     assert (out == 42).all()
 
 
+@slow
 def test_a_wait_with_a_limit_gives_up_and_lets_other_blocks_run() -> None:
     """The counter changes in every round: no deadlock, and no reason to wait for ever."""
     source = """
@@ -199,6 +201,7 @@ extern "C" __global__ void k(volatile int* flag, long long* ticks) {
     assert ticks[0] >= 200_000_000
 
 
+@slow
 def test_copies_land_for_lanes_that_look_at_an_mbarrier_and_at_memory() -> None:
     source = """
 #include <cuda/barrier>

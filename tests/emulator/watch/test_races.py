@@ -12,7 +12,7 @@ from tests.emulator import cutlass_kernels, tensor_kernels
 from tests.emulator.emulator_kernels import compile_cuda, gemm_source, geometry, run_gemm
 from tests.emulator.pipeline_kernels import HELPERS
 from tests.emulator.watched import Watched
-from tests.support.slow import sift
+from tests.support.slow import sift, slow
 
 FIRST = 4  # the line of a kernel's body: see `kernel`
 
@@ -389,6 +389,7 @@ def test_cutlass_has_no_races(kernel: cutlass_kernels.CutlassKernel) -> None:
     assert report.findings == []
 
 
+@slow
 def test_a_tensor_core_pipeline_that_waits_for_one_group_too_few() -> None:
     """The finding names the line of the load, and that of the copy it comes too early for."""
     sizes = (64, 64, 128)

@@ -34,7 +34,7 @@ from tests.support.programs import (
     need,
     run,
 )
-from tests.support.slow import sift, slow
+from tests.support.slow import each, sift, slow
 
 SHAPES = ("1-512x300-4096x2048", "1024", "7x9x3")
 
@@ -118,7 +118,7 @@ def test_a_file_has_kernels_for_where_operands_lie(
     assert capsys.readouterr().out == f"{tmp_path}/gemm.cu\n"
 
 
-@pytest.mark.parametrize("embedded", [False, True])
+@pytest.mark.parametrize("embedded", each(2, [False, True]))
 def test_the_functions_are_the_same_whatever_is_chosen(
     embedded: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,7 +196,7 @@ def drawn(found: Best, count: int) -> list[tuple[Product, tuple[int, int, int]]]
     ("gpus", "dtype", "layout", "batch", "tables"),
     [
         ("a100,h200,l4", "f16", "rcr", None, "h200,l4"),
-        ("rtx3090,rtx4090,l40s,b200", "f32", "crc", "1-64", ""),
+        pytest.param("rtx3090,rtx4090,l40s,b200", "f32", "crc", "1-64", "", marks=slow),
         pytest.param("rtx3090,l40s", "f32", "crc", "1-64", "rtx3090,l40s", marks=slow),
     ],
 )
@@ -244,9 +244,8 @@ HOSTS = {"nvcc": Host.best, "embedded": embedded_best}
 CASES = [(host, *kind) for host in HOSTS for kind in KINDS]
 
 
-@pytest.mark.parametrize(
-    ("host", "gpus", "dtype", "layout", "batch", "more"), sift(CASES, (CASES[4],))
-)
+@slow
+@pytest.mark.parametrize(("host", "gpus", "dtype", "layout", "batch", "more"), CASES)
 def test_the_launcher_carries_out_the_plan_of_what_python_picks(
     host: str,
     gpus: str,
@@ -294,7 +293,10 @@ def test_which_gpu_a_device_counts_as() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [("--tuned", "h100.json"), ("--batch", "2-9", "--epilogue", "relu(x + up[row, col])")],
+    [
+        ("--tuned", "h100.json"),
+        pytest.param(("--batch", "2-9", "--epilogue", "relu(x + up[row, col])"), marks=slow),
+    ],
 )
 def test_files_are_formatted_and_their_header_is_c(
     more: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -324,7 +326,7 @@ TIGHT = [  # lines that are nearly as long as one may be, or longer
 ]
 
 
-@pytest.mark.parametrize("options", TIGHT)
+@pytest.mark.parametrize("options", sift(TIGHT, [*TIGHT[:2], TIGHT[3]]))
 def test_tight_lines_are_formatted(
     options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

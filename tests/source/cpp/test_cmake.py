@@ -289,6 +289,7 @@ def test_a_source_does_not_compile_with_the_header_of_another(gen: Gen) -> None:
         assert good or "the header is another kernel's; emit both files together" in done.stderr
 
 
+@slow
 @pytest.mark.nvcc
 def test_an_emitted_file_does_not_compile_with_the_header_of_another(gen: Gen) -> None:
     for layout in ("rrr", "ccc"):
@@ -375,6 +376,7 @@ def good(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@slow
 def test_gen_is_asked_once_for_all_kernels_and_not_again(project: Project) -> None:
     call = "gen_add_embedded_kernel(user VARIANT tiles NAME k{} ARCH sm_80)\n"
     text = "add_library(user STATIC)\n" + "".join(map(call.format, range(30)))
@@ -508,7 +510,7 @@ def test_one_name_is_one_kernel(project: Project) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     each(
-        3,
+        5,
         [
             ("gen_add_embedded_kernel(user VARIANT tiles OUTPUT x)", "there is no word 'OUTPUT'"),
             (

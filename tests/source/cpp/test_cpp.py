@@ -327,6 +327,7 @@ def configure(source: Path, folder: Path, *options: str) -> subprocess.Completed
 WARN = "-DCMAKE_CUDA_FLAGS=-Xcompiler=-Wall,-Wextra"
 
 
+@slow
 @pytest.mark.parametrize(
     "example",
     [
@@ -361,7 +362,7 @@ add_library(user STATIC)
 @pytest.mark.parametrize(
     ("call", "version", "message"),
     each(
-        3,
+        6,
         [
             ("gen_add_embedded_kernel(user VARIANT tiles TILE 33)", "", "tile=33 is out of range"),
             (

@@ -22,7 +22,7 @@ from gen.spec.numerics import storage_dtype
 from gen.spec.problem import GemmProblem, GemmShape
 from tests.prove.test_verify import PAIRS, SCALAR, WITH_PLAN, small
 from tests.support.programs import STRICT, assert_formatted, check_c_and_cpp, need, run
-from tests.support.slow import each, sift
+from tests.support.slow import sift, slow
 
 STRICTEST = (
     *STRICT,
@@ -59,7 +59,7 @@ def compile_strictly(source: Path) -> None:
 SIMPLE = [pair for pair in itertools.product(SCALAR, ("f16", "f64", "i8")) if pair in PAIRS]
 
 
-@pytest.mark.parametrize(("variant", "dtype"), each(12, SIMPLE))
+@pytest.mark.parametrize(("variant", "dtype"), sift(SIMPLE, SIMPLE[:1]))
 def test_embedded_kernels_are_plain_cpp(variant: str, dtype: str, tmp_path: Path) -> None:
     spec = make_spec(variant, dtype=dtype, layout="rcc", name="gemm")
     compile_strictly(write(tmp_path, spec))
@@ -81,13 +81,14 @@ EMBEDDED = [(v, *case) for case, variants in zip(PLANNED, _HAVING, strict=True) 
 TURNS = [(_HAVING[i][i % len(_HAVING[i])], *case) for i, case in enumerate(PLANNED)]
 
 
+@slow
 def test_embedded_groups_along_k_are_plain_cpp(tmp_path: Path) -> None:
     """Whose maps of the TMA have a constant that the kernel has, too."""
     spec = make_spec("mma_tma", layout="crr", grouped_k=True, name="gemm")
     compile_strictly(write(tmp_path, spec))
 
 
-@pytest.mark.parametrize(("variant", "dtype", "more"), sift(EMBEDDED, TURNS[1::4]))
+@pytest.mark.parametrize(("variant", "dtype", "more"), sift(EMBEDDED, TURNS[5:]))
 def test_embedded_kernels_of_several_launches_are_plain_cpp(
     variant: str, dtype: str, more: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ int main(void) {
 """
 
 
+@slow
 def test_an_embedded_kernel_serves_each_device_by_itself(tmp_path: Path) -> None:
     """Its code, its shared memory; a stream of another device is refused."""
     folder = build(tmp_path, make_spec("rec_tiles", name="gemm"), TWO_DEVICES, ["sm_80", "sm_90"])
@@ -338,6 +340,7 @@ int main(void) {
 """
 
 
+@slow
 def test_each_thread_sets_its_own_context_and_code_goes_before_the_driver(tmp_path: Path) -> None:
     """Before cuInit, in a thread with a context, in one without, in the same with one."""
     folder = build(tmp_path, make_spec("naive", name="gemm"), THREADS)
@@ -367,7 +370,8 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize("variant", each(2, ["rec_tiles", "mma"]))
+@slow
+@pytest.mark.parametrize("variant", ["rec_tiles", "mma"])
 def test_a_shared_library_takes_its_code_along(variant: str, tmp_path: Path) -> None:
     """Loaded and unloaded once in each round of dlopen and dlclose."""
     need("gcc", "g++")
