@@ -15,6 +15,7 @@ from gen.compile import nvrtc
 from gen.device.abreast import planned_for, run_abreast
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner
+from gen.device.execute import Case
 from gen.device.runner import Runner
 from gen.prove.trials import Trial
 from gen.prove.verify import CaseResult, compared, drawn_case, drawn_skips
@@ -86,6 +87,12 @@ def _lanes(spec: KernelSpec, group: Sequence[_Member]) -> int:
     return most
 
 
+def drawn(spec: KernelSpec, trials: Sequence[Trial]) -> tuple[list[Case], list[tuple[int, int]]]:
+    """What `run_abreast` takes of trials: their cases and sizes."""
+    sizes = [(trial.multiprocessors or FEW, trial.blocks) for trial in trials]
+    return [drawn_case(spec, trial) for trial in trials], sizes
+
+
 def run_together(
     spec: KernelSpec,
     runner: EmulatorRunner,
@@ -94,8 +101,7 @@ def run_together(
     references: Sequence[Runner | None],
 ) -> list[CaseResult]:
     """`run_trial` of each. Raises CheckError where the device finds anything wrong with any."""
-    cases = [drawn_case(spec, trial) for trial in trials]
-    sizes = [(trial.multiprocessors or FEW, trial.blocks) for trial in trials]
+    cases, sizes = drawn(spec, trials)
     start = time.perf_counter()
     stored = run_abreast(spec, runner, module, cases, sizes)
     seconds = (time.perf_counter() - start) / len(trials)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +9,12 @@ from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.compile.nvrtc import Module
+from gen.device.abreast import run_abreast
 from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Chances, Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
-from gen.prove.abreast import run_together
+from gen.prove.abreast import drawn, run_together
 from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.limits import emulated_cost
 from gen.prove.trials import Trial
@@ -89,6 +89,7 @@ class Stand:
         self.spec, self.module, self.limits, self.probed = spec, module, limits, probed
         self.outcomes = Outcomes()
         self.prober = EmulatorRunner(observers=[self.outcomes])
+        self.prober.deadline = limits.deadline
         self.use = SharedUse()
         checks = ("race", "init") if limits.strict else ("race",)
         self.runner = EmulatorRunner(checks, limits.max_findings, [self.use])
@@ -100,7 +101,7 @@ class Stand:
 
         The first one with an error is the last one that runs, or any that is wrong (`Limits`).
         """
-        new = [self.probe(trial) for trial in trials]
+        new = self._new(trials)
         together = [trial for trial, only in zip(trials, new, strict=True) if not only]
         results = dict(zip(together, self._together(together), strict=False))
         seen = self._seen()
@@ -114,11 +115,19 @@ class Stand:
                 break
         return found
 
+    def _new(self, trials: Sequence[Trial]) -> list[bool]:
+        """`probe` of each; where all of them together show nothing new, none of them does."""
+        before = dict(self.outcomes.seen)
+        if len(trials) > 1 and self._probe(trials) and self.outcomes.seen == before:
+            return [False] * len(trials)
+        self.outcomes.seen = before
+        return [self.probe(trial) for trial in trials]
+
     def _together(self, trials: Sequence[Trial]) -> list[CaseResult]:
         """The results of several trials; none where there is more to say of any."""
         if len(trials) < 2:
             return []
-        self._prepare(trials)
+        self._prepare(self.runner, trials)
         runner, before = self.runner, self.runner.suppressed
         references = [self._reference(trial) for trial in trials]
         try:
@@ -127,12 +136,12 @@ class Stand:
             runner.suppressed = before
             return []
 
-    def _prepare(self, trials: Sequence[Trial]) -> None:
-        """Sets the runner up for trials that run abreast.
+    def _prepare(self, runner: EmulatorRunner, trials: Sequence[Trial]) -> None:
+        """Sets a runner up for trials that run abreast.
 
         Of several, one that never ends does so again alone, and says why then.
         """
-        runner, limits, spec, one = self.runner, self.limits, self.spec, trials[0]
+        limits, spec, one = self.limits, self.spec, trials[0]
         late = _LATE if one.late else 1
         runner.budget = sum(limits.budget or default_budget(spec, t.problem) for t in trials) * late
         if len(trials) > 1:
@@ -158,7 +167,7 @@ class Stand:
     def _alone(self, trial: Trial, new: bool) -> Outcome:
         """Runs a trial. new: whether nothing else has shown what it does."""
         runner = self.runner
-        self._prepare([trial])
+        self._prepare(runner, [trial])
         # What only this trial reaches is to be looked at as closely as anything else.
         runner.watched = trial.watched or (new and max(astuple(trial.shape)) <= WATCHED)
         before, error = runner.suppressed, ""
@@ -174,20 +183,22 @@ class Stand:
 
     def probe(self, trial: Trial) -> bool:
         """Whether the kernel with probes shows an outcome in a trial that it has not had before."""
+        before = dict(self.outcomes.seen)
+        self._probe([trial])
+        return self.outcomes.seen != before
+
+    def _probe(self, trials: Sequence[Trial]) -> bool:
+        """Runs the kernel with probes, if there is more to see; whether it came to its end."""
         probed, prober = self.probed, self.prober
         if not probed or not probed.module or not probed.missing(self.outcomes.seen):
+            return True
+        self._prepare(prober, trials)
+        prober.watched, prober.budget = True, 2 * (prober.budget or 0)
+        try:
+            run_abreast(self.spec, prober, probed.module, *drawn(self.spec, trials))
+        except (CheckError, PtxError, UsageError):  # which may not be the kernel's
             return False
-        before = dict(self.outcomes.seen)
-        prober.budget = 2 * (self.limits.budget or default_budget(self.spec, trial.problem))
-        prober.deadline, prober.time_budget = (
-            self.limits.deadline,
-            2 * default_time(trial.shape, trial.problem.batch.products),
-        )
-        prober.multiprocessors = trial.multiprocessors or FEW
-        furnish(prober, trial)
-        with contextlib.suppress(CheckError, PtxError, UsageError):  # which is not the kernel's
-            run_trial(self.spec, prober, probed.module, trial)
-        return self.outcomes.seen != before
+        return True
 
 
 def _is_right(outcome: Outcome) -> bool:

@@ -37,7 +37,7 @@ def test_results_are_those_of_each_alone(variant: str) -> None:
     group = max(grouped(spec, check_trials(spec)[:200]), key=len)[:12]
     assert len(group) > 2
     alone = [stand._alone(trial, False).result for trial in group]
-    stand._prepare(group)
+    stand._prepare(stand.runner, group)
     together = run_together(spec, stand.runner, module, group, [None] * len(group))
     assert [(r.ok, r.worst, r.message) for r in together] == [
         (r.ok, r.worst, r.message) for r in alone if r
@@ -60,7 +60,7 @@ def test_an_access_of_one_of_them() -> None:
     stand = Stand(spec, module, Limits(False, 20))
     trials = [t for t in check_trials(spec)[:200] if t.shape.n % 7 and t.problem.beta]
     group = max(grouped(spec, trials), key=len)[:4]
-    stand._prepare(group)
+    stand._prepare(stand.runner, group)
     with pytest.raises(CheckError):
         run_together(spec, stand.runner, module, group, [None] * len(group))
     outcomes = stand.run(group)
