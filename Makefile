@@ -11,6 +11,8 @@ run: $(VENV)/.run  ## emit all kernels into build/out and verify them
 	$(BIN)/gen emit --variant all
 	$(BIN)/gen verify
 
+# Tests start hundreds of processes: without bytecode, each would compile all that it imports.
+run test test-all lint: export PYTHONDONTWRITEBYTECODE :=
 test test-all: export PATH := $(CURDIR)/$(BIN):$(PATH)
 test: lint  ## the test suite, a few cases of each kind
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
@@ -44,5 +46,5 @@ define install
 @test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
 	{ echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 3; }
 @echo "Downloading up to $(2) MB of Python packages into $(VENV); NVRTC is 50 to 80 of these."
-$(BIN)/python -m pip install --quiet --editable '$(1)'
+$(BIN)/python -m pip install --quiet --no-compile --editable '$(1)'
 endef
