@@ -5,16 +5,16 @@ JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-all goldens lint clean
+.PHONY: run test test-all goldens lint style clean
 
 run: $(VENV)/.run  ## emit all kernels into build/out and verify them
 	$(BIN)/gen emit --variant all
 	$(BIN)/gen verify
 
 # Tests start hundreds of processes: without bytecode, each would compile all that it imports.
-run test test-all lint: export PYTHONDONTWRITEBYTECODE :=
+run test test-all lint style: export PYTHONDONTWRITEBYTECODE :=
 test test-all: export PATH := $(CURDIR)/$(BIN):$(PATH)
-test: lint  ## the test suite, a few cases of each kind
+test: style  ## the test suite, a few cases of each kind
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-all: lint  ## all tests: also those marked slow, with more types and shapes, and newly drawn examples
@@ -23,10 +23,12 @@ test-all: lint  ## all tests: also those marked slow, with more types and shapes
 goldens: $(VENV)/.test  ## write tests/golden anew, after a change of the templates
 	$(BIN)/python -m pytest -q tests/source/test_goldens.py --update-goldens
 
-lint: $(VENV)/.test
+lint: style  ## what `make test` checks of the sources, and their types
+	$(BIN)/mypy
+
+style: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 clean:
 	rm -rf $(VENV) build/out dist

@@ -814,6 +814,7 @@ def test_verify_prints_what_was_done_before_an_interruption(
     assert {result["dtype"] for result in report["results"]} == {"f32", "f64"}
 
 
+@pytest.mark.slow
 def test_check_prints_what_was_found_before_an_interruption(
     gen: Gen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

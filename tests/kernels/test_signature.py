@@ -13,6 +13,7 @@ from gen.kernels.registry import make_spec
 
 
 @given(st.lists(st.from_regex(r"[a-z]{1,30}", fullmatch=True), min_size=1), st.integers(0, 8))
+@pytest.mark.slow
 def test_lines_are_as_full_as_they_can_be(words: list[str], indent: int) -> None:
     lines = signature.fill(words, indent, width=40, after=");").split("\n")
     assert all(line.startswith(" " * indent) and len(line) <= 40 + 2 for line in lines)

@@ -36,6 +36,7 @@ def test_chunks_pass_registers_where_that_pays(held: bool, more: dict[str, Any])
 
 
 @pytest.mark.parametrize("layout", sift(["rrr", "rcr", "ccr"], ["rcr"]))
+@pytest.mark.slow
 def test_chunks_arrive(layout: str) -> None:
     """Steps that are whole, that end within a chunk or between two, and fewer than stages."""
     shapes = [GemmShape(*s) for s in ((130, 260, 44), (128, 256, 4), (3, 5, 37), (132, 8, 8))]

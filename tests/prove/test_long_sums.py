@@ -268,6 +268,7 @@ def test_other_ways_to_take_turns_are_right(edits: list[tuple[str, str]]) -> Non
         ),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_nothing_is_said_of_other_loops_of_warps(
     tunables: dict[str, Any], old: str, new: str
 ) -> None:
