@@ -24,9 +24,9 @@ from gen.spec.kernel import KernelSpec
 if TYPE_CHECKING:
     from gen.kernels.launches import Launch
 
-_LANES = 1 << 13  # threads of all launches that run together: more is no faster
+_LANES = 1 << 14  # threads of all launches that run together: more is no faster
 _BRIEFLY = 8  # times as many may a kernel have that has no loop along K, such as one that packs
-_LONGER = 4  # times the steps along K of the first: the others then have nothing to do
+_SHORT, _LONGER = 64, 4  # K, and how many times longer ones run apart: the others would be done
 
 
 class _Member(NamedTuple):
@@ -65,11 +65,17 @@ def _kind(member: _Member) -> Hashable:
 
 def _cut(spec: KernelSpec, members: Sequence[_Member]) -> Iterator[list[_Member]]:
     """Trials of one kind as groups that are not too large, each in the order of all trials."""
+
+    def length(member: _Member) -> int:
+        return int(math.log(max(member.trial.shape.k, _SHORT), _LONGER))
+
+    def likeness(member: _Member) -> tuple[int, ...]:
+        return length(member), _lanes(spec, [member]), member.trial.shape.k, member.at
+
     group: list[_Member] = []
-    for member in sorted(members, key=lambda one: (one.trial.shape.k, one.at)):
+    for member in sorted(members, key=likeness):
         more = [*group, member]
-        steps = [one.trial.shape.k for one in (more[0], member)]
-        if group and (_lanes(spec, more) > _LANES or steps[1] > _LONGER * max(steps[0], 64)):
+        if group and (_lanes(spec, more) > _LANES or length(member) > length(group[0])):
             yield sorted(group, key=lambda one: one.at)
             more = [member]
         group = more

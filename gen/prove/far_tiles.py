@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gen.compile.nvrtc import Module
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, alignment, arguments, ends_of, products
+from gen.emulator import Observer
 from gen.errors import SpecError
 from gen.kernels.formulas import ceil_div
 from gen.kernels.launches import BIAS, OFFSETS, WORKSPACE, Launch
@@ -35,7 +37,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Batch, GemmProblem, GemmShape
 
 if TYPE_CHECKING:
-    from gen.emulator import Finding, Observer
+    from gen.emulator import Finding
 
 _LINES = 2**27 + 40  # rows, or columns, of D: times 64 elements, these are more than 2^32
 _MANY = 2**30 + 40  # lines to pack
@@ -46,6 +48,7 @@ _TILES = 2**32 + 48  # and of their tiles, in whole units of 16 bytes
 _LEFT = 2**32 + 1  # of which 32 bits keep less than a tile has
 _NEGATIVE = 2**31 + 2 * UNIT  # and of these, as an int, a number below zero
 _FAR = 2**32 + 2**12  # elements between matrices B
+_FIRST = 2**16  # lines, which a grid's blocks have together in their first round, or more
 _LAST = 40  # of these, what is computed; of groups along K, what the first one has
 _BUDGET = 10**9
 
@@ -125,6 +128,33 @@ def _problems(spec: KernelSpec) -> Iterator[tuple[GemmShape, bool]]:
         yield GemmShape(_TILES * m, n, UNIT), True
 
 
+class _EnoughError(Exception):
+    """The first lines are computed; the blocks would stride over billions of others."""
+
+
+class _FirstRound(Observer):
+    """Ends a launch, where it is asked to, as soon as its blocks store lines of a second round."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, int, int, bool] | None = None
+
+    def ends(self, address: int, ld: int, size: int, apart: bool) -> None:
+        """D's address, leading dimension and bytes of an element; apart: its lines are `ld` so."""
+        self._of = address, ld, size, apart
+
+    def store(self, chunk: Any, site: Any, space: str, address: Any, mask: Any) -> None:
+        """See Observer."""
+        if self._of is None or space == "shared":
+            return
+        start, ld, size, apart = self._of
+        index = (np.asarray(address) + (site.offset - start)) // size
+        beyond = (index // ld if apart else index % ld) >= _FIRST
+        if mask is not None and beyond.ndim:
+            beyond = beyond & mask.bits
+        if beyond.any():
+            raise _EnoughError
+
+
 class _Sparse(NamedTuple):
     """A matrix of zeros that nobody has touched, and its elements as rows and columns."""
 
@@ -190,7 +220,8 @@ def _run(
     if spec.grouped_k:
         given.a[:, :_LAST] = 0
     at_once = 2 * tiles * below * beside
-    runner = EmulatorRunner(observers=observers, multiprocessors=at_once)
+    rounds = _FirstRound()
+    runner = EmulatorRunner(observers=[*observers, rounds], multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline
     runner.time_budget = None if deadline else SECONDS
     input_, output = types.input.name, types.output.name
@@ -238,6 +269,8 @@ def _run(
         return None
     places[WORKSPACE] = Place(runner.upload_zeros(max(steps.workspace_bytes, 1), WORKSPACE))
     found: list[Finding] = []
+    if not at_end:
+        rounds.ends(places["D"].address, problem.ldd, types.output.size, down == layouts.c)
     for launch in steps.launches:
         if "grid" in spec.tunables:  # few blocks would stride over all rows for hours
             launch = replace(launch, grid=(min(shape.m, MAX_GRID_X), *launch.grid[1:]))
@@ -250,9 +283,10 @@ def _run(
         for window in windows:
             runner.window = window
             args = arguments(launch.args, places, runner)
-            found += runner.launch(
-                module, launch.kernel, launch.grid, launch.block, args, launch.shared_bytes
-            )
+            with suppress(_EnoughError):
+                found += runner.launch(
+                    module, launch.kernel, launch.grid, launch.block, args, launch.shared_bytes
+                )
     got = np.ascontiguousarray(matrices["D"].elements[rows, columns])
     corner = (first, 0) if down else (0, first)
     within = Within(*corner, shape.m, shape.n)
