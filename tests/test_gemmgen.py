@@ -62,6 +62,7 @@ def test_the_command() -> None:
     assert python("-m", "gemmgen", "list", "none").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_gen_in_the_current_folder_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "gen.py").write_text("raise SystemExit('the wrong one')\n")
     done = python("-m", "gemmgen", "--version", cwd=tmp_path)

@@ -135,6 +135,7 @@ def test_views_are_not_copied(dtype: str, fake: FakeGpu) -> None:
 
 
 @pytest.mark.parametrize(("variant", "arch"), [("mma", "sm_80"), ("mma_tma", "sm_90a")])
+@pytest.mark.slow
 def test_a_workspace_comes_and_goes_with_the_call(
     variant: str, arch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

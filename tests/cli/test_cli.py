@@ -631,6 +631,7 @@ def fake_proofs(ok: bool, worst: float) -> Callable[[Proofs, Proof], ShapeResult
     return prove
 
 
+@pytest.mark.slow
 def test_verify_proves_a_kernel_on_the_emulator(gen: Gen) -> None:
     code, out, err = gen("verify", "--variant", "naive", "--dtype", "i32", "--shape", "5x6x7")
     assert code == 0, out + err
@@ -929,6 +930,7 @@ def on_terminal(*args: str, **env: str) -> str:
 
 
 @pytest.mark.parametrize("columns", each(2, [40, 80]))
+@pytest.mark.slow
 def test_tables_fit_a_terminal_and_lose_nothing(gen: Gen, columns: int) -> None:
     for command in (["list"], ["list", "tiles"]):
         text = on_terminal(*command, COLUMNS=str(columns))
@@ -999,6 +1001,7 @@ def test_a_missing_package_is_one_line(
 
 
 @pytest.mark.parametrize("where", each(2, ["a-file", "/proc/gen-cache"]))
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_used_is_a_warning(tmp_path: Path, where: str) -> None:
     (tmp_path / "a-file").touch()
     env = {"GEN_CACHE_DIR": where}

@@ -95,6 +95,7 @@ def test_headers_of_cuda_and_cccl_are_found():
     ),
     ids=lambda tunables: " ".join(map(str, tunables.values())) or "default",
 )
+@pytest.mark.slow
 def test_sums_of_tensor_cores_stay_in_registers(tunables):
     values = {"dtype": "f16", "layout": "rcr", "arch": "sm_90a", **tunables}
     spec = registry.make_spec("mma_tma", **values)

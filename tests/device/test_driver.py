@@ -179,6 +179,7 @@ def moved_memory() -> None:
         gpu.allocate(2**30)
 
 
+@pytest.mark.slow
 def test_memory(folder: Path) -> None:
     lines = some(asked(folder, moved_memory), "cuMem")
     assert [line for line in lines if "DtoH" not in line] == [

@@ -59,6 +59,7 @@ def test_subnormal_numbers(kernel: dict[str, Any]) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", each(3, ["slices", "TMA", "wgmma"]))
+@pytest.mark.slow
 def test_operands_of_tf32_are_rounded_to_nearest(name: str) -> None:
     kernel = {"device": "cpu", **KERNELS[name], "dtype": "tf32"}
     for x, rounded in (

@@ -162,6 +162,7 @@ def test_bad_expectations_hide_nothing(gen: Gen) -> None:
         assert gen("check", write(RIGHT), *wrong).code == 2
 
 
+@pytest.mark.slow
 def test_products_are_compared_after_each_schedule(gen: Gen) -> None:
     # Only the block of the first half writes D, and only if it comes first.
     file = write("""

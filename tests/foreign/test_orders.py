@@ -121,6 +121,7 @@ _TWICE = "__threadfence_block();\n    flag = 1;"
         (_GLOBAL_FLAG, _TWICE, "flag = 1;"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_flags_order_global_memory_within_a_block(source: str, old: str, new: str) -> None:
     args: dict[str, object] = {"x": "i32[3]:zeros"}
     assert found(source, args) == set()

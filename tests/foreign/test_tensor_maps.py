@@ -55,6 +55,7 @@ def test_a_box_of_a_tensor(pointer: bool) -> None:
     assert outcome.types["map"] == "i32"
 
 
+@pytest.mark.slow
 def test_what_is_outside_of_the_tensor_is_zero() -> None:
     outcome = run("tensormap(i32[2,16]:iota, box=2x8)")
     assert outcome.arrays["out"].tolist() == [*range(20, 28), *[0] * 8]

@@ -44,6 +44,7 @@ def test_rec_tiles_reads_a_half_as_often_as_tiles() -> None:
     assert square.totals.fma == wide.totals.fma == 64**3 // 32
 
 
+@pytest.mark.slow
 def test_counters_of_every_line_add_up_to_the_totals() -> None:
     found = profiled("tiles", tile=16)
     loads = [line for line in found.lines if line.place[1:] == ("global", "load")]
@@ -173,6 +174,7 @@ def test_without_a_disassembler_the_widths_are_predicted(monkeypatch: pytest.Mon
     assert predicted.totals == known.totals
 
 
+@pytest.mark.slow
 def test_command_prints_kernels_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["profile", "--variant", "tiles", "--variant", "rec_tiles", "--tile", "16"]
     assert main([*words, "--shape", "64", "--gpu", "rtx3060"]) == 0
@@ -300,6 +302,7 @@ def test_script_reads_what_ncu_prints() -> None:
 
 
 @pytest.mark.parametrize("cutlass", sift([False, True], [False]))
+@pytest.mark.slow
 def test_script_runs_its_launches_on_the_emulator(cutlass: bool) -> None:
     """Patterns count one access each; kernels and CUTLASS are launched once each."""
     runner = compare_counters.CountingRunner("sm_90")

@@ -117,6 +117,7 @@ def far(source: Source) -> bool:
 
 
 @pytest.mark.parametrize("variant", sift(BATCHED, QUICK[:1]))
+@pytest.mark.slow
 def test_products_beyond_32_bits_are_right(variant: str) -> None:
     assert far(render(small(variant, layout="crc", batched=True)))
     own = "x * up[row, col] + shift_by[row]"
@@ -134,6 +135,7 @@ FAR = [
 
 
 @pytest.mark.parametrize(("variant", "old", "new"), sift(FAR, FAR[2:4]))
+@pytest.mark.slow
 def test_mistakes_beyond_32_bits_are_found(variant: str, old: str, new: str) -> None:
     source = render(small(variant, batched=True))
     assert old in source.text

@@ -122,6 +122,7 @@ def test_an_empty_result_needs_no_launch(shape):
 
 
 @pytest.mark.parametrize("dtype", sift(["f32", "f16", "bf16"], ["f32"]))
+@pytest.mark.slow
 def test_cutlass_is_within_the_bounds(runner, dtype):
     rng, shape = np.random.default_rng(3), GemmShape(35, 33, 300)
     layout = dict(PAIRS)[dtype]

@@ -144,6 +144,7 @@ def test_an_operand_that_is_cleared_while_other_blocks_read_it() -> None:
     assert "races with the cp.async at line" in message
 
 
+@pytest.mark.slow
 def test_dividing_by_the_rows_instead_of_the_columns() -> None:
     spec = make_spec("thread_1d", threads=64)
     source = plant(

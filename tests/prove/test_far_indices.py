@@ -69,6 +69,7 @@ def test_a_bias_is_right_far_away(variant: str, dtype: str, epilogue: str, layou
         ],
     ),
 )
+@pytest.mark.slow
 def test_lines_beside_tensor_maps(variant: str, old: str, new: str) -> None:
     """C, D and what is packed have lines of any length; operands in place are the TMA's."""
     spec = small(variant)
@@ -139,6 +140,7 @@ def test_an_epilogue_whose_index_wraps_around_is_found(old: str, new: str) -> No
 
 
 @pytest.mark.parametrize("number", ["int", "unsigned"])
+@pytest.mark.slow
 def test_columns_that_are_left_are_counted_in_32_bits(number: str) -> None:
     found = results(
         make_spec("thread_tile_1d"), ("N - col0 < kTileN", f"{number}(N - col0) < kTileN")

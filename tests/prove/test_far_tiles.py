@@ -123,6 +123,7 @@ def test_rows_that_are_left_are_counted_in_32_bits(number: str) -> None:
         ],
     ),
 )
+@pytest.mark.slow
 def test_few_rows_have_many_columns(
     variant: str, options: dict[str, str], old: str, new: str
 ) -> None:

@@ -96,6 +96,7 @@ def test_groups_are_right(variant: str, name: str) -> None:
         ],
     ),
 )
+@pytest.mark.slow
 def test_types_and_epilogues(variant: str, more: dict[str, str]) -> None:
     spec = kernel(variant, **more)
     problem = grouped(ENDS["ragged"][:-1], spec)
@@ -120,6 +121,7 @@ def test_bits_are_those_of_single_products(variant: str) -> None:
 
 
 @pytest.mark.parametrize(("new", "right"), [("gridDim.z - 1", True), ("gridDim.z", False)])
+@pytest.mark.slow
 def test_packing_strides_over_matrices(
     monkeypatch: pytest.MonkeyPatch, new: str, right: bool
 ) -> None:
@@ -179,6 +181,7 @@ def test_mistakes_are_found(variant: str, old: str, new: str) -> None:
         [("group};", "row0};")],
     ),
 )
+@pytest.mark.slow
 def test_mistakes_with_operands_of_groups_are_found(old: str, new: str) -> None:
     spec = kernel("mma", epilogue="(x + bias[group, col]) * scale[group] + group")
     source = render(spec)

@@ -42,6 +42,7 @@ def right(report: LauncherReport) -> bool:
 
 
 @pytest.mark.parametrize(("variant", "dtype"), sift(PAIRS, QUICK[24:25]))
+@pytest.mark.slow
 def test_launchers_carry_out_the_plan(variant: str, dtype: str) -> None:
     assert right(
         check_launcher(render(small(variant, dtype, layout_of(variant, dtype))), always=True)

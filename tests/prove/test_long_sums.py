@@ -102,6 +102,7 @@ def test_kernels_add_up_both_ends(variant: str, tunables: dict[str, Any], count:
         ),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_numbers_of_32_bits_are_wrong(variant: str, old: str, new: str) -> None:
     tunables: dict[str, Any] = {"chunk": 100} if variant == "shared_row" else {}
     source = plant(make_spec(variant, **tunables), (old, new))

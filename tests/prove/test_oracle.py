@@ -164,6 +164,7 @@ def element(dtype):
 @pytest.mark.parametrize("dtype", each(4, FLOATS))
 @settings(max_examples=150)
 @given(data=st.data())
+@pytest.mark.slow
 def test_bounds_hold_for_right_results(dtype, data):
     k = data.draw(st.integers(0, 12))
     vector = st.lists(element(dtype), min_size=k, max_size=k)

@@ -134,6 +134,7 @@ def test_every_kernel_and_dtype(variant: str, dtype: str, runner: EmulatorRunner
 
 # All default tiles are verified by `make run`, too.
 @pytest.mark.parametrize("variant", sift(VARIANTS, ["naive"]))
+@pytest.mark.slow
 def test_every_edge_of_the_default_tile(variant: str, runner: EmulatorRunner) -> None:
     spec = make_spec(variant)
     assert [r.message for r in verify(spec, runner) if not r.ok] == []
@@ -345,6 +346,7 @@ def test_teams_that_take_turns_along_k(
     assert complaints(spec, runner) == []
 
 
+@pytest.mark.slow
 def test_operands_are_tried_in_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Aligned and not, whole units and not: with and without packing."""
     seen, plan = set(), KernelSpec.plan

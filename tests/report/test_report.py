@@ -193,6 +193,7 @@ def swept(*words: str, gen: Gen) -> list[str]:
     return conclusions(model.load([Path("s.json")]))
 
 
+@pytest.mark.slow
 def test_a_sweep_in_words(gen: Gen) -> None:
     words = [
         "--variant",
@@ -515,6 +516,7 @@ def assert_readable(picture: Picture) -> None:
 
 
 @pytest.mark.parametrize("rows", EVERYTHING, ids=["many", "long", "one"])
+@pytest.mark.slow
 def test_pictures_of_benchmarks_are_readable(rows: list[Row]) -> None:
     pytest.importorskip("matplotlib")
     found = bench_pictures.of_benchmarks(

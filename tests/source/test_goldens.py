@@ -345,6 +345,7 @@ QUICK = [path for path in CUDA if re.search(r"mma_tma_f16_crr_sk3\b", path.name)
 
 @pytest.mark.nvcc
 @pytest.mark.parametrize("path", sift(CUDA, QUICK), ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_nvcc_has_nothing_to_warn_about(path: Path) -> None:
     assert len(QUICK) == 1
     spec = read_source(path).spec

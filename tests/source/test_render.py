@@ -60,6 +60,7 @@ def test_clang_format_changes_nothing(
 
 @settings(max_examples=5)
 @given(st.lists(specs(), min_size=20, max_size=20))
+@pytest.mark.slow
 def test_clang_format_changes_nothing_whatever_the_tunables(choices: list[KernelSpec]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for i, spec in enumerate(choices):

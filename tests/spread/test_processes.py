@@ -70,6 +70,7 @@ class Warns(Square):
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.slow
 def test_every_item_is_done_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     found = list(Processes(3).map(Square(log, 0.02), range(40)))
@@ -81,6 +82,7 @@ def test_every_item_is_done_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.slow
 def test_items_that_need_the_same_go_to_one_process(tmp_path: Path) -> None:
     """Until nothing else is left to do."""
     log = tmp_path / "log"
@@ -107,6 +109,7 @@ def test_what_takes_long_is_not_begun_here(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.slow
 def test_the_error_is_that_of_the_first_item(tmp_path: Path) -> None:
     found: list[tuple[int, Done]] = []
     with pytest.raises(CheckError, match="item 1 cannot be done"):

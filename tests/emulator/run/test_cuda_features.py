@@ -62,6 +62,7 @@ def test_a_barrier_for_the_whole_grid(chunk: int) -> None:
     assert np.array_equal(got, x)
 
 
+@pytest.mark.slow
 def test_a_grid_with_a_barrier_must_be_resident() -> None:
     x = np.zeros(5 * 64, np.int32)
     with pytest.raises(UsageError, match="5 blocks only 4 are resident"):
@@ -193,6 +194,7 @@ extern "C" __global__ void k(int* x) {
     assert np.array_equal(got[:64], INTS[::-1] * 7)
 
 
+@pytest.mark.slow
 def test_cuda_atomic_ref() -> None:
     source = """
 #include <cuda/atomic>

@@ -52,6 +52,7 @@ extern "C" __global__ void k(int* lock, int* count) {
 """
 
 
+@pytest.mark.slow
 def test_a_spin_lock_within_warps_and_between_blocks_ends(emulator: Emulator) -> None:
     (lock, count), report = run(SPIN_LOCK, 5, 40, zeros(), zeros(), emulator=emulator)
     assert not report.findings

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gen.emulator.warp.clusters import RANK_SHIFT, Clusters
 from gen.emulator.warp.masks import Mask
+from tests.support.slow import slow
 
 SIZES = st.tuples(*(st.integers(1, 3) for _ in range(3)))
 
@@ -20,6 +21,7 @@ def place(lane: tuple[int, ...], dims: tuple[int, int, int]) -> tuple[int, tuple
 
 
 @given(SIZES, SIZES, SIZES, st.data())
+@slow
 def test_clusters(
     dims: tuple[int, int, int], counts: tuple[int, int, int], threads: tuple[int, int, int],
     data: st.DataObject,

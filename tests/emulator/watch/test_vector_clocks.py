@@ -263,6 +263,7 @@ def follow(threads: int, proxies: bool, blocks: int, events: list[Event]) -> Non
     st.booleans(),
     st.lists(EVENTS, min_size=12, max_size=24),
 )
+@pytest.mark.slow
 def test_clocks_know_what_lanes_know(
     shape: tuple[int, int], proxies: bool, events: list[Event]
 ) -> None:

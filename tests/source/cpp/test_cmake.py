@@ -276,6 +276,7 @@ def test_a_stamp_is_of_the_specification() -> None:
     assert stamps("VARIANT tiles DTYPE f32 LAYOUT rrr") == found[0]
 
 
+@pytest.mark.slow
 def test_a_source_does_not_compile_with_the_header_of_another(gen: Gen) -> None:
     need("g++")
     for layout in ("rrr", "ccc"):
@@ -526,6 +527,7 @@ def test_one_name_is_one_kernel(project: Project) -> None:
         ],
     ),
 )
+@pytest.mark.slow
 def test_cmake_refuses(call: str, message: str, project: Project) -> None:
     targets = "add_library(user STATIC)\nadd_library(alias ALIAS user)\nadd_custom_target(none)\n"
     project.write(f"{targets}add_library(imported STATIC IMPORTED)\n{call}")

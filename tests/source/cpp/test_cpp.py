@@ -76,6 +76,7 @@ def test_a_header_says_what_the_launcher_takes() -> None:
 @pytest.mark.parametrize(
     ("variant", "dtype"), sift([("tiles", "bf16"), ("mma", "f16"), ("mma", "i8")], [("mma", "f16")])
 )
+@pytest.mark.slow
 def test_a_header_declares_what_the_source_defines(
     variant: str, dtype: str, tmp_path: Path
 ) -> None:

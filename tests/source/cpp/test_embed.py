@@ -89,6 +89,7 @@ def test_embedded_groups_along_k_are_plain_cpp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("variant", "dtype", "more"), sift(EMBEDDED, TURNS[5:]))
+@pytest.mark.slow
 def test_embedded_kernels_of_several_launches_are_plain_cpp(
     variant: str, dtype: str, more: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -229,6 +230,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("86", 12090, "ptx of sm_80"),
     ],
 )
+@pytest.mark.slow
 def test_ptx_is_for_newer_gpus_and_older_drivers(
     cc: str, driver: int, image: str, both: Path
 ) -> None:
