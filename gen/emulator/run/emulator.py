@@ -182,21 +182,15 @@ class Emulator(DeviceMemory):
             tuple(launch.printed), launch.spins,
         )  # fmt: skip
 
-    def runs_abreast(
-        self,
-        ptx: str | PtxModule,
-        kernel: str,
-        args: Sequence[DeviceArray | TensorMap | np.generic],
-    ) -> bool:
-        """Whether launches of a kernel with such arguments can run abreast: see `launch`.
+    def runs_abreast(self, ptx: str | PtxModule, kernel: str) -> bool:
+        """Whether launches of a kernel can run abreast: see `launch`.
 
-        Not those whose blocks have to do with each other, or whose arguments have tensor maps.
+        Not those of clusters, nor those whose blocks wait for each other.
         """
         module = self._module(ptx)
         program = self._program(module, entry := module.kernel(kernel))
         alone = program.spins or entry.cluster or "%envreg" in program.source
-        plain = True
-        return plain and not alone and not self.chances.last_first
+        return not alone and not self.chances.last_first
 
     def _check_bounded(self, grid: Coordinates, block: Coordinates) -> None:
         total = math.prod(grid) * math.prod(block)

@@ -44,7 +44,7 @@ def launched(
         for (n, x, skip), source, out in zip(runs, a, d, strict=True)
     ]
     ptx = compile_cuda(ROWS)
-    assert emulator.runs_abreast(ptx, "rows", args[0])
+    assert emulator.runs_abreast(ptx, "rows")
     others = [(GRID, further) for further in args[1:]]
     report = emulator.launch(ptx, "rows", GRID, BLOCK, args[0], abreast=others)
     want = [
@@ -109,9 +109,7 @@ def test_kernels_whose_blocks_wait_for_each_other() -> None:
         *flag = blockIdx.x + 1;
       }
     }"""
-    emulator = Emulator()
-    flag = emulator.alloc(np.zeros(1, np.int32), "flag")
-    assert not emulator.runs_abreast(compile_cuda(source), "turn", [flag])
+    assert not Emulator().runs_abreast(compile_cuda(source), "turn")
 
 
 def test_each_launch_has_its_own_grid() -> None:
