@@ -126,8 +126,7 @@ def test_sums_that_end_before_anything_is_skipped(epilogue: str) -> None:
     ],
 )  # fmt: skip
 def test_loops_that_do_not_end(variant: str, old: str, new: str) -> None:
-    """A slow machine's time may be over first."""
-    with pytest.raises(BudgetError, match=r"(goes on behind the end of K|longer than .*) at CUDA"):
+    with pytest.raises(BudgetError, match="goes on behind the end of K at CUDA line"):
         results(plant(make_spec(variant), (old, new)))
 
 

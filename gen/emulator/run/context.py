@@ -72,12 +72,11 @@ class Context(SpecialRegisters, Reports):
 
     def _existing(self) -> Mask | None:
         """The lanes of blocks that there are: of launches abreast, some have fewer than others."""
-        if self.rows is None or len(set(self.launch.grids)) == 1:
+        if self.rows is None:
             return None
-        own = np.array(self.launch.grids)[self.rows].T
         there = np.ones((1,) * 6, np.bool_)
-        for at, most in enumerate(own.reshape(3, -1, 1, 1, 1, 1, 1)):
-            there = there & (self.special(f"%ctaid.{'xyz'[at]}") < most)
+        for axis in "xyz":
+            there = there & (self.special(f"%ctaid.{axis}") < self.special(f"%nctaid.{axis}"))
         return None if there.all() else Mask(there)
 
     # -- what generated code calls -------------------------------------------------------------

@@ -79,8 +79,8 @@ def run(source: str, cluster: tuple[int, int, int]) -> tuple[bool, list[Finding]
     "cluster",
     [
         (2, 1, 1),
-        ((1, 2, 1)),
-        ((4, 1, 1)),
+        (1, 2, 1),
+        (4, 1, 1),
     ],
 )
 def test_the_pipeline_of_cutlass(cluster: tuple[int, int, int]) -> None:
