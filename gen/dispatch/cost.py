@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gen.dispatch.weights import ADDED, HELPER, LONG, RAGGED, SHARING, Weights
+from gen.dispatch.weights import ADDED, HELPER, LATE, LONG, RAGGED, SHARING, Weights
 from gen.kernels.formulas import Fact, function
 from gen.kernels.tensor_cores.facts import SLICES
 from gen.spec.arch import UNIT
@@ -71,13 +71,18 @@ TIMES: Sequence[Fact] = (
     *_operand("a", "m"),
     *_operand("b", "n"),
     Fact("ragged", f"(turned > 0 ? m : n) * out % {UNIT} != 0", "lines of D", "bool"),
-    Fact("columns", "(n + tile_n - 1) / tile_n", "of tiles"),
-    Fact("tiles", "(m + tile_m - 1) / tile_m * columns * count", "of D"),
+    Fact("span_m", "tile_m * cluster_m", "of the tiles of a cluster"),
+    Fact("span_n", "tile_n * cluster_n"),
+    Fact("columns", "(n + span_n - 1) / span_n * cluster_n", "of tiles"),
+    Fact("tiles", "(m + span_m - 1) / span_m * cluster_m * columns * count", "of D"),
     Fact("steps", "K > tile_k ? (k + tile_k - 1) / tile_k : 1", "along K"),
     *_slices(),
     Fact("together", "lines > 0 ? columns : 1", "tiles, which a block has"),
-    Fact("blocks", "tiles * slices / together"),
-    Fact("most_blocks", "(blocks + multiprocessors - 1) / multiprocessors"),
+    Fact("blocks", "tiles * slices * cluster_k / together"),
+    Fact("cluster", "cluster_m * cluster_n * cluster_k", "blocks"),
+    Fact("room", "multiprocessors / cluster > 1 ? multiprocessors / cluster : 1", "for clusters"),
+    Fact("most_blocks", "(blocks / cluster + room - 1) / room"),
+    Fact("stretch", "(each + cluster_k - 1) / cluster_k", "steps of a block"),
     Fact("busiest", "most_blocks * together", "work tiles"),
     Fact("turns", "(busiest + resident - 1) / resident", "that they take"),
     Fact("copies", "(copy_a * slow_a + copy_b * slow_b) / 4", "of a step"),
@@ -87,10 +92,10 @@ TIMES: Sequence[Fact] = (
     Fact("single", "lone + loose"),
     Fact("inside", "(m < tile_m ? m : tile_m) * (n < tile_n ? n : tile_n)", "of D"),
     Fact("stores", "(tile_m * tile_n + 3 * inside) / 4 * store / 1024"),
-    Fact("stored", "stores * (ragged ? rough : 16) / 16"),
+    Fact("stored", "stores * (ragged ? rough : 16) / 16 / cluster_k"),
     Fact("tail", "hides > 0 ? last : last + stored", "of a work tile"),
-    Fact("full", "busiest * each * step"),
-    Fact("alone", "turns * each * (single > copies ? single : copies)"),
+    Fact("full", "busiest * stretch * step"),
+    Fact("alone", "turns * stretch * (single > copies ? single : copies)"),
     Fact("whole", "(full > alone ? full : alone) + turns * tail", "each tile by one block"),
     Fact(
         "shares",
@@ -106,7 +111,7 @@ TIMES: Sequence[Fact] = (
     Fact("sags", f"hides < 1 && briefly > {LONG} ? (briefly - {LONG}) / 1024 * sagging : 0"),
     Fact("multiplying", "briefly + sags"),
     # What is computed at the same time reads its rows of A and columns of B once.
-    Fact("places", "multiprocessors * resident"),
+    Fact("places", "multiprocessors * resident / cluster_k", "for tiles"),
     Fact("line", "places / group"),
     Fact("beside", "line < 1 ? 1 : line < columns ? line : columns", "tiles along N"),
     Fact("below", "(places + beside - 1) / beside"),
@@ -122,9 +127,12 @@ TIMES: Sequence[Fact] = (
     Fact("parted", "shares && kept ? tiles % multiprocessors + multiprocessors : 0", "tiles"),
     Fact("lines_of_b", "n * k * size > cache / 4 ? tile_n * k * size : 0", "bytes of a tile"),
     Fact("apart", "parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0)"),
+    # Where a round has all tiles of few rows, those below each other read some of B again, later.
+    Fact("follow", "m > span_m && m <= 512 && tiles <= places && lines_of_b > 0", type="bool"),
+    Fact("late", f"follow ? n * k * size / {LATE} : 0", "bytes"),
     Fact(
         "moving",
-        "((kept ? once : again) + apart * lines_of_b + written) / 1024 * kib",
+        "((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib",
         "from memory",
     ),
     Fact("moved", "(moved_a + moved_b) * count"),

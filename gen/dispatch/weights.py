@@ -34,10 +34,15 @@ NARROW = 54  # bytes beside each line of an operand that memory moves, where lin
 ALONE = 1.04  # times as long a step takes a warpgroup, where these take turns
 AWAY = 1.9  # times as long the last steps, there
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
+TOGETHER = 1.02  # times as long a step takes where blocks wait for each other's operands
+SHARED = 0.8  # of the time to copy from L2 what blocks of a cluster share
+JOINING = 2_000_000  # that blocks of a cluster take to add up their sums
+LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
 SAGGING = 0.08  # of the time after that
 GELU = 0.3  # clocks of an element of D on a multiprocessor
 OTHERS = 80  # registers of a thread beside sums
+PIECES = 2  # times as long it takes to store D, where that leaves by pieces of 32 bytes
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
 STORED = 128  # elements of D, of which `Pace.store` is the time
 SCHEDULERS = 4  # of a multiprocessor: a block with fewer warps leaves some idle
@@ -47,17 +52,17 @@ SECTOR = 32  # bytes that memory moves at least
 class Weights(NamedTuple):
     """Times of one kernel on one GPU, in picoseconds; sizes.
 
-    math: the products of a step, and what of them memory inside of the multiprocessor takes. lone:
-    a step of a block that is alone on its multiprocessor. wait: what a step takes besides.
-    copy_a, copy_b: the bytes of a step from the L2 cache. last: of a work tile, besides its steps
-    and what it stores. store: of 1024 elements of D; rough: so many sixteenths of that where lines
-    of D are not aligned; hides: whether a tile is stored while others are computed. start: once.
-    resident: blocks that a multiprocessor holds. split: slices of K, 0 for as many as suit.
-    stream: whether blocks share tiles. lines: whether a block computes whole lines of tiles.
-    sagging: 1024ths that products take longer where tensor cores are busy for long, unless
-    warpgroups take turns. group: tiles along M that are computed close in time. packs_a, packs_b:
-    whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out: bytes of
-    an element of A and B, and of D.
+    cluster_m, cluster_n, cluster_k: blocks of a cluster, along each. math: the products of a step,
+    and what of them memory inside of the multiprocessor takes. lone: a step of a block that is
+    alone on its multiprocessor. wait: what a step takes besides. copy_a, copy_b: the bytes of a
+    step from the L2 cache. last: of a work tile, besides its steps and what it stores. store: of
+    1024 elements of D; rough: so many sixteenths of that where lines of D are not aligned; hides:
+    whether a tile is stored while others are computed. start: once. resident: blocks that a
+    multiprocessor holds. split: slices of K, 0 for as many as suit. stream: whether blocks share
+    tiles. lines: whether a block computes whole lines of tiles. sagging: 1024ths that products take
+    longer where tensor cores are busy for long, unless warpgroups take turns. group: tiles along M
+    that are computed close in time. packs_a, packs_b: whether that operand is packed: 0 never, 1 if
+    it is not aligned, 2 always. size, out: bytes of an element of A and B, and of D.
     turned: whether D's lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes
     of A, B and D that device memory moves. packed: bytes that packing an element takes as long as.
     kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
@@ -66,6 +71,9 @@ class Weights(NamedTuple):
     tile_m: int
     tile_n: int
     tile_k: int
+    cluster_m: int
+    cluster_n: int
+    cluster_k: int
     math: int
     lone: int
     wait: int
@@ -134,7 +142,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     )
     byte = clock / L2_CLOCK.get(gpu.capability, L2_OTHERS)
     step = tile.k * d.factor.size * d.parts
-    copy_a, copy_b = tile.m * step * byte, tile.n * step * byte
+    below, beside = (1 if n == 1 else SHARED for n in spec.cluster)
+    copy_a, copy_b = tile.m * step * byte * beside, tile.n * step * byte * below
     shared = _shared_bytes(spec, pace) / BANKS * clock
     resident, persistent = 1, spec.row.persistent
     if not persistent:
@@ -147,21 +156,26 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     more = (pace.wait_k + pace.across_k * along) * tile.k * clock
     turns = spec.tunables.get("schedule") == PING_PONG
     main = (
-        max(products, shared) * (ALONE if turns else 1)
+        max(products, shared)
+        * (ALONE if turns else 1)
+        * (TOGETHER if spec.cluster != (1, 1) else 1)
         + more
         + _gathered(spec, pace, (copy_a, copy_b), runs)
     )
     lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock
     wait = pace.wait * clock * (1 if resident == 1 else HIDDEN)
-    store = pace.store + (GELU * STORED if spec.epilogue.endswith("gelu") else 0)
+    short = g.values.get("staging_line") == SECTOR
+    gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
+    store = pace.store * (PIECES if short else 1) + gelu
+    last = pace.last * clock * (AWAY if turns else 1) + JOINING * (spec.cluster_k > 1)
     a, b = _packs(spec)
     k = tile.k if pace.exact else 1
     spread = (1 + (0 if run or not persistent else NARROW / side / d.factor.size)
               for side, run in zip(tile[:2], runs, strict=True))  # fmt: skip
     found = (
-        tile.m, tile.n, tile.k // k,
+        tile.m, tile.n, tile.k // k, *spec.cluster, spec.cluster_k,
         *(each / k for each in (main, lone, wait, copy_a, copy_b)),
-        pace.last * clock * (AWAY if turns else 1), store * clock * 1024 / STORED,
+        last, store * clock * 1024 / STORED,
         16 * pace.rough, turns, (pace.start + pace.code * _unrolled(spec, pace, threads)) * 1e3,
         resident, spec.split_k, spec.stream_k, pace.lines, 1024 * SAGGING * (pace.unit == "wgmma"),
         spec.tunables.get("swizzle", 1), a, b,

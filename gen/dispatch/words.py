@@ -35,8 +35,9 @@ def limit(found: Ranked) -> str:
 
 
 def waves(found: Ranked, gpu: GpuModel) -> float:
-    """Work tiles over those that the GPU has at the same time."""
-    return found.value("tiles") * found.value("slices") / (gpu.sms * found.weighed.weights.resident)
+    """Work tiles, or parts of them, over those that the GPU has at the same time."""
+    parts = found.value("tiles") * found.value("slices") * found.spec.cluster_k
+    return parts / (gpu.sms * found.weighed.weights.resident)
 
 
 def is_fitted(gpu: GpuModel) -> bool:
@@ -148,6 +149,8 @@ def _tiles(found: Ranked, gpu: GpuModel) -> str:
     what = f"{tiles:,} work tile{'s' if tiles > 1 else ''} of {tile.m}x{tile.n}"
     if slices > 1:
         what += f" in {slices} slices of K each"
+    if (sharers := found.spec.cluster_k) > 1:
+        what += f", each shared by {sharers} blocks along K,"
     blocks = f" with {resident} blocks each" if resident > 1 else ""
     on = f"{counted(gpu.sms, 'multiprocessor')}{blocks}"
     if found.value("shares"):
@@ -157,7 +160,7 @@ def _tiles(found: Ranked, gpu: GpuModel) -> str:
 
 
 def _limited(found: Ranked) -> str:
-    steps, tile = found.value("each"), found.spec.threadblock
+    steps, tile = found.value("stretch"), found.spec.threadblock
     whole = found.weighed.weights.tile_k == tile.k
     how = f", {counted(steps, 'step')} along K each" if whole else ""
     alone = found.value("tiles") * found.value("slices") == 1

@@ -18,15 +18,16 @@ class Order(NamedTuple):
 
     variant: kernels of different rows round what follows the sums in ways of their own. step,
     instruction: elements along K of a work tile, and of an instruction, 0 where there is none.
-    slices: pieces of K, at most, that begin at multiples of the step. teams: of warps, that share
-    each step, or take turns, of `slab` elements where that is not 0. promote: the elements after
-    which sums are promoted, or 0.
+    slices: pieces of K, at most, that begin at multiples of the step. blocks: of a cluster, that
+    have such pieces, too. teams: of warps, that share each step, or take turns, of `slab` elements
+    where that is not 0. promote: the elements after which sums are promoted, or 0.
     """
 
     variant: str
     step: int
     instruction: int
     slices: int
+    blocks: int
     teams: int
     slab: int
     promote: int
@@ -35,13 +36,15 @@ class Order(NamedTuple):
         pieces = [f"{self.variant}, steps of {self.step}"]
         if self.slices > 1:
             pieces.append(f"{self.slices} slices")
+        if self.blocks > 1:
+            pieces.append(f"{self.blocks} blocks of a cluster")
         if self.teams > 1:
             pieces.append(f"{self.teams} teams of warps")
         return ", ".join(pieces)
 
 
 # Sums of integers are the same in any order: they wrap at 2^32.
-EXACT = Order("any kernel", 1, 0, 1, 1, 0, 0)
+EXACT = Order("any kernel", 1, 0, 1, 1, 1, 0, 0)
 
 
 def order_of(spec: KernelSpec) -> Order | None:
@@ -56,6 +59,7 @@ def order_of(spec: KernelSpec) -> Order | None:
         spec.threadblock.k,
         instruction.k if instruction else 0,
         spec.split_k,
+        spec.cluster_k,
         max(g.teams, spec.sliced_k),
         g.slab,
         int(spec.tunables.get("promote", 0)),

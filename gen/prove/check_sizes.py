@@ -31,8 +31,8 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
     turns change.
     """
     m, n, k = spec.threadblock
-    uneven = (2 * spec.stages * max(spec.split_k, 4) + 1) * k
-    two = (2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
+    uneven = (2 * spec.stages * max(spec.slices_of_k, 4) + 1) * k
+    two = (spec.cluster_k * 2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
     slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
     # A persistent block computes tile after tile, which takes long here.
     groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if spec.row.persistent else 2 * n, 1)
@@ -46,7 +46,7 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
         (1, 2, 3 * k + 1),
         (1, k + n + 1, k + 1),  # longer than K, which takes several steps
         (k + m + 1, 1, k + 1),
-        *(slices if spec.split_k != 1 else ()),
+        *(slices if spec.slices_of_k != 1 else ()),
         *([(m + 1, n + 8, k), groups] if spec.row.depends_on_alignment else ()),
         *([(1, 2, 1031)] if spec.row.planner and spec.packs else ()),
         *([(2 * m + 1, 2 * n + 1, 3 * k)] if spec.sliced_k > 1 else ()),
@@ -196,7 +196,7 @@ def slices_of_k(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
             (GemmShape(m - 1, n - 3, STEPS_A_SLICE * k * slices - slices % 2), MANY)
             for slices in SLICES
         ]
-    most = min(spec.split_k, 20_000 // k)
+    most = min(spec.slices_of_k, 20_000 // k)
     some = {1, 2, 3, most - 1, most, most + 1} if most > 1 else set()
     return [(GemmShape(m - 1, n - 3, slices * k - slices % 2), 0) for slices in sorted(some)]
 
@@ -204,7 +204,7 @@ def slices_of_k(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
 def odd_slices(spec: KernelSpec) -> list[GemmShape]:
     """Slices of K with an odd number of steps each, so that teams have different shares of one."""
     m, n, k = spec.threadblock
-    slices, steps = spec.split_k or 3, STEPS_A_SLICE + 1
+    slices, steps = spec.slices_of_k or 3, STEPS_A_SLICE + 1
     if slices == 1 or slices * steps * k > 20_000:
         return []
     return [GemmShape(m - 1, n - 3, slices * steps * k)]

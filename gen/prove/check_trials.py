@@ -85,7 +85,7 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
         trials.append(replace(one, multiprocessors=1))
     if spec.dtypes.input.name == "i8":
         # So long are sums that leave 32 bits; with large tiles on CUDA cores, a float's 24.
-        parts = max(spec.split_k, 1) * spec.geometry.teams  # each of which is to leave them
+        parts = max(spec.slices_of_k, 1) * spec.geometry.teams  # each of which is to leave them
         bytes_ = GemmShape(2, 3, SUM_OF_BYTES * (parts if parts <= _PARTS else 1))
         if not is_short(spec, bytes_):
             bytes_ = GemmShape(2, 3, SUM_OF_SHORTS)

@@ -7,7 +7,6 @@ what kernels make of them. Of each launch, only the blocks run that this takes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -98,9 +97,7 @@ def _run(
     last = replace(problem, batch=problem.batch._replace(products=_LAST, stride_d=near))
     given = draw_operands(spec, last, "integer")
     # A persistent kernel has a block, or a cluster, for each product, and for each of two slices.
-    runner = EmulatorRunner(
-        observers=observers, multiprocessors=2 * count * math.prod(spec.cluster)
-    )
+    runner = EmulatorRunner(observers=observers, multiprocessors=2 * count * spec.cluster_blocks)
     runner.budget, runner.deadline = _BUDGET, deadline
     runner.time_budget = None if deadline else SECONDS
     places = {
@@ -171,6 +168,6 @@ def _windows(spec: KernelSpec, launch: Launch, count: int) -> Iterator[tuple[Dim
         yield (x - blocks, 0, 0), (blocks, y, z)
         return
     # A persistent kernel has all tiles of a slice, then those of the next one.
-    cluster = math.prod(spec.cluster)
+    cluster = spec.cluster_blocks
     for end in range(count * cluster, x + 1, count * cluster):
         yield (end - _LAST * cluster, 0, 0), (_LAST * cluster, y, z)

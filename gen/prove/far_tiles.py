@@ -219,7 +219,7 @@ def _run(
     _, given = next(products(layouts, small, draw_operands(spec, small, "integer")))
     if spec.grouped_k:
         given.a[:, :_LAST] = 0
-    at_once = 2 * tiles * below * beside
+    at_once = 2 * tiles * spec.cluster_blocks
     rounds = _FirstRound()
     runner = EmulatorRunner(observers=[*observers, rounds], multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline

@@ -53,7 +53,7 @@ def tile_windows(
     if launch.kernel == spec.name:
         # A persistent kernel's clusters have one tile of one slice each, slice by slice; the first
         # blocks have the last tiles where they may share them.
-        cluster = math.prod(spec.cluster)
+        cluster = spec.cluster_blocks
         last = range((tiles - 2) * cluster, x, tiles * cluster)
         starts = range(1) if spec.stream_k else last
         blocks = 2 * cluster

@@ -143,7 +143,7 @@ def any_tensor_core(slices: int, dtypes: DTypes) -> Sums:
 def _slices(spec: KernelSpec, k: int) -> int:
     """Of K, at most: no more than there are steps along K."""
     steps = max(-(-k // spec.threadblock.k), 1)
-    return min(spec.split_k or steps, steps)
+    return min(spec.slices_of_k or steps, steps)
 
 
 def _reach(

@@ -70,7 +70,7 @@ def part_sums(spec: KernelSpec, step: float) -> Sums:
         made = dtypes.products - 1
         error = error + _relative(each * step) * leading
         error += _relative(made * each * promotions * step) * others
-        slices = min(spec.split_k or steps, steps)
+        slices = min(spec.slices_of_k or steps, steps)
         pieces = 2 if spec.stream_k else slices
         total = (leading + others) * (1 + 2.0**-6)  # with the errors so far
         error += gamma(promotions + pieces, u) * total

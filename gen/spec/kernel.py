@@ -6,6 +6,7 @@ A specification says how a kernel is built, a `GemmProblem` what it is run on; t
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,13 +127,31 @@ class KernelSpec:
     @property
     def cluster(self) -> tuple[int, int]:
         """Blocks of a cluster along M and N, which share operands."""
-        rows, columns = str(self.tunables.get("cluster", "1x1")).split("x")
+        rows, columns, *_ = str(self.tunables.get("cluster", "1x1")).split("x")
         return int(rows), int(columns)
+
+    @property
+    def cluster_k(self) -> int:
+        """Blocks of a cluster that share each work tile along K."""
+        _, _, *along_k = str(self.tunables.get("cluster", "1x1")).split("x")
+        return int(along_k[0]) if along_k else 1
+
+    @property
+    def cluster_blocks(self) -> int:
+        """All blocks of a cluster."""
+        return math.prod(self.cluster) * self.cluster_k
 
     @property
     def split_k(self) -> int:
         """Slices of K that are summed apart, at most; 0: as many as suit problem and GPU."""
         return int(self.tunables.get("split_k", 1))
+
+    @property
+    def slices_of_k(self) -> int:
+        """Slices of K that blocks sum apart, at most, by split-K or in a cluster; 0: as many as
+        suit problem and GPU.
+        """
+        return self.split_k * self.cluster_k
 
     @property
     def stream_k(self) -> bool:

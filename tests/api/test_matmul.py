@@ -441,15 +441,15 @@ def test_the_kernel_is_the_fastest_that_was_measured(
         return gen.Kernel().choose(call, gpu, ALIGNED)[0]
 
     product = Product.packed(call.problem.shape, call.dtypes, call.layouts)
-    first, _, third, *_ = rank(product, GPUS["h200"], "sm_90a")
-    assert chosen() == first.spec
-    measured = [(first, 2), (third, 1)]
+    first, found = chosen(), rank(product, GPUS["h200"], "sm_90a")
+    another = next(each for each in found[5:] if each.spec != first)
+    measured = [(each, 1 if each == another else 2) for each in found]
     entries = tuple(tuned.entry(each, product, "h200", us) for each, us in measured)
     folders.keep(Table(entries, {tuned.RUN.name: tuned.RUN}), tmp_path)
-    assert chosen() == third.spec
+    assert chosen() == another.spec
     (tmp_path / "h200" / "f16.json").write_text("{")
     with pytest.warns(RuntimeWarning, match="measured times are left out: .*f16.json is not JSON"):
-        assert chosen() == first.spec
+        assert chosen() == first
 
 
 # -- the package --------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def spec_of(command: str) -> KernelSpec:
 def test_each_command_emits_the_kernel_of_its_row(
     options: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = ranking(capsys, *options.split(), "--top", "99")
+    found = ranking(capsys, *options.split(), "--top", "999")
     rows = found["ranking"]
     assert len(rows) == found["kernels"] > 9
     assert [row["us"] for row in rows] == sorted(row["us"] for row in rows)

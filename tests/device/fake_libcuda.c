@@ -406,7 +406,8 @@ CUresult cuTensorMapEncodeTiled(
   ASKED(" %p", address);
   memcpy(map, words, sizeof words);
   if (rank != 2 || every[0] != 1 || every[1] != 1) return CUDA_ERROR_INVALID_VALUE;
-  return interleave || promotion || filled ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  const int odd = interleave || promotion != CU_TENSOR_MAP_L2_PROMOTION_L2_256B || filled;
+  return odd ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gen.kernels.registry import make_spec
 from gen.prove.check import check
 from gen.spec.problem import GemmShape
@@ -20,6 +22,16 @@ def checked(layout: str, *changes: tuple[str, str]) -> list[str]:
     assert not report.error
     wrong = [text for _, text in report.mismatches]
     return [f"{one.finding.check}: {one.finding.message}" for one in report.findings] + wrong
+
+
+@slow
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_a_sum_over_blocks(blocks: int) -> None:
+    spec = make_spec(
+        "wgmma", layout="rcr", cluster=f"1x1x{blocks}", threadblock="64x64x64", stages=2
+    )
+    report = check(plant(spec), SHAPES, first=True)
+    assert [*report.findings, *report.mismatches, *filter(None, [report.error])] == []
 
 
 @slow

@@ -243,6 +243,26 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "share operands; use cluster=1x1 or split_k=1",
         ),
         (
+            {"variant": "wgmma", "cluster": "1x1x2", "split_k": 2},
+            "cluster=1x1x2 goes with split_k=1: its blocks share the few work tiles that there are "
+            "along K; use cluster=1x1 or split_k=1",
+        ),
+        (
+            {"variant": "wgmma", "cluster": "1x1x2", "schedule": "pingpong"},
+            "cluster=1x1x2 goes with schedule=cooperative: its blocks share the few work tiles "
+            "that there are along K; use cluster=1x1 or schedule=cooperative",
+        ),
+        (
+            {"variant": "wgmma", "cluster": "1x1x2", "dtype": "f16_f16"},
+            "cluster=1x1x2 is for one sum of 32 bits an element of D, which those of f16_f16 have "
+            "not; use cluster=1x1 or dtype=f16",
+        ),
+        (
+            {"variant": "wgmma", "cluster": "1x1x4", "threadblock": "64x32x64", "layout": "rcr"},
+            "threadblock.n=32 is less than 64, of which 4 blocks of a cluster could finish 32 "
+            "bytes each; use threadblock=64x64x64 or cluster=1x1x2",
+        ),
+        (
             {"variant": "wgmma", "cluster": "4x1", "threadblock": "128x128x64"},
             "threadblock.n=128 is no multiple of 256, so that 4 blocks of a cluster could copy "
             "equal parts; use threadblock=128x256x64 or cluster=2x2",

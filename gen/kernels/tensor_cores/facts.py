@@ -5,8 +5,6 @@ The emitted launcher holds them and `plan` evaluates them: neither can drift fro
 
 from __future__ import annotations
 
-import math
-
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.tensor_cores.operands import Operand, operands, packing, rounded, transposed
 from gen.kernels.tensor_cores.tiles import sums, writes_d
@@ -143,7 +141,7 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     work = "tiles" if spec.split_k == 1 else "work"
     # After packing, the next launch is likely to pack as well, which is slower among this kernel's
     # blocks.
-    cluster = math.prod(spec.cluster)
+    cluster = spec.cluster_blocks
     all_of_them = f"{work} * {cluster}" if cluster > 1 else work
     alone = f"{all_of_them} == blocks && !packs_a && !packs_b"
     early = Fact("early", alone, "the next kernel may start", "bool")
@@ -184,7 +182,7 @@ def _blocks(spec: KernelSpec) -> list[Fact]:
             Fact("places", f"{held} * multiprocessors", "of blocks, about"),
             Fact("blocks", "tiles < places ? tiles : places"),
         ]
-    work, size = "tiles" if spec.split_k == 1 else "work", math.prod(spec.cluster)
+    work, size = "tiles" if spec.split_k == 1 else "work", spec.cluster_blocks
     if size == 1:
         return [Fact("blocks", f"{work} < multiprocessors ? {work} : multiprocessors")]
     clusters = f"multiprocessors < {2 * size} ? 1 : multiprocessors / {size}"

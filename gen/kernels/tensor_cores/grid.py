@@ -62,15 +62,42 @@ _WGMMA = (
     ("128x160", 5),
     ("128x128", 6),
     ("64x256", 5),
+    ("128x112", 7),
     ("128x96", 7),
     ("64x192", 6),
     ("64x128", 8),
+    ("64x96", 9),
     ("128x64", 8),
+    ("128x48", 9),
     ("64x64", 8),
+    ("64x48", 12),
+    ("64x32", 16),
 )
 _WGMMA_HALF = (("256x256", 3),)
-# Warpgroups that take turns; 128x128 also with tiles that blocks share along K.
-_WGMMA_TURNS = (("128x192", 4), ("128x160", 4), ("128x128", 5))
+# Warpgroups that take turns; also with tiles that blocks share along K.
+_WGMMA_TURNS = (
+    ("128x192", 4),
+    ("128x176", 4),
+    ("128x160", 4),
+    ("128x128", 5),
+    ("128x112", 6),
+    ("128x96", 6),
+)
+# Clusters: blocks that share operands, and those that share work tiles along K.
+_WGMMA_CLUSTERS = (
+    ("256x128", 4, "1x2"),
+    ("128x128", 6, "2x1"),
+    ("128x96", 7, "2x1"),
+    ("64x128", 8, "2x1"),
+    ("128x64", 8, "2x1"),
+    ("64x96", 9, "2x1"),
+    ("128x256", 3, "1x1x2"),
+    ("128x128", 5, "1x1x2"),
+    ("64x128", 8, "1x1x2"),
+    ("128x64", 8, "1x1x2"),
+    ("64x64", 13, "1x1x2"),
+)
+_WGMMA_TURNS_CLUSTERS = (("128x176", 4, "2x1"),)
 # Those of parts take registers thrice, and a stage has three times as many bytes.
 _WGMMA_PARTS = (("128x128", 4), ("128x96", 4), ("64x128", 5), ("128x64", 5), ("64x64", 7))
 _SLICES = (1, 0)  # of K: one, or as many as occupy the GPU
@@ -130,13 +157,20 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
     k = _step(chosen, 128)
     half = _WGMMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
     shared = _threadblocks(half + _WGMMA, k)
-    turns = [{**one, "schedule": PING_PONG} for one in _threadblocks(_WGMMA_TURNS, k)]
+    clusters = _clusters(_WGMMA_CLUSTERS, k)
+    turns = _threadblocks(_WGMMA_TURNS, k)
     streams = [{**one, "stream_k": 1} for one in turns]
-    return [*_split(shared), *turns, *streams]
+    turning = [*turns, *streams, *_clusters(_WGMMA_TURNS_CLUSTERS, k)]
+    return [*_split(shared), *clusters, *({**one, "schedule": PING_PONG} for one in turning)]
 
 
 def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any]]:
     return [{"threadblock": f"{tile}x{k}", "stages": stages} for tile, stages in rows]
+
+
+def _clusters(rows: Sequence[tuple[str, int, str]], k: int) -> list[dict[str, Any]]:
+    tiles = _threadblocks([row[:2] for row in rows], k)
+    return [{**tile, "cluster": row[2]} for tile, row in zip(tiles, rows, strict=True)]
 
 
 def _share(dtypes: DTypes, half: float, tf32: float, i8: float, f8: float) -> float:

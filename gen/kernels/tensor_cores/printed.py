@@ -148,6 +148,8 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "wgmmas": 1,
         "fragment_rows": "warp % kWarpsM * kWarpM + 16 * i",
         "cluster": None,
+        "cluster_k": 1,
+        "clustered": False,
         "pingpong": False,
         "tests_barriers": True,
         "includes_cuda": True,
@@ -184,6 +186,9 @@ def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
         "pingpong": pingpong,
         "readers": 1 if pingpong else spec.geometry.values["groups"],  # warpgroups, of a stage
         "cluster": None if spec.cluster == (1, 1) else spec.cluster,
+        "cluster_k": spec.cluster_k,
+        "clustered": spec.cluster_blocks > 1,
+        "four_accumulators": FOURS.get(spec.dtypes.accumulator.name),
         # The first blocks of a cluster that have the same rows, and the same columns.
         "a_bits": sum(1 << below * j for j in range(beside)),
         "b_bits": (1 << below) - 1,

@@ -77,7 +77,7 @@ def _wgmma_group(chosen: Choice) -> int:
     Tiles of ping-pong are small, and so is what is computed at the same time.
     """
     rows, _, _ = sizes(chosen.values["threadblock"])
-    below, _ = sizes(chosen.values["cluster"])
+    below, *_ = sizes(chosen.values["cluster"])
     together = 1024 if chosen.values["schedule"] == PING_PONG else 2048
     return max(1, together // max(rows * below, 1))
 
@@ -113,7 +113,10 @@ _THREADBLOCK = "rows and columns of D that a block computes, and its step along 
 _WARP = "rows and columns of that tile that each warp computes"
 _STAGES = "stages of the pipeline, each a tile of both operands in shared memory"
 
-_CLUSTER = "blocks along M and N that share operands: the TMA copies these to all of them"
+_CLUSTER = (
+    "blocks along M and N that share operands: the TMA copies these to all of them; 1x1x2, 1x1x4: "
+    "that share each work tile along K"
+)
 
 _SCHEDULE = "whether warpgroups share each work tile, or have one each and take turns to multiply"
 

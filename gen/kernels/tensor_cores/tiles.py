@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gen.kernels.formulas import ceil_div
 from gen.kernels.tunables import sizes
 from gen.kernels.variant import Geometry
 from gen.spec.arch import MOST_REGISTERS, REGISTERS, SHARED_KIB, WARP
@@ -201,6 +202,9 @@ def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
     return max(stages * _stage_bytes(t, d), rows)
 
 
+STAGED_LINES = (128, 64, 32)  # bytes, as TMA can swizzle them
+
+
 class Staging(NamedTuple):
     """Where a warp leaves D to TMA: `slots` times `rows` x `columns`, in lines of `line` bytes."""
 
@@ -225,6 +229,8 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
         return _NONE
     least = _least_staging(t, d)
     limit = SHARED_KIB[90] * 1024
+    if cluster_k(t) > 1:  # blocks have but some pieces each
+        return least
     if _by_columns(t):
         pieces = warp.n // least.columns
         for slots in range(pieces, 1, -1):
@@ -245,7 +251,8 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 
 def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     _, warp, _ = tiles(t)
-    line = next(n for n in (128, 64, 32) if warp.n * d.output.size % n == 0)
+    width, blocks = warp.n * d.output.size, cluster_k(t)  # each finishes some of the pieces
+    line = next(n for n in STAGED_LINES if width % n == 0 and width >= n * blocks)
     return Staging(16, line // d.output.size if _by_columns(t) else warp.n, 1, line)
 
 
@@ -277,8 +284,24 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     staging = staging or (_least_staging(t, d) if writes_d(t) else _NONE)
     elements = staging.slots * staging.rows * staging.columns
     more = 1024 + (16 if teams(t) > 1 else 0)  # the barrier at which teams wait for each other
+    if cluster_k(t) > 1:
+        more += warps(block, warp) * (_part_bytes(t, d) + 16)
     staged = teams(t) * warps(block, warp) * elements * d.output.size
     return stages * (_stage_bytes(t, d) + 16) + staged + more
+
+
+def cluster_k(t: Mapping[str, Any]) -> int:
+    """Blocks of a cluster that share each work tile along K."""
+    _, _, *along_k = sizes(t.get("cluster", "1x1"))
+    return along_k[0] if along_k else 1
+
+
+def _part_bytes(t: Mapping[str, Any], d: DTypes) -> int:
+    """What a warp gets of the others' sums: of a block's pieces of columns, at most."""
+    _, warp, _ = tiles(t)
+    blocks, columns = cluster_k(t), _least_staging(t, d).columns
+    pieces = ceil_div(warp.n // columns, blocks)
+    return pieces * (blocks - 1) * warp.m * columns * d.accumulator.size
 
 
 def writes_d(t: Mapping[str, Any]) -> bool:

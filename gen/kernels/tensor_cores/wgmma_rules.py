@@ -5,6 +5,7 @@ from __future__ import annotations
 from gen.kernels.epilogues import epilogue_rule
 from gen.kernels.tensor_cores.rules import grouped_rule, line_rule, panel_rule, shared_rule
 from gen.kernels.tensor_cores.tiles import (
+    STAGED_LINES,
     WGMMA_BYTES,
     WGMMA_ROWS,
     held_sums,
@@ -28,8 +29,9 @@ MOST_ROWS = 256  # of wgmma's work tile
 # Registers of a thread for all but sums; and of an equal share of all for all but those of one
 # wgmma: ptxas goes by that.
 WGMMA_OTHERS, SHARE_OTHERS = 48, 26
-# Blocks along M and N of wgmma's clusters, of which 8 blocks are always possible.
-CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
+# Blocks along M and N, or along K, of wgmma's clusters, of which 8 blocks are always possible.
+# Where one breaks a rule, its neighbours are proposed first.
+CLUSTERS = ("1x1x4", "1x1x2", "1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
 
 
 def wgmma_rules(chosen: Choice) -> None:
@@ -72,7 +74,10 @@ def _wgmma_size_rule(block: Tile) -> None:
 
 def _cluster_rule(chosen: Choice, block: Tile) -> None:
     """Blocks of a cluster copy equal parts of what they share: whole panels, or whole swizzles."""
-    cluster = sizes(chosen.values["cluster"])
+    below, beside, *slices = sizes(chosen.values["cluster"])
+    cluster = (below, beside)
+    if slices:
+        _sliced_rule(chosen, block, *slices)
     if teams(chosen.values) > 1 and chosen.dtypes.parts > 1:
         raise Conflict(
             f"schedule={chosen.values['schedule']} is not for {chosen.dtypes.name}: three sets of "
@@ -105,6 +110,34 @@ def _cluster_rule(chosen: Choice, block: Tile) -> None:
                 "threadblock",
                 "cluster",
             )
+
+
+def _sliced_rule(chosen: Choice, block: Tile, blocks: int) -> None:
+    """Of blocks that share work tiles along K, and each finish some of their columns."""
+    cluster, d = chosen.values["cluster"], chosen.dtypes
+    if d.accumulator.size != 4 or d.parts > 1:
+        raise Conflict(
+            f"cluster={cluster} is for one sum of 32 bits an element of D, which those of {d.name} "
+            "have not",
+            "cluster",
+            "dtype",
+        )
+    for name, alone in (("schedule", "cooperative"), ("split_k", 1)):
+        if chosen.values[name] != alone:
+            raise Conflict(
+                f"cluster={cluster} goes with {name}={alone}: its blocks share the few work tiles "
+                "that there are along K",
+                "cluster",
+                name,
+            )
+    least = min(STAGED_LINES) * blocks // d.output.size
+    if block.n < least:
+        raise Conflict(
+            f"threadblock.n={block.n} is less than {least}, of which {blocks} blocks of a cluster "
+            f"could finish {min(STAGED_LINES)} bytes each",
+            "threadblock",
+            "cluster",
+        )
 
 
 def _stream_rule(chosen: Choice) -> None:

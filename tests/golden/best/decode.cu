@@ -4,9 +4,9 @@
 // long each takes for the problem at hand, and a launcher that takes the fastest. For the shapes of the
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
-//   kernel for  variant tile      tunables
-//   1      h200 skinny  8x16x1024
-//   2      h200 wgmma   64x64x64  --threadblock 64x64x64 --stages 8
+//   kernel for  variant tile     tunables
+//   1      h200 wgmma   64x48x64 --threadblock 64x48x64 --stages 12
+//   2      h200 wgmma   64x32x64 --threadblock 64x32x64 --stages 16
 //
 // Made by gemmgen 0.2.0:  gen emit --best --header
 // Compile:  nvcc -std=c++17 -arch=sm_90a -c decode.cu
@@ -14,7 +14,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "decode.h"
-#if DECODE_SPEC != 0x37563e01
+#if DECODE_SPEC != 0x7065f7ea
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif
@@ -23,275 +23,10 @@
 
 // decode_1: D = alpha * A * B + beta * C
 //
-// For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
-// operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
-// of its second one. What a thread reads of B, 16 bytes at once if it is aligned, is its part of fragments:
-// it goes straight into registers.
-//
-// The warps of a block take turns along K. In the end their sums are added up, always in the same order.
-//
-//   A  M x K, row-major, __half
-//   B  K x N, column-major, __half
-//   C  M x N, column-major, __half; not read when beta is 0
-//   D  M x N, column-major, __half; may be C, must not overlap A or B
-//
-// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 8.0 or newer and C++17.
-
-#include <cuda_fp16.h>
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#error "for -arch=sm_90 or newer: older GPUs lack the kernel's instructions"
-#endif
-
-namespace decode_1_ns {  // several emitted files may be in one program
-using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
-using input_t = __half;
-using output_t = __half;
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-using uint32_t = unsigned int;
-constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
-constexpr int kThreads = 256;  // per block
-
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
-static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
-
-// Where an element lies in its matrix.
-__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
-  return row * lda + k;
-}
-__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
-  return col * ldb + k;
-}
-__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
-  return col * ldc + row;
-}
-
-// Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
-__device__ inline void epilogue(
-    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
-    index_t ldc, output_t* D, index_t ldd) {
-  scalar_t x = alpha * sum;
-  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
-  D[c_at(row, col, ldd)] = output_t(x);
-}
-
-constexpr int kWarps = kThreads / 32;
-constexpr int kWidth = 8;  // elements in 16 bytes
-using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
-
-constexpr int kSlab = 4 * kWidth;  // elements along K that a warp multiplies in its turn
-constexpr int kAhead = 4;  // slabs that it has in registers, or on their way there
-constexpr int kFragments = kCols / 16, kGroups = kRows / 8;  // in an instruction's operands
-
-// acc += a * b; `half`: which two of b's four registers.
-__device__ inline void mma(
-    accumulator_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
-}
-
-// Reads kWidth elements of a line from k on. Where it has ended they are zeros, which add nothing.
-template <bool kAligned>
-__device__ inline void read(uint32_t (&to)[4], const input_t* line, index_t k, index_t K) {
-  if constexpr (kAligned) {
-    const uint4 read = k < K ? *reinterpret_cast<const uint4*>(line + k) : uint4{};
-    to[0] = read.x, to[1] = read.y, to[2] = read.z, to[3] = read.w;
-  } else {
-    auto& elements = reinterpret_cast<input_t(&)[kWidth]>(to);
-#pragma unroll
-    for (int e = 0; e < kWidth; ++e) elements[e] = k + e < K ? line[k + e] : input_t{};
-  }
-}
-
-// What a lane has of a slab. Lane 4g + t (g = 0..7, t = 0..3) has two of 16 columns of B, and row g of 8 of
-// A; along K, elements t * kWidth to t * kWidth + kWidth - 1. Instructions multiply 4 of these at a time, and
-// as many of every other t. Which of a slab's elements they are does not matter, as long as they are the
-// same of both operands.
-struct Slab {
-  uint32_t b[2 * kFragments][4], a[kGroups][4];
-};
-
-// Computes a warp's sums for the tile of D that begins at (row0, col0). Where lines do not exist,
-// the last one counts again, or zeros.
-template <bool kAligned>  // whether kWidth elements are read at once
-__device__ inline void multiply(
-    Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
-    index_t lda, const input_t* B, index_t ldb) {
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const input_t* b_lines[2 * kFragments];
-#pragma unroll
-  for (int i = 0; i < 2 * kFragments; ++i) {
-    const index_t col = col0 + 8 * i + g;
-    b_lines[i] = B + (col < N ? col : N - 1) * ldb;
-  }
-  const input_t* a_lines[kGroups];
-#pragma unroll
-  for (int i = 0; i < kGroups; ++i) {
-    const index_t row = row0 + 8 * i + g;
-    a_lines[i] = A + (row < M ? row : M - 1) * lda;
-  }
-  const auto read_slab = [&](Slab& slab, index_t k) {
-#pragma unroll
-    for (int i = 0; i < 2 * kFragments; ++i) read<kAligned>(slab.b[i], b_lines[i], k, K);
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      read<kAligned>(slab.a[i], a_lines[i], k, K);
-    }
-  };
-
-  accumulator_t acc[kFragments][kGroups][4] = {};
-  constexpr int kSlabs = kAligned ? kAhead : 1;  // element by element, one takes many registers
-  Slab slabs[kSlabs];
-  index_t k = warp * kSlab + t * kWidth;  // of the next slab to read
-#pragma unroll
-  for (auto& slab : slabs) {
-    read_slab(slab, k);
-    k += kWarps * kSlab;
-  }
-#pragma unroll 1
-  for (index_t k0 = warp * kSlab; k0 < K; k0 += kSlabs * kWarps * kSlab) {
-#pragma unroll
-    for (auto& slab : slabs) {
-#pragma unroll
-      for (int f = 0; f < kFragments; ++f) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const auto& low = slab.b[2 * f];
-          const auto& high = slab.b[2 * f + 1];
-          const uint32_t fragment[] = {
-              low[2 * half], high[2 * half], low[2 * half + 1], high[2 * half + 1]};
-#pragma unroll
-          for (int i = 0; i < kGroups; ++i) mma(acc[f][i], fragment, slab.a[i], half);
-        }
-      }
-      read_slab(slab, k);
-      k += kWarps * kSlab;
-    }
-  }
-
-#pragma unroll
-  for (int f = 0; f < kFragments; ++f) {
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int col = 16 * f + g + r / 2 * 8, row = 8 * i + 2 * t + r % 2;
-        sums[warp][row][col] = acc[f][i][r];
-      }
-    }
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    decode_1(  // D = alpha * A * B + beta * C
-        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
-        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd) {
-  __shared__ Sums sums;
-  // Whether lines begin at a multiple of what is read at once, and are whole pieces of it.
-  const bool aligned = reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 &&
-                       reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 &&
-                       K % kWidth == 0;
-  const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
-
-  // Neighbouring blocks have the same columns of D, and read the same of B.
-  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
-  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
-    const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
-    if (aligned) {
-      multiply<true>(sums, row0, col0, M, N, K, A, lda, B, ldb);
-    } else {
-      multiply<false>(sums, row0, col0, M, N, K, A, lda, B, ldb);
-    }
-    __syncthreads();  // the sums of all warps are there
-    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
-      const int i = at / kCols, j = at % kCols;
-      accumulator_t sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
-      const index_t row = row0 + i, col = col0 + j;
-      if (row < M && col < N) {
-        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);
-      }
-    }
-    __syncthreads();  // they have been read: those of the next tile may replace them
-  }
-}
-
-#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on a stream's device, whichever is current, where
-// it would run into matrices that it cannot reach: a stream of another device is refused.
-inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
-  cudaError_t error = cudaGetDevice(&device);
-#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
-  cudaStreamCaptureStatus capture;
-  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  int own;
-  error = cudaStreamGetDevice(stream, &own);
-  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
-#endif
-  return error;
-}
-
-// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
-template <class... Parameters, class... Arguments>
-inline cudaError_t launch(
-    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
-    Arguments... arguments) {
-  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-
-// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
-// while a CUDA graph is captured: it never prints, exits, waits or allocates.
-// Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements
-//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
-//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
-//   400  cudaErrorInvalidResourceHandle: a stream of another device
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-decode_1_launch(  // D = alpha * A * B + beta * C
-    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
-    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, cudaStream_t stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
-
-  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
-  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  int device;
-  cudaError_t error = check_stream(stream, device);
-  if (error != cudaSuccess) return error;
-  const auto kernel = decode_1;
-  const dim3 grid{unsigned(grid_x)}, block{kThreads};
-  return launch(
-      kernel, grid, block, 0, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
-}
-
-#endif  // __CUDACC_RTC__
-}  // namespace decode_1_ns
-
-// ---------------------------------------------------------------------------- kernel 2
-
-// decode_2: D = alpha * A * B + beta * C
-//
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
 // done. One thread of a block is the producer: it asks the TMA for tiles of A and B of each step
-// along K, up to 8 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
+// along K, up to 12 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
 // the consumer: it computes 64 rows of the work tile. wgmma reads both operands in shared memory,
 // and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
 // arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
@@ -317,26 +52,27 @@ decode_1_launch(  // D = alpha * A * B + beta * C
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace decode_2_ns {  // several emitted files may be in one program
+namespace decode_1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
-constexpr int kTileM = 64, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kTileM = 64, kTileN = 48, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
 
-constexpr int kWarpM = 16, kWarpN = 64;  // what each warp computes of the work tile
-constexpr int kStages = 8;  // tiles of A and B in shared memory
+constexpr int kWarpM = 16, kWarpN = 48;  // what each warp computes of the work tile
+constexpr int kStages = 12;  // tiles of A and B in shared memory
 constexpr int kGroup = 32;  // work tiles along M that are computed close in time: see tile_at
 constexpr int kWarps = kTileM / kWarpM;  // 64 / 16 = 4
-constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 4
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 3
 constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
+constexpr int kSlots = 3;  // pieces of each warp's columns that are on their way to D at once
 
 constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 64 lines of 128 bytes along K
-constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 64 lines of 128 bytes along K
-constexpr int kStageBytes = kBytesA + kBytesB;  // 16384
+constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 48 lines of 128 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 14336
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -414,16 +150,16 @@ __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   return begin | beside << 16 | below << 32 | swizzle << 62;
 }
 
-// acc += a * b: 64 rows of A by 64 columns of B, over 32 bytes along K. Of the 64 rows, warp w
+// acc += a * b: 64 rows of A by 48 columns of B, over 32 bytes along K. Of the 64 rows, warp w
 // has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
 // 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
 #define ACC(j) "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])
-__device__ inline void wgmma(float (&acc)[8][4], uint64_t a, uint64_t b) {
+__device__ inline void wgmma(float (&acc)[6][4], uint64_t a, uint64_t b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, 1, 1, 1, 0, 0;"
-      : ACC(0), ACC(1), ACC(2), ACC(3), ACC(4), ACC(5), ACC(6), ACC(7)
+      "%20, %21, %22, %23}, %24, %25, 1, 1, 1, 0, 0;"
+      : ACC(0), ACC(1), ACC(2), ACC(3), ACC(4), ACC(5)
       : "l"(a), "l"(b));
 }
 #undef ACC
@@ -475,18 +211,670 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
   return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
 }
 
-constexpr int kPieceN = 64;  // columns of D that a warp stages at a time
+constexpr int kPieceN = 16;  // columns of D that a warp stages at a time
 // Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
 // which stores them while the warp goes on. Columns take turns.
 struct Staging {
   static constexpr int kRows = 16;
-  alignas(16) unsigned char bytes[kRows * 128];  // (16, 128)
+  alignas(16) unsigned char bytes[kRows * 32];  // (16, 32)
 
   // Chunks of 16 bytes are where the TMA reads them. Without the XOR, those below each other, which
   // lanes write together, would be in the same banks.
   __device__ output_t& at(unsigned row, unsigned col) {
-    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row % 8;
-    return reinterpret_cast<output_t&>(bytes[row * 128 + chunk * 16 + byte % 16]);
+    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row / 4 % 2;
+    return reinterpret_cast<output_t&>(bytes[row * 32 + chunk * 16 + byte % 16]);
+  }
+  // Where a lane points ldmatrix and stmatrix to, for 16 x 16 elements.
+  __device__ uint32_t chunk(int row, int col, unsigned lane) {
+    return shared_address(&at(row + lane % 16, col + lane / 16 * 8));
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kPieceN / kElements;  // of 16 bytes
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.C, out.ldc);
+#pragma unroll 1
+  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    const int row = at / kPerRow, col = at % kPerRow * kElements;
+    const int left = row0 + row < out.rows ? out.cols - col0 - col : 0;
+    const int count = left < 0 ? 0 : left < kElements ? left : kElements;
+    const output_t* const c = out.C + (row0 + row) * out.ldc + col0 + col;
+    output_t* const to = &staging.at(row, col);
+    if (aligned) {
+      cp_async(shared_address(to), c, count * int(sizeof(output_t)));
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) to[e] = e < count ? c[e] : output_t(0);
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Makes D of the accumulators of the columns from fragment `first` on and, if C is read, of the
+// piece of C in `staging`, whose place it takes.
+__device__ inline void finish_rows(
+    Staging& staging, const WarpTile& tile, int first, const Output& out, bool reads_c, int lane) {
+#pragma unroll
+  for (int j = 0; j < kPieceN / 16; ++j) {
+    __half2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
+    auto& registers = reinterpret_cast<uint32_t (&)[4]>(d);
+    const uint32_t at = staging.chunk(0, 16 * j, lane);
+    if (reads_c) ldmatrix(registers, at);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const float2 acc = tile.pair(0, q % 2, 2 * (first + j) + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d[q].x);
+        y += out.beta * scalar_t(d[q].y);
+      }
+      d[q] = {output_t(x), output_t(y)};
+    }
+    stmatrix(at, registers);
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kPieceN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes 16 rows of D of a warp, whose first element is at (row0, col0), piece by piece: while
+// the TMA stores one, the warp makes the next.
+__device__ inline void store(
+    const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0,
+    int col0, int lane) {
+  const bool aligned = is_aligned(out.D, out.ldd);
+#pragma unroll
+  for (int p = 0; p < kWarpN / kPieceN; ++p, col0 += kPieceN) {
+    Staging& staging = slots[p % kSlots];
+    // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
+    const bool by_tma = aligned && (out.cols % kElements == 0 || col0 + kPieceN <= out.cols);
+    // What was in `staging` has been read.
+    if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory");
+    __syncwarp();
+    if (out.beta != 0) {
+      read_rows(staging, out, row0, col0, lane);
+      __syncwarp();
+      finish_rows(staging, tile, p * kPieceN / 16, out, true, lane);
+    } else {
+      finish_rows(staging, tile, p * kPieceN / 16, out, false, lane);
+    }
+    if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (!by_tma) {
+      write_rows(staging, out, row0, col0, lane);
+    } else if (lane == 0) {
+      store_box(map, col0, row0, shared_address(staging.bytes));
+    }
+    if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
+}
+
+// ------------------------------------------------------------------------ packing
+constexpr int kChunk = 8;  // elements in 16 bytes
+// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
+// with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
+// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+__device__ inline void pack_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  const input_t* const end = source + (lines - 1) * ld + length;
+  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
+       line += index_t(gridDim.x) * 8) {
+    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      const int shift = reinterpret_cast<size_t>(from) % 16;
+      const input_t* const low = from - shift / sizeof(input_t);
+      uint4 chunk;
+      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
+        const uint4* const both = reinterpret_cast<const uint4*>(low);
+        chunk = part_of(both[0], both[1], shift);
+      } else {
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        chunk = *reinterpret_cast<const uint4*>(elements);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    decode_1_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        input_t* b_packed, index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  const bool is_a = blockIdx.z == 0;
+  pack_lines(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kStagingBytes = kWarps * kSlots * sizeof(Staging);  // 6144
+// Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 179392
+
+extern "C" __device__ void compile_for_sm_90a();  // is nowhere
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
+    decode_1(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
+  compile_for_sm_90a();
+#else
+  extern __shared__ __align__(128) unsigned char shared[];
+  // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; staging; barriers.
+  const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
+  unsigned char* const stage0 = shared + (stages - begin);
+  const auto staging = reinterpret_cast<Staging*>(stage0 + kStages * kStageBytes);
+  const uint32_t barriers = stages + kStages * kStageBytes + kStagingBytes;
+  const auto full = [barriers](int stage) { return barriers + 16 * stage; };
+  const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
+
+  const int rows = int(M), cols = int(N);
+  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
+  // more, they are cleared here, once.
+  const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
+  const int b_bytes = (cols < kTileN ? cols : kTileN) * 128;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
+  asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
+
+  if (threadIdx.x == 0) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 1);  // a thread of the consumers
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    // A little comes to L2 while the kernels before still run.
+    for (int n = 0; early && n < steps && n < 2; ++n) {
+      const int k = n * kTileK;
+      prefetch_box(a_map, k, row0);
+      prefetch_box(b_map, k, col0);
+    }
+  }
+  __syncthreads();
+  if (early) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const auto next = [&](int& w) {
+    w += gridDim.x;
+    tile_at(w, tiles_m, tiles_n, row0, col0);
+  };
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+    if (stage == 0) phase ^= 1;
+  };
+
+  if (threadIdx.x >= 32 * kWarps) {  // producers
+    if (threadIdx.x != 32 * kWarps) return;
+    for (int w = blockIdx.x; w < work; next(w)) {
+#pragma unroll 1
+      for (int n = 0; n < steps; ++n) {
+        barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
+        barrier_expect(full(stage), a_bytes + b_bytes);
+        const int k = n * kTileK;
+        const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+        copy_box(a, a_map, k, row0, full(stage));
+        copy_box(b, b_map, k, col0, full(stage));
+        advance();
+      }
+    }
+    return;
+  }
+
+  for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    // Hands back the stage before this one.
+    const auto finish = [&](int stage) {
+      if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
+    };
+#pragma unroll 1
+    for (int n = 0; n < steps; ++n) {
+      barrier_wait(full(stage), phase);
+      tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128);
+      // While this step is multiplied, the one before is done: its stage may be filled again.
+      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+      if (n > 0) finish(stage);
+      advance();
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (steps > 0) finish(stage);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
+    store(tile, out, d_map, staging + warp * kSlots, row0 + 16 * warp, col0, lane);
+  }
+  // Shared memory lasts as long as the block.
+  if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom. What is computed is the transpose of D, B' * A': M, N, A
+// and B are those of that product.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes a matrix to the TMA.
+// The driver's function is found by name: libcuda is not linked.
+inline cudaError_t make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines) {
+  map = {};
+  if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
+  static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) return error;
+    if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
+  }
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
+  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  // L2 gets 256 bytes of a line at a time: memory is faster so, and the next step reads the rest.
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+decode_1_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, 1};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+//   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+decode_1_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = decode_1_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < M || ldd > kLargest / N) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
+  const input_t* const a = plan.packs_a ? a_packed : B;
+  const input_t* const b = plan.packs_b ? b_packed : A;
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == cudaSuccess) {
+    error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 16, 16);
+  }
+  if (error != cudaSuccess) return error;
+
+  const auto kernel = decode_1;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        decode_1_pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A,
+        lda, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
+  return launch(
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace decode_1_ns
+
+// ---------------------------------------------------------------------------- kernel 2
+
+// decode_2: D = alpha * A * B + beta * C
+//
+// Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
+// kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
+// done. One thread of a block is the producer: it asks the TMA for tiles of A and B of each step
+// along K, up to 16 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
+// the consumer: it computes 64 rows of the work tile. wgmma reads both operands in shared memory,
+// and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
+// arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
+//
+//   A  M x K, row-major, __half
+//   B  K x N, column-major, __half
+//   C  M x N, column-major, __half; not read when beta is 0
+//   D  M x N, column-major, __half; may be C, must not overlap A or B
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
+
+#include <cuda_fp16.h>
+#ifndef __CUDACC_RTC__
+#include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+
+#include <atomic>
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+#error "for -arch=sm_90a alone: other GPUs lack the kernel's instructions"
+#elif defined(__clang__) && defined(__CUDA__) && __clang_major__ < 20
+#error "older compilers ignore __grid_constant__ without a word"
+#endif
+
+namespace decode_2_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = __half;
+using output_t = __half;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+constexpr int kTileM = 64, kTileN = 32, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
+
+constexpr int kWarpM = 16, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kStages = 16;  // tiles of A and B in shared memory
+constexpr int kGroup = 32;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarps = kTileM / kWarpM;  // 64 / 16 = 4
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 2
+constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
+
+constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 64 lines of 128 bytes along K
+constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 32 lines of 128 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 12288
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address));
+}
+__device__ inline void stmatrix(uint32_t address, const uint32_t (&fragment)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
+               : "memory");
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
+  unsigned char bytes[128];
+};
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the barrier's phase last until so many bytes have been copied.
+__device__ inline void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... The thread may sleep.
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
+      : "memory");
+}
+// Brings a box to the L2 cache. Other kernels may still write to it: they write to L2, too.
+__device__ inline void prefetch_box(const tensor_map_t& map, int inner, int outer) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(inner),
+               "r"(outer)
+               : "memory");
+}
+// Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
+__device__ inline void store_box(const tensor_map_t& map, int inner, int outer, uint32_t shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+      "r"(inner), "r"(outer), "r"(shared)
+      : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warpgroup does
+// Where a matrix is in shared memory, for wgmma: its address, how long lines are, and how far apart
+// panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
+// exchanges 16 bytes by their address: a matrix may begin inside of a line.
+__device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
+  const uint64_t swizzle = 1;  // of 128 bytes
+  const uint64_t begin = address >> 4, below = 8 * line >> 4, beside = panel >> 4;
+  return begin | beside << 16 | below << 32 | swizzle << 62;
+}
+
+// acc += a * b: 64 rows of A by 32 columns of B, over 32 bytes along K. Of the 64 rows, warp w
+// has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
+// 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
+#define ACC(j) "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])
+__device__ inline void wgmma(float (&acc)[4][4], uint64_t a, uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+      "%15}, %16, %17, 1, 1, 1, 0, 0;"
+      : ACC(0), ACC(1), ACC(2), ACC(3)
+      : "l"(a), "l"(b));
+}
+#undef ACC
+
+// A warp's part of the work tile: 16 rows of the 64 of its warpgroup.
+struct WarpTile {
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};
+
+  // Starts to multiply the stage at this address in shared memory, as a group of wgmmas.
+  __device__ void multiply(uint32_t stage, int group) {
+    const uint32_t a = stage + group * 64 * 128, b = stage + kBytesA;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // after all other use of acc
+#pragma unroll
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      const uint64_t b_block = matrix_at(b + 32 * kb, 128, 0);
+      const uint64_t a_block = matrix_at(a + 32 * kb, 128, 0);
+      wgmma(acc[0], a_block, b_block);
+    }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  }
+  // Two accumulators of the lane: row 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+constexpr int kPieceN = 32;  // columns of D that a warp stages at a time
+// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
+// which stores them while the warp goes on. Columns take turns.
+struct Staging {
+  static constexpr int kRows = 16;
+  alignas(16) unsigned char bytes[kRows * 64];  // (16, 64)
+
+  // Chunks of 16 bytes are where the TMA reads them. Without the XOR, those below each other, which
+  // lanes write together, would be in the same banks.
+  __device__ output_t& at(unsigned row, unsigned col) {
+    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row / 2 % 4;
+    return reinterpret_cast<output_t&>(bytes[row * 64 + chunk * 16 + byte % 16]);
   }
   // Where a lane points ldmatrix and stmatrix to, for 16 x 16 elements.
   __device__ uint32_t chunk(int row, int col, unsigned lane) {
@@ -644,9 +1032,9 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 8192
+constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 4096
 // Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
-constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 140416
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 201984
 
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
@@ -838,10 +1226,15 @@ inline cudaError_t make_map(
   }
   const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
+  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  // L2 gets 256 bytes of a line at a time: memory is faster so, and the next step reads the rest.
   const CUresult result = encode(
       reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
-      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -907,7 +1300,7 @@ decode_2_launch(  // D = alpha * A * B + beta * C
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16);
   }
   if (error != cudaSuccess) return error;
 
@@ -945,9 +1338,9 @@ struct Gpu {
 // clang-format off
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
-  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
-          start, resident, split, stream, lines, sagging, group, packs_a, packs_b, size, out,
-          turned, spread_a, spread_b, scatter, packed, kib, cache;
+  index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
+          last, store, rough, hides, start, resident, split, stream, lines, sagging, group, packs_a,
+          packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib, cache;
 };
 
 struct Candidate {
@@ -967,13 +1360,13 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {8, 16, 1, 774, 774, 0, 126, 253, 2141675, 32327, 32, 0, 505000, 2, 1, 0, 0, 0, 1, 0, 0, 2, 2, 1, 16, 16, 16, 9, 213, 52428800},                  0, 1},
-    {0, 1, {64, 64, 64, 129309, 131834, 2020, 64654, 64654, 560674, 48491, 43, 0, 1070800, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 1, 2},
+    {0, 0, {64, 48, 64, 1, 1, 1, 113145, 115671, 2020, 64654, 48491, 560674, 96982, 43, 0, 1039600, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 99507, 2020, 64654, 32327, 560674, 48491, 43, 0, 1008400, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800},   1, 2},
 };
 
 constexpr Point kPoints[] = {
-    {12,   4096, 4096, 1, 0, 1, 4278},
-    {4096, 12,   4096, 1, 0, 4, 4883},
+    {4096, 12, 4096, 1, 0, 4, 3691},
+    {4096, 12, 4096, 1, 0, 4, 4883},
 };
 
 struct Limits {
@@ -983,8 +1376,8 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
-    {false, 0, 4096},
-    {true, 90, 140416},
+    {true, 90, 179392},
+    {true, 90, 201984},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -992,9 +1385,10 @@ constexpr Limits kLimits[] = {
 inline index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t A, index_t lda, index_t B,
     index_t ldb, index_t multiprocessors) {
-  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
-              start, resident, split, stream, lines, sagging, group, packs_a, packs_b, size, out,
-              turned, spread_a, spread_b, scatter, packed, kib, cache] = one.weights;
+  const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
+              copy_b, last, store, rough, hides, start, resident, split, stream, lines, sagging,
+              group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib,
+              cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -1010,8 +1404,10 @@ inline index_t predict(
   const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
   const index_t loose_b = odd_b && moved_b == 0 ? copy_b * 3 / 5 : 0;  // small loads
   const bool ragged = (turned > 0 ? m : n) * out % 16 != 0;  // lines of D
-  const index_t columns = (n + tile_n - 1) / tile_n;  // of tiles
-  const index_t tiles = (m + tile_m - 1) / tile_m * columns * count;  // of D
+  const index_t span_m = tile_m * cluster_m;  // of the tiles of a cluster
+  const index_t span_n = tile_n * cluster_n;
+  const index_t columns = (n + span_n - 1) / span_n * cluster_n;  // of tiles
+  const index_t tiles = (m + span_m - 1) / span_m * cluster_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
   const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
   const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
@@ -1020,8 +1416,11 @@ inline index_t predict(
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
   const index_t slices = (steps + each - 1) / each;  // as few as have no more steps
   const index_t together = lines > 0 ? columns : 1;  // tiles, which a block has
-  const index_t blocks = tiles * slices / together;
-  const index_t most_blocks = (blocks + multiprocessors - 1) / multiprocessors;
+  const index_t blocks = tiles * slices * cluster_k / together;
+  const index_t cluster = cluster_m * cluster_n * cluster_k;  // blocks
+  const index_t room = multiprocessors / cluster > 1 ? multiprocessors / cluster : 1;  // for clusters
+  const index_t most_blocks = (blocks / cluster + room - 1) / room;
+  const index_t stretch = (each + cluster_k - 1) / cluster_k;  // steps of a block
   const index_t busiest = most_blocks * together;  // work tiles
   const index_t turns = (busiest + resident - 1) / resident;  // that they take
   const index_t copies = (copy_a * slow_a + copy_b * slow_b) / 4;  // of a step
@@ -1031,10 +1430,10 @@ inline index_t predict(
   const index_t single = lone + loose;
   const index_t inside = (m < tile_m ? m : tile_m) * (n < tile_n ? n : tile_n);  // of D
   const index_t stores = (tile_m * tile_n + 3 * inside) / 4 * store / 1024;
-  const index_t stored = stores * (ragged ? rough : 16) / 16;
+  const index_t stored = stores * (ragged ? rough : 16) / 16 / cluster_k;
   const index_t tail = hides > 0 ? last : last + stored;  // of a work tile
-  const index_t full = busiest * each * step;
-  const index_t alone = turns * each * (single > copies ? single : copies);
+  const index_t full = busiest * stretch * step;
+  const index_t alone = turns * stretch * (single > copies ? single : copies);
   const index_t whole = (full > alone ? full : alone) + turns * tail;  // each tile by one block
   const bool shares = stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
@@ -1043,7 +1442,7 @@ inline index_t predict(
   const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
-  const index_t places = multiprocessors * resident;
+  const index_t places = multiprocessors * resident / cluster_k;  // for tiles
   const index_t line = places / group;
   const index_t beside = line < 1 ? 1 : line < columns ? line : columns;  // tiles along N
   const index_t below = (places + beside - 1) / beside;
@@ -1058,7 +1457,9 @@ inline index_t predict(
   const index_t parted = shares && kept ? tiles % multiprocessors + multiprocessors : 0;  // tiles
   const index_t lines_of_b = n * k * size > cache / 4 ? tile_n * k * size : 0;  // bytes of a tile
   const index_t apart = parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0);
-  const index_t moving = ((kept ? once : again) + apart * lines_of_b + written) / 1024 * kib;  // from memory
+  const bool follow = m > span_m && m <= 512 && tiles <= places && lines_of_b > 0;
+  const index_t late = follow ? n * k * size / 8 : 0;  // bytes
+  const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
@@ -1131,15 +1532,6 @@ inline int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
-// For a kernel that needs no workspace.
-template <auto kLaunch>
-cudaError_t launch_without_workspace(
-    long long M, long long N, long long K, float alpha, const __half* A, long long lda,
-    const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
-    long long ldd, void*, size_t, cudaStream_t stream) {
-  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
-}
-
 struct Kernel {
   cudaError_t (*workspace)(
       long long M, long long N, long long K, const __half* A, long long lda, const __half* B,
@@ -1152,7 +1544,7 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {nullptr, launch_without_workspace<decode_1_ns::decode_1_launch>},
+    {decode_1_ns::decode_1_workspace, decode_1_ns::decode_1_launch},
     {decode_2_ns::decode_2_workspace, decode_2_ns::decode_2_launch},
 };
 // clang-format on

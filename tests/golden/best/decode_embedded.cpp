@@ -5,9 +5,9 @@
 // the fastest of all that there are, or nearly so, by these predictions. The driver's library is opened
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
 //
-//   kernel for  variant tile      tunables
-//   1      h200 skinny  8x16x1024
-//   2      h200 wgmma   64x64x64  --threadblock 64x64x64 --stages 8
+//   kernel for  variant tile     tunables
+//   1      h200 wgmma   64x48x64 --threadblock 64x48x64 --stages 12
+//   2      h200 wgmma   64x32x64 --threadblock 64x32x64 --stages 16
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -16,7 +16,7 @@
 
 #include "decode.h"
 
-#if DECODE_SPEC != 0x118ca8ac
+#if DECODE_SPEC != 0xd4c64bfb
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -77,7 +77,7 @@ enum CUtensorMapSwizzle {
 };
 
 enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 };
-enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_NONE = 0 };
+enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3 };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
 
 enum {
@@ -278,58 +278,150 @@ using tensor_map_t = CUtensorMap;
 
 namespace decode_1_ns {
 
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
-constexpr int kThreads = 256;  // per block
+using uint64_t = unsigned long long;
 
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
-static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
+constexpr int kTileM = 64, kTileN = 48, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
+constexpr int kSharedBytes = 179392;
 
 // clang-format off
-constexpr std::uint64_t kPtxSm90[] = {
+constexpr std::uint64_t kPtxSm90a[] = {
     0x0000000000000000, 0x0000000000000000, 0x0000000000000000,
 };
-constexpr std::uint64_t kSm90[] = {
+constexpr std::uint64_t kSm90a[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"decode_1", nullptr};
+constexpr const char* kSymbols[] = {"decode_1", "decode_1_pack"};
 // clang-format on
 
 constexpr Image kImages[] = {
-    {90, 9999, 12000, kPtxSm90},
-    {90, 99, 0, kSm90},
+    {90, 90, 12000, kPtxSm90a},
+    {90, 90, 0, kSm90a},
 };
 
 CUresult get_kernels(Kernels& kernels) {
   // Made when the driver is at work, so that it ends before the driver.
-  static Code code{kImages, kSymbols, 0};
+  static Code code{kImages, kSymbols, kSharedBytes};
   return code.get(kernels);
+}
+
+// A launch, worked out from top to bottom. What is computed is the transpose of D, B' * A': M, N, A
+// and B are those of that product.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes a matrix to the TMA.
+inline CUresult make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines) {
+  map = {};
+  if (length == 0 || lines == 0) return CUDA_SUCCESS;  // it will not be read
+  const auto encode = get_driver().cuTensorMapEncodeTiled;
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
+  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  // L2 gets 256 bytes of a line at a time: memory is faster so, and the next step reads the rest.
+  const CUresult result = encode(
+      &map, type, 2, const_cast<void*>(matrix), sizes, &pitch, box, every,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult decode_1_workspace(
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, 1};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = size_t(plan.bytes);
+  return CUDA_SUCCESS;
 }
 
 CUresult decode_1_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = decode_1_workspace;
+  int error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < M || ldd > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
 
-  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
-  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
   Kernels kernels;
-  CUresult error = get_kernels(kernels);
+  error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
+  int multiprocessors;
+  error = count_multiprocessors(multiprocessors);
+  if (error != CUDA_SUCCESS) return error;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
+  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(B);
+  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(A);
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == CUDA_SUCCESS) {
+    error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 16, 16);
+  }
+  if (error != CUDA_SUCCESS) return error;
+
   const auto kernel = kernels.kernel;
-  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A,
+        lda, b_packed, plan.b_ld);
+    if (error != CUDA_SUCCESS) return error;
+  }
   return launch(
-      kernel, grid, block, 0, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
 }
 
 }  // namespace decode_1_ns
@@ -342,9 +434,9 @@ using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
 
-constexpr int kTileM = 64, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kTileM = 64, kTileN = 32, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
-constexpr int kSharedBytes = 140416;
+constexpr int kSharedBytes = 201984;
 
 // clang-format off
 constexpr std::uint64_t kPtxSm90a[] = {
@@ -406,9 +498,14 @@ inline CUresult make_map(
   const auto encode = get_driver().cuTensorMapEncodeTiled;
   const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
+  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  // L2 gets 256 bytes of a line at a time: memory is faster so, and the next step reads the rest.
   const CUresult result = encode(
       &map, type, 2, const_cast<void*>(matrix), sizes, &pitch, box, every,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -461,7 +558,7 @@ CUresult decode_2_launch(
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
   }
   if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16);
   }
   if (error != CUDA_SUCCESS) return error;
 
@@ -490,9 +587,9 @@ struct Gpu {
 // clang-format off
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
-  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
-          start, resident, split, stream, lines, sagging, group, packs_a, packs_b, size, out,
-          turned, spread_a, spread_b, scatter, packed, kib, cache;
+  index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
+          last, store, rough, hides, start, resident, split, stream, lines, sagging, group, packs_a,
+          packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib, cache;
 };
 
 struct Candidate {
@@ -512,13 +609,13 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {8, 16, 1, 774, 774, 0, 126, 253, 2141675, 32327, 32, 0, 505000, 2, 1, 0, 0, 0, 1, 0, 0, 2, 2, 1, 16, 16, 16, 9, 213, 52428800},                  0, 1},
-    {0, 1, {64, 64, 64, 129309, 131834, 2020, 64654, 64654, 560674, 48491, 43, 0, 1070800, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 1, 2},
+    {0, 0, {64, 48, 64, 1, 1, 1, 113145, 115671, 2020, 64654, 48491, 560674, 96982, 43, 0, 1039600, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 99507, 2020, 64654, 32327, 560674, 48491, 43, 0, 1008400, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800},   1, 2},
 };
 
 constexpr Point kPoints[] = {
-    {12,   4096, 4096, 1, 0, 1, 4278},
-    {4096, 12,   4096, 1, 0, 4, 4883},
+    {4096, 12, 4096, 1, 0, 4, 3691},
+    {4096, 12, 4096, 1, 0, 4, 4883},
 };
 
 struct Limits {
@@ -528,8 +625,8 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
-    {false, 0, 4096},
-    {true, 90, 140416},
+    {true, 90, 179392},
+    {true, 90, 201984},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -537,9 +634,10 @@ constexpr Limits kLimits[] = {
 index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t A, index_t lda, index_t B,
     index_t ldb, index_t multiprocessors) {
-  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
-              start, resident, split, stream, lines, sagging, group, packs_a, packs_b, size, out,
-              turned, spread_a, spread_b, scatter, packed, kib, cache] = one.weights;
+  const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
+              copy_b, last, store, rough, hides, start, resident, split, stream, lines, sagging,
+              group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib,
+              cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -555,8 +653,10 @@ index_t predict(
   const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
   const index_t loose_b = odd_b && moved_b == 0 ? copy_b * 3 / 5 : 0;  // small loads
   const bool ragged = (turned > 0 ? m : n) * out % 16 != 0;  // lines of D
-  const index_t columns = (n + tile_n - 1) / tile_n;  // of tiles
-  const index_t tiles = (m + tile_m - 1) / tile_m * columns * count;  // of D
+  const index_t span_m = tile_m * cluster_m;  // of the tiles of a cluster
+  const index_t span_n = tile_n * cluster_n;
+  const index_t columns = (n + span_n - 1) / span_n * cluster_n;  // of tiles
+  const index_t tiles = (m + span_m - 1) / span_m * cluster_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
   const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
   const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
@@ -565,8 +665,11 @@ index_t predict(
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
   const index_t slices = (steps + each - 1) / each;  // as few as have no more steps
   const index_t together = lines > 0 ? columns : 1;  // tiles, which a block has
-  const index_t blocks = tiles * slices / together;
-  const index_t most_blocks = (blocks + multiprocessors - 1) / multiprocessors;
+  const index_t blocks = tiles * slices * cluster_k / together;
+  const index_t cluster = cluster_m * cluster_n * cluster_k;  // blocks
+  const index_t room = multiprocessors / cluster > 1 ? multiprocessors / cluster : 1;  // for clusters
+  const index_t most_blocks = (blocks / cluster + room - 1) / room;
+  const index_t stretch = (each + cluster_k - 1) / cluster_k;  // steps of a block
   const index_t busiest = most_blocks * together;  // work tiles
   const index_t turns = (busiest + resident - 1) / resident;  // that they take
   const index_t copies = (copy_a * slow_a + copy_b * slow_b) / 4;  // of a step
@@ -576,10 +679,10 @@ index_t predict(
   const index_t single = lone + loose;
   const index_t inside = (m < tile_m ? m : tile_m) * (n < tile_n ? n : tile_n);  // of D
   const index_t stores = (tile_m * tile_n + 3 * inside) / 4 * store / 1024;
-  const index_t stored = stores * (ragged ? rough : 16) / 16;
+  const index_t stored = stores * (ragged ? rough : 16) / 16 / cluster_k;
   const index_t tail = hides > 0 ? last : last + stored;  // of a work tile
-  const index_t full = busiest * each * step;
-  const index_t alone = turns * each * (single > copies ? single : copies);
+  const index_t full = busiest * stretch * step;
+  const index_t alone = turns * stretch * (single > copies ? single : copies);
   const index_t whole = (full > alone ? full : alone) + turns * tail;  // each tile by one block
   const bool shares = stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
@@ -588,7 +691,7 @@ index_t predict(
   const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
-  const index_t places = multiprocessors * resident;
+  const index_t places = multiprocessors * resident / cluster_k;  // for tiles
   const index_t line = places / group;
   const index_t beside = line < 1 ? 1 : line < columns ? line : columns;  // tiles along N
   const index_t below = (places + beside - 1) / beside;
@@ -603,7 +706,9 @@ index_t predict(
   const index_t parted = shares && kept ? tiles % multiprocessors + multiprocessors : 0;  // tiles
   const index_t lines_of_b = n * k * size > cache / 4 ? tile_n * k * size : 0;  // bytes of a tile
   const index_t apart = parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0);
-  const index_t moving = ((kept ? once : again) + apart * lines_of_b + written) / 1024 * kib;  // from memory
+  const bool follow = m > span_m && m <= 512 && tiles <= places && lines_of_b > 0;
+  const index_t late = follow ? n * k * size / 8 : 0;  // bytes
+  const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
@@ -676,15 +781,6 @@ int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
-// For a kernel that needs no workspace.
-template <auto kLaunch>
-CUresult launch_without_workspace(
-    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void*, size_t,
-    CUstream stream) {
-  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
-}
-
 struct Kernel {
   // Null where it needs none.
   CUresult (*workspace)(
@@ -699,7 +795,7 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {nullptr, launch_without_workspace<decode_1_ns::decode_1_launch>, decode_1_ns::get_kernels},
+    {decode_1_ns::decode_1_workspace, decode_1_ns::decode_1_launch, decode_1_ns::get_kernels},
     {decode_2_ns::decode_2_workspace, decode_2_ns::decode_2_launch, decode_2_ns::get_kernels},
 };
 // clang-format on

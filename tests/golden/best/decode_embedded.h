@@ -1,11 +1,9 @@
 // decode: D = alpha * A * B + beta * C
 //
-// For C and C++. decode.cpp has the kernels as machine code and PTX for sm_90, sm_90a.
+// For C and C++. decode.cpp has the kernels as machine code and PTX for sm_90a.
 // It needs NVIDIA's driver when it runs, and no CUDA toolkit, not even when it is compiled.
 //
 //   compute capability what runs there         driver
-//   9.0 to 9.9         machine code for sm_90  CUDA 0.0, newer
-//   9.0 to 9.9         PTX for sm_90           CUDA 12.0, newer
 //   9.0                machine code for sm_90a CUDA 0.0, newer
 //   9.0                PTX for sm_90a          CUDA 12.0, newer
 //
@@ -20,7 +18,7 @@
 #include <stddef.h>
 
 // The specification. decode.cpp does not compile with the header of another one.
-#define DECODE_SPEC 0x118ca8ac
+#define DECODE_SPEC 0xd4c64bfb
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -2599,9 +2599,9 @@ struct Gpu {
 // clang-format off
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
-  index_t tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
-          start, resident, split, stream, lines, sagging, group, packs_a, packs_b, size, out,
-          turned, spread_a, spread_b, scatter, packed, kib, cache;
+  index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
+          last, store, rough, hides, start, resident, split, stream, lines, sagging, group, packs_a,
+          packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib, cache;
 };
 
 struct Candidate {
@@ -2614,11 +2614,11 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 2380, 2380, 0, 74, 2363, 2055877, 37809, 32, 0, 439250, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 1, {32, 32, 32, 335038, 375210, 2954, 75618, 75618, 1163815, 80345, 42, 0, 1038000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 2, {64, 64, 32, 919184, 959357, 2954, 151237, 151237, 1163815, 80345, 42, 0, 1662000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 3, {64, 32, 32, 554758, 594930, 2954, 151237, 75618, 1163815, 80345, 42, 0, 1246000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 4, {128, 128, 16, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 29, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 2380, 2380, 0, 74, 2363, 2055877, 37809, 32, 0, 439250, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 1, {32, 32, 32, 1, 1, 1, 335038, 375210, 2954, 75618, 75618, 1163815, 80345, 42, 0, 1038000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 2, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 1163815, 80345, 42, 0, 1662000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 3, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 1163815, 80345, 42, 0, 1246000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 4, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 29, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
 };
 
 struct Limits {
@@ -2639,9 +2639,10 @@ constexpr Limits kLimits[] = {
 inline index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t batch, index_t A, index_t lda,
     index_t B, index_t ldb, index_t multiprocessors) {
-  const auto [tile_m, tile_n, tile_k, math, lone, wait, copy_a, copy_b, last, store, rough, hides,
-              start, resident, split, stream, lines, sagging, group, packs_a, packs_b, size, out,
-              turned, spread_a, spread_b, scatter, packed, kib, cache] = one.weights;
+  const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
+              copy_b, last, store, rough, hides, start, resident, split, stream, lines, sagging,
+              group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib,
+              cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -2658,8 +2659,10 @@ inline index_t predict(
   const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
   const index_t loose_b = odd_b && moved_b == 0 ? copy_b * 3 / 5 : 0;  // small loads
   const bool ragged = (turned > 0 ? m : n) * out % 16 != 0;  // lines of D
-  const index_t columns = (n + tile_n - 1) / tile_n;  // of tiles
-  const index_t tiles = (m + tile_m - 1) / tile_m * columns * count;  // of D
+  const index_t span_m = tile_m * cluster_m;  // of the tiles of a cluster
+  const index_t span_n = tile_n * cluster_n;
+  const index_t columns = (n + span_n - 1) / span_n * cluster_n;  // of tiles
+  const index_t tiles = (m + span_m - 1) / span_m * cluster_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
   const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
   const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
@@ -2668,8 +2671,11 @@ inline index_t predict(
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
   const index_t slices = (steps + each - 1) / each;  // as few as have no more steps
   const index_t together = lines > 0 ? columns : 1;  // tiles, which a block has
-  const index_t blocks = tiles * slices / together;
-  const index_t most_blocks = (blocks + multiprocessors - 1) / multiprocessors;
+  const index_t blocks = tiles * slices * cluster_k / together;
+  const index_t cluster = cluster_m * cluster_n * cluster_k;  // blocks
+  const index_t room = multiprocessors / cluster > 1 ? multiprocessors / cluster : 1;  // for clusters
+  const index_t most_blocks = (blocks / cluster + room - 1) / room;
+  const index_t stretch = (each + cluster_k - 1) / cluster_k;  // steps of a block
   const index_t busiest = most_blocks * together;  // work tiles
   const index_t turns = (busiest + resident - 1) / resident;  // that they take
   const index_t copies = (copy_a * slow_a + copy_b * slow_b) / 4;  // of a step
@@ -2679,10 +2685,10 @@ inline index_t predict(
   const index_t single = lone + loose;
   const index_t inside = (m < tile_m ? m : tile_m) * (n < tile_n ? n : tile_n);  // of D
   const index_t stores = (tile_m * tile_n + 3 * inside) / 4 * store / 1024;
-  const index_t stored = stores * (ragged ? rough : 16) / 16;
+  const index_t stored = stores * (ragged ? rough : 16) / 16 / cluster_k;
   const index_t tail = hides > 0 ? last : last + stored;  // of a work tile
-  const index_t full = busiest * each * step;
-  const index_t alone = turns * each * (single > copies ? single : copies);
+  const index_t full = busiest * stretch * step;
+  const index_t alone = turns * stretch * (single > copies ? single : copies);
   const index_t whole = (full > alone ? full : alone) + turns * tail;  // each tile by one block
   const bool shares = stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
@@ -2691,7 +2697,7 @@ inline index_t predict(
   const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
-  const index_t places = multiprocessors * resident;
+  const index_t places = multiprocessors * resident / cluster_k;  // for tiles
   const index_t line = places / group;
   const index_t beside = line < 1 ? 1 : line < columns ? line : columns;  // tiles along N
   const index_t below = (places + beside - 1) / beside;
@@ -2706,7 +2712,9 @@ inline index_t predict(
   const index_t parted = shares && kept ? tiles % multiprocessors + multiprocessors : 0;  // tiles
   const index_t lines_of_b = n * k * size > cache / 4 ? tile_n * k * size : 0;  // bytes of a tile
   const index_t apart = parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0);
-  const index_t moving = ((kept ? once : again) + apart * lines_of_b + written) / 1024 * kib;  // from memory
+  const bool follow = m > span_m && m <= 512 && tiles <= places && lines_of_b > 0;
+  const index_t late = follow ? n * k * size / 8 : 0;  // bytes
+  const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read

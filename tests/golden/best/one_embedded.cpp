@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x61db9434
+#if ONE_SPEC != 0x8bd79e9c
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -1,0 +1,814 @@
+// gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched: D = alpha * A * B + beta * C + bias
+//
+// Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
+// kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
+// done. One thread of a block is the producer: it asks the TMA for tiles of A and B of each step
+// along K, up to 2 steps ahead, also into the next work tile. Two warpgroups of four warps are
+// consumers: each computes 64 rows of the work tile. wgmma reads both operands in shared memory,
+// and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
+// arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
+// Four blocks share each work tile along K: a cluster, whose blocks write to each other's shared memory.
+// So few tiles, of which each has a long way to go, occupy four times as many multiprocessors.
+//
+//   A  M x K, column-major, signed char
+//   B  K x N, row-major, signed char
+//   C  M x N, row-major, int; not read when beta is 0
+//   D  M x N, row-major, int; may be C, must not overlap A or B
+//   bias  N elements, int: one for each column of D
+//
+// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
+// alpha and beta are int. Needs a GPU of compute capability 9.0 and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype i8 --layout crr --arch sm_90a --schedule cooperative --threadblock 256x64x64 --stages 2 --cluster 1x1x4 --promote 0 --stream-k 0 --split-k 1 --epilogue linear_bias --swizzle 8 --batched
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched.cu, or by NVRTC as it is
+// gen-spec: {"variant": "wgmma", "dtype": "i8", "layout": "crr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "256x64x64", "stages": 2, "cluster": "1x1x4", "promote": 0, "stream_k": 0, "split_k": 1, "epilogue": "linear_bias", "swizzle": 8, "batched": true}
+// SPDX-License-Identifier: 0BSD
+
+#ifndef __CUDACC_RTC__
+#include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+
+#include <atomic>
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+#error "for -arch=sm_90a alone: other GPUs lack the kernel's instructions"
+#elif defined(__clang__) && defined(__CUDA__) && __clang_major__ < 20
+#error "older compilers ignore __grid_constant__ without a word"
+#endif
+
+namespace gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = signed char;
+using output_t = int;
+using scalar_t = int;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+constexpr int kTileM = 256, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 288;  // 8 consumer warps, 1 producer warp
+constexpr int kClusterBlocks = 4;  // which share a work tile along K
+
+constexpr int kWarpM = 32, kWarpN = 64;  // what each warp computes of the work tile
+constexpr int kStages = 2;  // tiles of A and B in shared memory
+constexpr int kGroup = 8;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarps = kTileM / kWarpM;  // 256 / 32 = 8
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 4
+constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 64 / 32
+
+constexpr int kBytesA = kTileM * 64;  // (kTileM, kTileK): 256 lines of 64 bytes along K
+constexpr int kBytesB = kTileN * 64;  // (kTileN, kTileK): 64 lines of 64 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 20480
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
+  unsigned char bytes[128];
+};
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the barrier's phase last until so many bytes have been copied.
+__device__ inline void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... The thread may sleep.
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, int matrix, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(matrix), "r"(barrier)
+      : "memory");
+}
+__device__ inline int rank_in_cluster() {  // of the block
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Until all threads of the cluster are here, but for those that have ended.
+__device__ inline void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// Arrives at the same barrier of another block, or of this one. Only reads came before, which are over:
+// a release for the whole cluster would fence all memory, and take long.
+__device__ inline void barrier_arrive(uint32_t barrier, int rank) {
+  asm volatile(
+      "{\n.reg .b32 its;\nmapa.shared::cluster.u32 its, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [its];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+// Starts to store a box, clipped to the matrix. Its bytes are read until a wait_group is over.
+__device__ inline void store_box(
+    const tensor_map_t& map, int inner, int outer, int matrix, uint32_t shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
+      "r"(inner), "r"(outer), "r"(matrix), "r"(shared)
+      : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warpgroup does
+// Where a matrix is in shared memory, for wgmma: its address, how long lines are, and how far apart
+// panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
+// exchanges 16 bytes by their address: a matrix may begin inside of a line. There is room for 18 bits of
+// the address: higher ones are the block's rank in its cluster.
+__device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
+  const uint64_t swizzle = 2;  // of 64 bytes
+  const uint64_t begin = address % (1 << 18) >> 4, below = 8 * line >> 4, beside = panel >> 4;
+  return begin | beside << 16 | below << 32 | swizzle << 62;
+}
+
+// acc += a * b: 64 rows of A by 64 columns of B, over 32 bytes along K. Of the 64 rows, warp w
+// has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
+// 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
+#define ACC(j) "+r"(acc[j][0]), "+r"(acc[j][1]), "+r"(acc[j][2]), "+r"(acc[j][3])
+__device__ inline void wgmma(int (&acc)[8][4], uint64_t a, uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, 1;"
+      : ACC(0), ACC(1), ACC(2), ACC(3), ACC(4), ACC(5), ACC(6), ACC(7)
+      : "l"(a), "l"(b));
+}
+#undef ACC
+
+// A warp's part of the work tile: 16 rows of the 64 of each of its warpgroup's wgmmas.
+struct WarpTile {
+  int acc[kFragmentsM][2 * kFragmentsN][4] = {};
+
+  // Starts to multiply the stage at this address in shared memory, as a group of wgmmas.
+  __device__ void multiply(uint32_t stage, int group) {
+    const uint32_t a = stage + group * 2 * 64 * 64, b = stage + kBytesA;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // after all other use of acc
+#pragma unroll
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      const uint64_t b_block = matrix_at(b + 32 * kb, 64, 0);
+#pragma unroll
+      for (int i = 0; i < kFragmentsM; ++i) {
+        const uint64_t a_block = matrix_at(a + i * 64 * 64 + 32 * kb, 64, 0);
+        wgmma(acc[i], a_block, b_block);
+      }
+    }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  }
+  // Two accumulators of the lane: row 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ int2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+// The tiles of a product come behind all of the one before.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& product, int& row0, int& col0) {
+  product = t / (tiles_m * tiles_n);
+  t %= tiles_m * tiles_n;
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may be null
+  output_t* D;
+  index_t ldc, ldd;
+  const output_t* bias;  // one for each column
+  int product;  // whose C and D these are
+  bool aligned;  // rows of D, in all products
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+constexpr int kPieceN = 16;  // columns of D that a warp stages at a time
+// Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
+// which stores them while the warp goes on. Columns take turns.
+struct Staging {
+  static constexpr int kRows = 16;
+  alignas(16) unsigned char bytes[kRows * 64];  // (16, 64)
+
+  // Chunks of 16 bytes are where the TMA reads them. Without the XOR, those below each other, which
+  // lanes write together, would be in the same banks.
+  __device__ output_t& at(unsigned row, unsigned col) {
+    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row / 2 % 4;
+    return reinterpret_cast<output_t&>(bytes[row * 64 + chunk * 16 + byte % 16]);
+  }
+  // Pairs of an even row and of the next one are in the same banks: the lanes that hold them begin
+  // with different elements.
+  __device__ void get(int2 (&d)[4], int row, int col, unsigned lane) {
+    const bool odd = lane / 4 % 2;
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const unsigned r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+      const output_t one = at(r, c + odd), other = at(r, c + !odd);
+      d[q] = {odd ? other : one, odd ? one : other};
+    }
+  }
+  __device__ void put(const int2 (&d)[4], int row, int col, unsigned lane) {
+    const bool odd = lane / 4 % 2;
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const unsigned r = row + q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+      at(r, c + odd) = odd ? d[q].y : d[q].x;
+      at(r, c + !odd) = odd ? d[q].x : d[q].y;
+    }
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kPieceN / kElements;  // of 16 bytes
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.C, out.ldc);
+#pragma unroll 1
+  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    const int row = at / kPerRow, col = at % kPerRow * kElements;
+    const int left = row0 + row < out.rows ? out.cols - col0 - col : 0;
+    const int count = left < 0 ? 0 : left < kElements ? left : kElements;
+    const output_t* const c = out.C + (row0 + row) * out.ldc + col0 + col;
+    output_t* const to = &staging.at(row, col);
+    if (aligned) {
+      cp_async(shared_address(to), c, count * int(sizeof(output_t)));
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) to[e] = e < count ? c[e] : output_t(0);
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// The bias of the columns in which a lane has accumulators, read once; col0 is the first one.
+struct Bias {
+  int2 of[2 * kPieceN / 16];
+
+  __device__ Bias(const Output& out, int col0, int lane) {
+#pragma unroll
+    for (int j = 0; j < 2 * kPieceN / 16; ++j) {
+      const int col = col0 + 8 * j + lane % 4 * 2;
+      of[j].x = col < out.cols ? scalar_t(out.bias[col]) : 0;
+      of[j].y = col + 1 < out.cols ? scalar_t(out.bias[col + 1]) : 0;
+    }
+  }
+};
+
+// Makes D of the accumulators of the columns from fragment `first` on and, if C is read, of the
+// piece of C in `staging`, whose place it takes.
+__device__ inline void finish_rows(
+    Staging& staging, const WarpTile& tile, int i, int first, const Output& out, bool reads_c,
+    const Bias& bias, int lane) {
+#pragma unroll
+  for (int j = 0; j < kPieceN / 16; ++j) {
+    int2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
+    if (reads_c) staging.get(d, 0, 16 * j, lane);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const int2 acc = tile.pair(i, q % 2, 2 * (first + j) + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d[q].x);
+        y += out.beta * scalar_t(d[q].y);
+      }
+      x += bias.of[2 * j + q / 2].x;
+      y += bias.of[2 * j + q / 2].y;
+      d[q] = {output_t(x), output_t(y)};
+    }
+    staging.put(d, 0, 16 * j, lane);
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kPieceN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes 16 rows of a warp's fragments i, whose first element is at (row0, col0), piece by piece: while
+// the TMA stores one, the warp makes the next.
+__device__ inline void store(
+    const WarpTile& tile, int i, const Output& out, const tensor_map_t& map, Staging& staging,
+    int row0, int col0, int block, int lane) {
+#pragma unroll
+  for (int p = 0; p < kWarpN / kPieceN; ++p, col0 += kPieceN) {
+    if (p % kClusterBlocks != block) continue;
+    // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
+    const bool by_tma = out.aligned && (out.cols % kElements == 0 || col0 + kPieceN <= out.cols);
+    const Bias bias(out, col0, lane);
+    // What was in `staging` has been read.
+    if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    __syncwarp();
+    if (out.beta != 0) {
+      read_rows(staging, out, row0, col0, lane);
+      __syncwarp();
+      finish_rows(staging, tile, i, p * kPieceN / 16, out, true, bias, lane);
+    } else {
+      finish_rows(staging, tile, i, p * kPieceN / 16, out, false, bias, lane);
+    }
+    if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (!by_tma) {
+      write_rows(staging, out, row0, col0, lane);
+    } else if (lane == 0) {
+      store_box(map, col0, row0, out.product, shared_address(staging.bytes));
+    }
+    if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
+}
+
+// ------------------------------------------------------------------------ the sum over a cluster
+// The blocks of a cluster share each work tile along K. In the end, each finishes some pieces of its
+// columns: the others' warps write their accumulators of these to its shared memory.
+
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(int slice, uint32_t slices, uint32_t steps, int& first, int& last) {
+  const int each = steps / slices, more = steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
+}
+
+// The same place in the shared memory of another block of the cluster.
+__device__ inline uint32_t address_in(uint32_t shared, int rank) {
+  uint32_t its;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its) : "r"(shared), "r"(rank));
+  return its;
+}
+// Writes to another block's shared memory. A barrier there counts the 16 bytes when they arrive.
+__device__ inline void write_to(uint32_t shared, const int (&x)[4], uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 "
+      "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(shared),
+      "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(barrier)
+      : "memory");
+}
+
+constexpr int kPieces = kWarpN / kPieceN;  // of columns: block p % kClusterBlocks has piece p
+constexpr int kMostPieces = (kPieces + kClusterBlocks - 1) / kClusterBlocks;  // of a block
+// One with nothing to wait for could be two phases of `room` ahead of another, which would miss both.
+static_assert(kPieces >= kClusterBlocks, "each block waits for pieces of its own");
+constexpr int kFours = kFragmentsM * kPieceN / 8;  // of a lane's accumulators of a piece
+// What a warp gets: (kMostPieces, kClusterBlocks - 1, kFours, 32) x 16 bytes.
+constexpr int kPartBytes = kMostPieces * (kClusterBlocks - 1) * kFours * 32 * 16;
+
+// Adds up the accumulators of the same warps of all blocks, those of the block's own pieces. `parts` are
+// what this warp gets; `arrived` are its bytes, and `room` there is when the others have read theirs.
+__device__ inline void add_up(
+    WarpTile& tile, int4* parts, uint32_t arrived, uint32_t room, int parity, int block,
+    int lane) {
+  constexpr int kBytes = kFours * 32 * 16;  // of a piece, from one block
+  const int own = (kPieces + kClusterBlocks - 1 - block) / kClusterBlocks;
+  if (lane == 0) barrier_expect(arrived, own * (kClusterBlocks - 1) * kBytes);
+  barrier_wait(room, parity ^ 1);  // true at once the first time
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    const int owner = p % kClusterBlocks, place = block < owner ? block : block - 1;
+    if (owner == block) continue;
+    const int first = (p / kClusterBlocks * (kClusterBlocks - 1) + place) * kFours;
+    const uint32_t to = address_in(shared_address(parts + first * 32 + lane), owner);
+    const uint32_t barrier = address_in(arrived, owner);
+#pragma unroll
+    for (int n = 0; n < kFours; ++n) {
+      const int i = n / (kPieceN / 8), j = p * (kPieceN / 8) + n % (kPieceN / 8);
+      write_to(to + n * 512, tile.acc[i][j], barrier);
+    }
+  }
+  barrier_wait(arrived, parity);
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    if (p % kClusterBlocks != block) continue;
+#pragma unroll
+    for (int place = 0; place < kClusterBlocks - 1; ++place) {
+      const int first = (p / kClusterBlocks * (kClusterBlocks - 1) + place) * kFours;
+#pragma unroll
+      for (int n = 0; n < kFours; ++n) {
+        const int i = n / (kPieceN / 8), j = p * (kPieceN / 8) + n % (kPieceN / 8);
+        const int4 others = parts[(first + n) * 32 + lane];
+        tile.acc[i][j][0] += others.x;
+        tile.acc[i][j][1] += others.y;
+        tile.acc[i][j][2] += others.z;
+        tile.acc[i][j][3] += others.w;
+      }
+    }
+  }
+  __syncwarp();  // all lanes have read
+  if (lane < kClusterBlocks && lane != block) barrier_arrive(room, lane);
+}
+
+// ------------------------------------------------------------------------ packing
+constexpr int kChunk = 16;  // elements in 16 bytes
+// Only elements of 2 bytes reach tensor cores across K: operands that are not contiguous along K are first
+// transposed into the workspace. blockIdx.z is even for A, odd for B.
+
+// Packs lines whose elements are `ld` apart, 32 at a time: lanes read neighbours, a chunk of a line each.
+__device__ inline void pack_transposed(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    input_t* __restrict__ packed, index_t packed_ld) {
+  for (index_t line = index_t(blockIdx.x) * 32 + threadIdx.x % 32; line < lines;
+       line += index_t(gridDim.x) * 32) {
+    for (index_t at = (index_t(blockIdx.y) * 8 + threadIdx.x / 32) * kChunk; at < length;
+         at += index_t(gridDim.y) * 8 * kChunk) {
+      alignas(16) input_t elements[kChunk];
+#pragma unroll
+      for (int e = 0; e < kChunk; ++e) {
+        elements[e] = at + e < length ? source[line + (at + e) * ld] : input_t(0);
+      }
+      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
+          *reinterpret_cast<const uint4*>(elements);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_pack(  // copies of both operands
+        index_t a_lines, index_t a_length, index_t a_count, const input_t* A, index_t lda,
+        index_t stride_a, input_t* a_packed, index_t a_packed_ld, index_t b_lines, index_t b_length,
+        index_t b_count, const input_t* B, index_t ldb, index_t stride_b, input_t* b_packed,
+        index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  // Every other block along z has matrices of A, those between them of B; they stride over the rest.
+  const bool is_a = blockIdx.z % 2 == 0;
+  const index_t count = is_a ? a_count : b_count;
+  for (index_t i = blockIdx.z / 2; i < count; i += gridDim.z / 2) {
+    pack_transposed(
+        is_a ? a_lines : b_lines, is_a ? a_length : b_length,
+        is_a ? A + i * stride_a : B + i * stride_b, is_a ? lda : ldb,
+        is_a ? a_packed + i * a_lines * a_packed_ld : b_packed + i * b_lines * b_packed_ld,
+        is_a ? a_packed_ld : b_packed_ld);
+  }
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 8192
+// Stages with two barriers each, rows of D, parts, and room to begin at a multiple of 1024.
+constexpr int kSharedBytes =
+    kStages * (kStageBytes + 16) + kStagingBytes + kWarps * (kPartBytes + 16) + 1024;  // 99488
+
+extern "C" __device__ void compile_for_sm_90a();  // is nowhere
+
+extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
+    __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
+    gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
+        scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
+        index_t stride_d, const output_t* bias) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
+  compile_for_sm_90a();
+#else
+  extern __shared__ __align__(128) unsigned char shared[];
+  // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; staging; parts; barriers.
+  const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
+  unsigned char* const stage0 = shared + (stages - begin);
+  const auto staging = reinterpret_cast<Staging*>(stage0 + kStages * kStageBytes);
+  const auto parts = stage0 + kStages * kStageBytes + kStagingBytes;  // (kWarps, kPartBytes)
+  const uint32_t barriers = shared_address(parts) + kWarps * kPartBytes;
+  const auto full = [barriers](int stage) { return barriers + 16 * stage; };
+  const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
+  const auto arrived = [barriers](int warp) { return barriers + 16 * (kStages + warp); };
+  const auto room = [barriers](int warp) { return barriers + 16 * (kStages + warp) + 8; };
+
+  const int rows = int(M), cols = int(N);
+  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
+  // more, they are cleared here, once.
+  const int a_bytes = (rows < kTileM ? rows : kTileM) * 64;
+  const int b_bytes = (cols < kTileN ? cols : kTileN) * 64;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n * int(batch);
+  int product, row0, col0;
+  tile_at(blockIdx.x / kClusterBlocks, tiles_m, tiles_n, product, row0, col0);
+  // Divides now, while the kernels before still run.
+  asm volatile("" : "+r"(product), "+r"(row0), "+r"(col0));
+
+  const int block = rank_in_cluster();
+  int first, last;  // of the steps, this block's
+  steps_of(block, kClusterBlocks, steps, first, last);
+  if (threadIdx.x == 0) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 2);  // a thread of each warpgroup
+    }
+    for (int warp = 0; warp < kWarps; ++warp) {
+      barrier_init(arrived(warp), 1);  // a lane, which tells how many bytes will arrive
+      barrier_init(room(warp), kClusterBlocks - 1);  // a lane of each other block
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+  }
+  meet_cluster();
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const auto next = [&](int& w) {
+    w += gridDim.x / kClusterBlocks;
+    tile_at(w, tiles_m, tiles_n, product, row0, col0);
+  };
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+    if (stage == 0) phase ^= 1;
+  };
+
+  if (threadIdx.x >= 32 * kWarps) {  // producers
+    if (threadIdx.x != 32 * kWarps) return;
+    for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
+      // Where all products have the same matrix, there is but one.
+      const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
+#pragma unroll 1
+      for (int n = first; n < last; ++n) {
+        barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
+        barrier_expect(full(stage), a_bytes + b_bytes);
+        const int k = n * kTileK;
+        const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+        copy_box(a, a_map, k, row0, a_matrix, full(stage));
+        copy_box(b, b_map, k, col0, b_matrix, full(stage));
+        advance();
+      }
+    }
+    return;
+  }
+
+  const bool aligned = is_aligned(D, ldd) && stride_d * sizeof(output_t) % 16 == 0;
+  int parity = 0;  // of the number of work tiles before
+  for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
+    WarpTile tile;
+    // Hands back the stage before this one.
+    const auto finish = [&](int stage) {
+      if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
+    };
+#pragma unroll 1
+    for (int n = first; n < last; ++n) {
+      barrier_wait(full(stage), phase);
+      tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128);
+      // While this step is multiplied, the one before is done: its stage may be filled again.
+      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+      if (n > first) finish(stage);
+      advance();
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (first < last) finish(stage);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const auto its = reinterpret_cast<int4*>(parts + warp * kPartBytes);
+    add_up(tile, its, arrived(warp), room(warp), parity, block, lane);
+    parity ^= 1;
+    const output_t* const c = C + product * stride_c;
+    output_t* const d = D + product * stride_d;
+    const Output out{rows, cols, alpha, beta, c, d, ldc, ldd, bias, product, aligned};
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+      const int row = row0 + (warp / 4 * kFragmentsM + i) * 64 + warp % 4 * 16;
+      store(tile, i, out, d_map, staging[warp], row, col0, block, lane);
+    }
+  }
+  // Shared memory lasts as long as the block.
+  if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  meet_cluster();  // others may still arrive at this block's barriers
+#endif
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, batch;
+  size_t A, B;  // addresses
+  index_t lda, ldb, stride_a, stride_b, multiprocessors;
+
+  bool packs_a = K > 0;  // its lines do not run along K
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 127) / 128 * 128 : lda;  // as the kernel reads it
+  index_t a_count = stride_a > 0 ? batch : 1;  // matrices
+  index_t a_stride = packs_a ? (a_count > 1 ? a_lines * a_ld : 0) : stride_a;  // between them
+  bool packs_b = K > 0;  // its lines do not run along K
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 127) / 128 * 128 : ldb;  // as the kernel reads it
+  index_t b_count = stride_b > 0 ? batch : 1;  // matrices
+  index_t b_stride = packs_b ? (b_count > 1 ? b_lines * b_ld : 0) : stride_b;  // between them
+  index_t b_offset = (a_count * a_lines * a_ld + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
+  index_t bytes = b_offset + (b_count * b_lines * b_ld + 255) / 256 * 256;  // of the workspace
+  index_t clusters = multiprocessors < 8 ? 1 : multiprocessors / 4;  // that run at the same time
+  index_t blocks = (tiles < clusters ? tiles : clusters) * 4;
+  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
+  index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
+  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 31) / 32;  // blocks that pack
+  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 127) / 128;  // of a line
+  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t pack_count = packs_a && (!packs_b || a_count > b_count) ? a_count : b_count;
+  index_t pack_z = pack_count < 32767 ? pack_count : 32767;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes the matrices of a batch to the TMA.
+// The driver's function is found by name: libcuda is not linked.
+inline cudaError_t make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t count,
+    index_t apart) {
+  map = {};
+  if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
+  static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) return error;
+    if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
+  }
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count)};
+  const cuuint64_t pitches[] = {cuuint64_t(ld * size), cuuint64_t(apart * size)};
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1};
+  const cuuint32_t every[] = {1, 1, 1};
+  // L2 gets 256 bytes of a line at a time: memory is faster so, and the next step reads the rest.
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, 3, const_cast<void*>(matrix), sizes, pitches, box,
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Sets *bytes to the size of the workspace that the launcher needs.
+// It holds A and B transposed.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
+    const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (size_t(batch) > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N || batch > kLargest / (M * N)) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
+  const Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b, 1};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
+//        a negative stride, products of D that overlap
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+//   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
+    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
+    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
+    const output_t* bias, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_workspace;
+  cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
+  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
+  // Products of D do not overlap.
+  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
+  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
+  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
+  if (bias == nullptr) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset;
+  const input_t* const a = plan.packs_a ? a_packed : A;
+  const input_t* const b = plan.packs_b ? b_packed : B;
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(
+      a_map, kInput, 1, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, plan.a_count, plan.a_apart);
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_map, kInput, 1, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, plan.b_count, plan.b_apart);
+  }
+  const bool whole = size_t(D) % 16 == 0 && ldd % 4 == 0 && stride_d % 4 == 0;
+  if (error == cudaSuccess && whole) {
+    constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_INT32;
+    error = make_map(
+        d_map, kOutput, 4, D, plan.N, plan.M, ldd, 16, 16, batch, batch > 1 ? stride_d : ldd);
+  }
+  if (error != cudaSuccess) return error;
+
+  const auto kernel = gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_pack,
+        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), unsigned(2 * plan.pack_z)), 256, 0,
+        stream, plan.a_lines, plan.a_length, plan.a_count, A, lda, stride_a, a_packed, plan.a_ld,
+        plan.b_lines, plan.b_length, plan.b_count, B, ldb, stride_b, b_packed, plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
+  return launch(
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, d_map, beta, C,
+      ldc, stride_c, D, ldd, stride_d, bias);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_ns
