@@ -131,7 +131,7 @@ def test_what_the_compiler_decides_is_no_condition() -> None:
     assert not probe_kernels(source).probes
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", each(3, VARIANTS))
 def test_emitted_files_have_no_probes(variant: str) -> None:
     source = render(make_spec(variant))
     probed = probe_kernels(source)
