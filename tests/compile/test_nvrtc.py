@@ -191,7 +191,7 @@ ptxas         .     72 bytes stack frame, 99 bytes spill stores, 99 bytes spill 
 
 
 def test_threads_compile_at_once():
-    texts = [COPY.replace("*d = *s", f"*d = *s + {i}") for i in range(12)]
+    texts = [COPY.replace("*d = *s", f"*d = *s + {i}") for i in range(6)]
     alone = [nvrtc.compile_cuda(text, cache=False).code for text in texts]
     with ThreadPoolExecutor(6) as pool:
         together = list(pool.map(lambda t: nvrtc.compile_cuda(t, cache=False).code, texts))

@@ -87,7 +87,7 @@ def test_what_is_not_reached_is_said(variant: str, condition: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     each(
-        2,
+        3,
         [
             ("k < K;", "k < (K < 170000 ? K : 170000);", "`K < 170000` was never false"),
             ("k < K;", "k < min(K, 170000LL);", "the operands of `min(K, 170000LL)` were always"),
