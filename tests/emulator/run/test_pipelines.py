@@ -86,7 +86,7 @@ BUGS = {
 
 
 @pytest.mark.parametrize("kernel", each(2, ["cp.async", "bulk"]))
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", each(2, BUGS))
 def test_planted_bugs(kernel: str, bug: str) -> None:
     old, new, kinds = BUGS[bug]
     result = planted(kernel, old, new)
