@@ -235,6 +235,22 @@ def test_the_caret_is_under_the_word_after_tabs():
     assert caret == "  | \t\t        ^"
 
 
+def test_headers_that_stay_are_parsed_once_and_others_each_time(tmp_path):
+    """NVRTC would not see that a header has changed."""
+    emitted = [render(registry.make_spec("mma_tma", dtype=dtype)).text for dtype in ("f16", "f64")]
+    assert [bool(nvrtc._parsed_once(text)) for text in emitted] == [True, False]
+    assert not nvrtc._parsed_once('#include <cuda_fp16.h>\n#include "mine.h"\n')
+    text = '#include <cuda_fp16.h>\n#include "mine.h"\n__global__ void f(int* x) { *x = MINE; }\n'
+    for number in (41, 42):
+        (tmp_path / "mine.h").write_text(f"#define MINE {number}\n")
+        module = nvrtc.compile_cuda(text, options=[f"-I{tmp_path}"], cache=False)
+        assert f" {number};" in module.code.decode()
+    text = text.replace('#include "mine.h"\n', "").replace("MINE", "__half2int_rn(__half(41))")
+    parsed = nvrtc.compile_cuda(text, cache=False), nvrtc.compile_cuda(text, cache=False)
+    plain = nvrtc.compile_cuda(text + '#include "mine.h"\n', options=[f"-I{tmp_path}"], cache=False)
+    assert [(module.code, module.log) for module in parsed] == [(plain.code, "")] * 2
+
+
 def test_a_missing_include_is_a_compile_error():
     with pytest.raises(CompileError, match=r'cannot open source file "nowhere\.h"'):
         nvrtc.compile_cuda('#include "nowhere.h"\n')
