@@ -1,5 +1,6 @@
 """Options and fixtures that all tests share."""
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -37,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["GEN_TUNED_DIR"] = ""  # what the user has measured is no part of a test
     # JAX takes three quarters of a GPU's memory when it starts, from all others who test there.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def pytest_collection_finish() -> None:
+    # Thousands of tests and modules stay: they are not looked through for garbage time and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

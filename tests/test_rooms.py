@@ -83,6 +83,14 @@ TYPES_ALONE = {
 }
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements inside of one, or of a module; expressions, which are many more, have none."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from statements(inner)
+
+
 @cache
 def imports_of(path: Path) -> list[tuple[str, int]]:
     """The modules of the package that a file imports, if only for types, and the lines."""
@@ -90,14 +98,14 @@ def imports_of(path: Path) -> list[tuple[str, int]]:
 
 
 def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(statements(ast.parse(path.read_text(encoding="utf-8"))))
     for_types = {
         inner
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
+        for inner in statements(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

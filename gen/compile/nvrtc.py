@@ -38,6 +38,13 @@ __all__ = [
 
 FORMATS = ("ptx", "cubin")
 
+# What headers are parsed to stays in memory, for the process's next kernels; the code is the same.
+# Where it does not fit, because of other options or headers, they are parsed anew without a word.
+_PARSE_ONCE = ["--pch", "--pch-messages=false", "-diag-suppress=629,630"]
+_FOR_THE_HOST = re.compile(r"^#ifndef __CUDACC_RTC__.*?^#endif", re.MULTILINE | re.DOTALL)
+_INCLUDE = re.compile(r"#[ \t]*include\b[ \t]*(.*)")
+_STAYS = re.compile(r'<cuda_(fp16|bf16|fp8)\.h>|"cutlass/[\w/]+\.h"')
+
 _GET_TOOLKIT = get(*map(named, ("cuda-toolkit", "nvidia-cuda-cccl")))
 _GET_CUTLASS = f"{get(named('nvidia-cutlass'))}, or set CUTLASS_PATH to a checkout of CUTLASS"
 
@@ -100,12 +107,23 @@ def compile_cuda(
     if entry:
         known = entry[0].get("symbols", {})
         return _module(text, name, arch, format, entry[1], entry[0]["log"], 0.0, True, known)
+    if not headers and not any(re.match("--?(pre-)?include", option) for option in options):
+        flags += _parsed_once(text)
     start = time.perf_counter()
     code, log, symbols = _compile(text, name, arch, format, flags, headers, names)
     seconds = time.perf_counter() - start
     if key:
         disk.save(key, {"log": log, "symbols": symbols}, code)
     return _module(text, name, arch, format, code, log, seconds, False, symbols)
+
+
+def _parsed_once(text: str) -> list[str]:
+    """The options for a source whose headers stay as they are: NVRTC does not see that one changes.
+
+    Those are installed ones, not files of the user's.
+    """
+    included = _INCLUDE.findall(_FOR_THE_HOST.sub("", text))
+    return _PARSE_ONCE if included and all(map(_STAYS.match, included)) else []
 
 
 def _module(

@@ -209,9 +209,13 @@ class Size(Tunable):
         wanted = sizes(value)
         axes = [self.sides] * 2 + [DEPTHS] * (len(wanted) - 2)
 
+        far = [
+            {side: abs(math.log2(side / (size or 0.5))) for side in axis}
+            for axis, size in zip(axes, wanted, strict=True)
+        ]
+
         def distance(tile: Sequence[int]) -> float:
-            pairs = zip(tile, wanted, strict=True)
-            return round(sum(abs(math.log2(a / (b or 0.5))) for a, b in pairs), 6)
+            return round(sum(map(dict.__getitem__, far, tile)), 6)
 
         def order(tile: Sequence[int]) -> tuple[object, ...]:
             return distance(tile), abs(tile[0] - tile[1]), tile

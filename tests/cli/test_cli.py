@@ -77,7 +77,7 @@ def test_list_as_json(gen: Gen) -> None:
     assert tiles["min_arch"] == "sm_75"
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", each(3, VARIANTS))
 def test_list_says_all_about_one(gen: Gen, variant: str) -> None:
     row, defaults = VARIANTS[variant], make_spec(variant).tunables
     code, out, _ = gen("list", variant)

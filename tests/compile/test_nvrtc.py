@@ -191,7 +191,7 @@ ptxas         .     72 bytes stack frame, 99 bytes spill stores, 99 bytes spill 
 
 
 def test_threads_compile_at_once():
-    texts = [COPY.replace("*d = *s", f"*d = *s + {i}") for i in range(12)]
+    texts = [COPY.replace("*d = *s", f"*d = *s + {i}") for i in range(6)]
     alone = [nvrtc.compile_cuda(text, cache=False).code for text in texts]
     with ThreadPoolExecutor(6) as pool:
         together = list(pool.map(lambda t: nvrtc.compile_cuda(t, cache=False).code, texts))
@@ -233,6 +233,22 @@ def test_the_caret_is_under_the_word_after_tabs():
     shown, caret = str(caught.value).splitlines()[2:4]
     assert shown == "2 | \t\tint x = a;"
     assert caret == "  | \t\t        ^"
+
+
+def test_headers_that_stay_are_parsed_once_and_others_each_time(tmp_path):
+    """NVRTC would not see that a header has changed."""
+    emitted = [render(registry.make_spec("mma_tma", dtype=dtype)).text for dtype in ("f16", "f64")]
+    assert [bool(nvrtc._parsed_once(text)) for text in emitted] == [True, False]
+    assert not nvrtc._parsed_once('#include <cuda_fp16.h>\n#include "mine.h"\n')
+    text = '#include <cuda_fp16.h>\n#include "mine.h"\n__global__ void f(int* x) { *x = MINE; }\n'
+    for number in (41, 42):
+        (tmp_path / "mine.h").write_text(f"#define MINE {number}\n")
+        module = nvrtc.compile_cuda(text, options=[f"-I{tmp_path}"], cache=False)
+        assert f" {number};" in module.code.decode()
+    text = text.replace('#include "mine.h"\n', "").replace("MINE", "__half2int_rn(__half(41))")
+    parsed = nvrtc.compile_cuda(text, cache=False), nvrtc.compile_cuda(text, cache=False)
+    plain = nvrtc.compile_cuda(text + '#include "mine.h"\n', options=[f"-I{tmp_path}"], cache=False)
+    assert [(module.code, module.log) for module in parsed] == [(plain.code, "")] * 2
 
 
 def test_a_missing_include_is_a_compile_error():

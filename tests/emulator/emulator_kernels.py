@@ -172,7 +172,9 @@ def compile_cuda(source: str, arch: str = "compute_80") -> str:
     include = pathfinder.find_nvidia_header_directory("cudart")
     cutlass = Path(cutlass_library.__file__).parent / "source" / "include"
     options = [f"--gpu-architecture={arch}", "-lineinfo", "-std=c++17", "-default-device"]
-    options += ["-diag-suppress=20044", f"-I{include}", f"-I{include}/cccl", f"-I{cutlass}"]
+    options += ["-diag-suppress=629,630,20044", f"-I{include}", f"-I{include}/cccl", f"-I{cutlass}"]
+    options += ["--minimal"]  # no textures, for example: hundreds of kernels compile sooner
+    options += ["--pch", "--pch-messages=false"] if "#include" in source else []
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:

@@ -11,6 +11,7 @@ from gen.errors import UsageError
 from gen.foreign import elements
 from gen.foreign.contents import filled
 from gen.spread import processes
+from tests.support.slow import each
 
 FAR = "__global__ void k(T* x, long long n) { x[n - 1 - threadIdx.x] = 7; x[threadIdx.x] = X; }"
 
@@ -61,7 +62,7 @@ def test_more_than_a_buffer_may_have() -> None:
         gen.emulate("__global__ void k(void* x) {}", args={"x": "u8[5000000000]:zeros"})
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "f8"])
+@pytest.mark.parametrize("dtype", each(3, ["i1", "i4", "i8", "f8"]))
 def test_repeated_numbers(dtype: str) -> None:
     for count in (3, 1 << 24, (1 << 26) + 5):
         array = repeated((count,), -1, dtype)

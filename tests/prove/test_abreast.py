@@ -15,10 +15,10 @@ from gen.source.render import render
 from gen.spec.problem import GemmShape
 from tests.prove.test_defects import plant
 from tests.prove.test_verify import small
-from tests.support.slow import sift
+from tests.support.slow import each, sift
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", each(3, VARIANTS))
 def test_every_trial_is_in_one_group(variant: str) -> None:
     spec = small(variant)
     trials = check_trials(spec)

@@ -64,7 +64,7 @@ def run_cutlass(runner, dtype, layout, shape, alpha, beta, padding=0, most=8):
 
 
 PAIRS = [(dtype, layout) for dtype, layouts in LAYOUTS.items() for layout in layouts]
-QUICK = [pair for pair in PAIRS[::6] if pair[0][0] != "e" and pair[0] != "f32_6xbf16"]
+QUICK = [("f32", "rrr"), ("i32", "ccr"), ("bf16", "rrr"), ("f16", "rcc")]  # as others compile
 
 
 @slow

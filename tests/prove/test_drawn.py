@@ -11,10 +11,10 @@ from gen.prove.planned import plan
 from gen.source.render import render
 from tests.prove.test_defects import plant
 from tests.prove.test_outsiders import STEP
-from tests.support.slow import slow
+from tests.support.slow import each, slow
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", each(3, VARIANTS))
 def test_they_are_the_same_each_time_and_differ(variant: str) -> None:
     spec = make_spec(variant)
     trials = drawn_trials(spec)

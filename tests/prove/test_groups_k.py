@@ -21,7 +21,7 @@ from gen.prove.trials import PACKED, RAGGED
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape
-from tests.prove.test_groups import ENDS, complaint
+from tests.prove.test_groups import ENDS, SLOW_ENDS, complaint
 from tests.prove.test_verify import small
 from tests.support.slow import each, sift
 
@@ -43,9 +43,7 @@ def grouped(
 
 
 _EVERY = [(variant, name) for variant in GROUPED_K for name in ENDS]
-_QUICK = [("mma", name) for name in ENDS if name not in ("many", "ragged")] + [
-    ("wgmma", "that fall")
-]
+_QUICK = [("mma", name) for name in ENDS if name not in SLOW_ENDS] + [("wgmma", "that fall")]
 
 
 @pytest.mark.parametrize(("variant", "name"), sift(_EVERY, _QUICK))

@@ -338,7 +338,7 @@ def on_hopper(a, b, instruction, kind, half, order=1):
     return sums[0, 0].astype(np.float64)
 
 
-@pytest.mark.parametrize("dtype", TENSOR_FLOATS)
+@pytest.mark.parametrize("dtype", each(2, TENSOR_FLOATS))
 @settings(max_examples=40)
 @given(data=st.data())
 def test_the_bound_of_an_h200_holds(dtype, data):

@@ -105,6 +105,7 @@ def test_every_kernel_has_a_row() -> None:
     assert set(SMALL) == set(VARIANTS)
 
 
+@slow
 def test_quick_cases_take_all_branches() -> None:
     """Of the templates, that all types and layouts take."""
     with traced([]) as branches:
@@ -123,7 +124,7 @@ def test_quick_cases_take_all_branches() -> None:
 # More kernels are compared by test_check.py.
 COMPARED = [
     *(case for case in QUICK[::4] if case[0] in SCALAR),
-    *(("skinny", "bf16"), ("mma", "tf32")),
+    ("mma", "tf32"),
 ]
 
 
@@ -410,7 +411,7 @@ def test_any_kernel_on_any_shape(examples: int, drawn: st.SearchStrategy[KernelS
 @pytest.mark.parametrize("variant", sift(["naive", "tiles", "rec_tiles"], ["tiles"]))
 def test_more_rows_than_a_grid_has_blocks(variant: str, runner: EmulatorRunner) -> None:
     tunables = {"threads": 1} if variant == "naive" else {"tile": 1}
-    spec = make_spec(variant, dtype="i32", **tunables)
+    spec = make_spec(variant, dtype="i32", layout="ccr", **tunables)
     (result,) = verify(spec, runner, [GemmShape(65_537, 1, 1)])
     assert result.message == ""
 
@@ -439,14 +440,14 @@ FINISHES = "epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);"  # where it i
     [
         ("scalar_t x = alpha * sum;", "scalar_t x = sum;", "D[0, 0] is"),
         (ADDS_C, ADDS_C.removeprefix("if (beta != 0) "), "C[0, 0] of 1x1 (C+0 of 0)"),
-        (ADDS_C, "", "D[0, 0] is"),
+        pytest.param(ADDS_C, "", "D[0, 0] is", marks=slow),
         ("k < K", "k + 1 < K", "D[0, 0] is"),
         ("k < K", "k <= K", "memcheck"),
-        ("col >= N", "col > N", "memcheck"),
+        pytest.param("col >= N", "col > N", "memcheck", marks=slow),
         ("row < M", "row < M - 1", "is nan"),
         (FINISHES, FINISHES.replace("ldd)", "ldd + (ldd == N ? 0 : 1))"), "memcheck"),
         ("sum += a * b;", "sum += a * b + accumulator_t(1) / (1 << 22);", "D[0, 0] is"),
-        ("sum += a * b;", "sum = a * b;", "D[0, 0] is"),
+        pytest.param("sum += a * b;", "sum = a * b;", "D[0, 0] is", marks=slow),
         (
             FINISHES,
             FINISHES.replace("alpha,", "alpha == 1 && beta == 0 ? 2 : alpha,"),

@@ -235,7 +235,7 @@ def test_a_block_that_a_template_lacks_is_named(
         module._environment.cache_clear()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", each(3, VARIANTS))
 def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
     """No product of two sizes may be formed in 32 bits: every index starts as an index_t."""
     text = render(make_spec(variant)).text

@@ -98,11 +98,18 @@ def _names(operand: Operand | None) -> set[str]:
     return set()
 
 
-def registers(item: Instruction) -> tuple[set[str], set[str]]:
+def registers(item: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """The registers that an instruction reads, and those it writes.
 
     Under a predicate the old value of a result may survive, so results then count as read.
     """
+    known = item.__dict__.get("registers")  # each is asked for several times
+    if known is None:
+        known = item.__dict__["registers"] = _registers(item)
+    return known
+
+
+def _registers(item: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     first = item.operands[0] if item.operands else None
     result = item.opcode not in NO_RESULT and not isinstance(first, (Address, Box))
     written = _names(first) if result else set()
@@ -112,4 +119,4 @@ def registers(item: Instruction) -> tuple[set[str], set[str]]:
         read |= {item.predicate.name} | written
     if item.opcode == "wgmma":  # adds to its accumulators
         read |= written
-    return read, written
+    return frozenset(read), frozenset(written)

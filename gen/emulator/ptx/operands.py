@@ -111,13 +111,21 @@ class Not:
 Operand = Reg | Imm | Special | Symbol | Address | Box | Vector | Pair | Not
 Resolve = Callable[[str], Reg | None]
 
+_NUMBER_STARTS = frozenset("+-.0123456789")
 _INT = re.compile(r"([+-]?)\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _BOX = re.compile(r"\[\s*([^,]+?)\s*,\s*(\{[^{}]*\})\s*\]$")
 _OFFSET = re.compile(r"(.+?)\s*([+-])\s*(-?\s*(?:0[xX][0-9a-fA-F]+|\d+))$")
 
 
+_BRACKET = re.compile(r"[\[\](){}]")
+
+
 def split_operands(text: str) -> list[str]:
     """Split at the commas that are outside brackets."""
+    if not _BRACKET.search(text):
+        items = [item.strip() for item in text.split(",")]
+        if items[-1]:
+            return items
     items, depth, start = [], 0, 0
     for at, char in enumerate(text):
         if char in "[{(":
@@ -135,6 +143,8 @@ def split_operands(text: str) -> list[str]:
 
 def parse_number(text: str) -> int | float | None:
     """The value of an immediate (`12`, `-0x1F`, `0f3F800000`, `0d...`, `1.5`), else None."""
+    if text[:1] not in _NUMBER_STARTS:
+        return None
     if match := _INT.match(text):
         digits = match[2]
         octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from gen.emulator.isa import instructions
 from gen.emulator.isa.table import Row
@@ -44,7 +45,7 @@ def compute(code: Lines, item: Instruction) -> None:
     if len(sources) < len(row.types) - 1:
         raise item.error(f"expected {len(row.types) - 1} sources, found {len(sources)}")
     narrowing = item.opcode == "cvt"
-    words = _words(item, row)
+    words = _words(item.name, row).copy()
     words["ITEM"] = code.constant(item) if "ITEM" in row.code else ""
     for letter, kind, operand in zip("abcde", row.types[1:], sources, strict=False):
         words[letter] = code.read(operand, kind, narrowing)
@@ -78,24 +79,26 @@ def rule(code: Lines, item: Instruction) -> str:
     if name not in code.namespace:
         row = instructions.TABLE[item.name]
         factors = {"widened(a)": "a", "widened(b)": "b"}
-        words = _words(item, row) | factors
+        words = _words(item.name, row) | factors
         text = _WORD.sub(lambda m: words.get(m[0], m[0]), row.code)
         function = eval(f"lambda a, b, c: {text}", code.namespace)
         code.namespace[name] = Rule(function, all(factor in row.code for factor in factors))
     return name
 
 
-def _words(item: Instruction, row: Row) -> dict[str, str]:
+@cache
+def _words(name: str, row: Row) -> dict[str, str]:
     """What the words in a row's expression stand for, but for the operands."""
+    modifiers = name.split(".")[1:]
     return {
-        "NAME": repr(item.name),
-        "MODE": repr(next((m for m in item.modifiers if _MODES.match(m)), "rn")),
-        "T": f"np.{DTYPES.get(item.modifiers[-1])}",
+        "NAME": repr(name),
+        "MODE": repr(next((m for m in modifiers if _MODES.match(m)), "rn")),
+        "T": f"np.{DTYPES.get(modifiers[-1])}",
         "D": f"np.{DTYPES[row.types[0]]}",
         "S": f"np.{DTYPES[row.types[:2][-1]]}",
-        "U": f"np.uint{TYPE_BYTES.get(item.modifiers[-1], 0) * 8}",
+        "U": f"np.uint{TYPE_BYTES.get(modifiers[-1], 0) * 8}",
         **dict(zip(("BYTE_A", "BYTE_B"), (f"np.{'u' * (m[0] == 'u')}int8"
-                   for m in item.modifiers[-2:]), strict=False)),
+                   for m in modifiers[-2:]), strict=False)),
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ class Lines:
         self.item: Instruction
 
     @staticmethod
+    @cache
     def variable(name: str) -> str:
         """The local variable that stands for a register."""
         return "v_" + re.sub(r"\W", "_", name.lstrip("%"))
@@ -120,11 +122,12 @@ class Lines:
         if held == wanted:
             return text
         if held.itemsize == wanted.itemsize and bool not in (held.type, wanted.type):
-            return f"{text}.view(np.{wanted})"
-        if "bool" in (str(held), str(wanted)) or not narrowing:
+            return f"{text}.view(np.{_name(wanted)})"
+        if not narrowing or np.bool_ in (held.type, wanted.type):
             raise self.item.error(f"a {held} register cannot be used as {wanted}")
         whole = np.dtype(f"i{wanted.itemsize}")
-        return f"{text}.astype(np.{whole})" + (f".view(np.{wanted})" if whole != wanted else "")
+        cast = f"{text}.astype(np.{_name(whole)})"
+        return cast + (f".view(np.{_name(wanted)})" if whole != wanted else "")
 
     def write(self, target: Operand | None, text: str, kind: str) -> None:
         """Assign an expression of PTX type `kind` to a register, extending and predicating."""
@@ -135,10 +138,10 @@ class Lines:
         held, dtype = register_dtype(self.kinds[target.name]), DTYPES[kind]
         if kind[0] == "b" and kind[1:].isdigit() and dtype.itemsize < held.itemsize:
             text = f"({text}).view(np.uint{dtype.itemsize * 8})"
-        if dtype.itemsize < held.itemsize and str(dtype) != "bool":
+        if dtype.itemsize < held.itemsize and dtype.kind != "b":
             if dtype == np.float16:
                 text = f"({text}).view(np.uint16)"
-            text = f"({text}).astype(np.{held})"
+            text = f"({text}).astype(np.{_name(held)})"
         elif dtype != held:
             text = self.cast(f"({text})", dtype, held, False)
         if self.item.predicate:
@@ -179,6 +182,12 @@ class Lines:
     def call(self, text: str, mask: str) -> None:
         """A call that no lane may be left to make."""
         self.lines.append(f"if {mask} is not NOBODY: {text}" if mask == "m1" else text)
+
+
+@cache
+def _name(dtype: Any) -> str:
+    """What numpy calls a type, which it takes long to say."""
+    return str(dtype)
 
 
 Translator = Callable[[Lines, Instruction], None]  # appends the lines of an instruction

@@ -63,11 +63,11 @@ class Tile:
 Step = Instruction | Tile
 
 
-def registers(step: Step) -> tuple[set[str], set[str]]:
+def registers(step: Step) -> tuple[frozenset[str], frozenset[str]]:
     """The registers that a step reads, and those it writes."""
     if isinstance(step, Instruction):
         return instructions.registers(step)
-    return {*step.column, *step.row, *step.sums}, {*step.targets}
+    return frozenset((*step.column, *step.row, *step.sums)), frozenset(step.targets)
 
 
 def gathered(
@@ -134,7 +134,7 @@ def _link(steps: Sequence[Step], live_out: set[str]) -> None:
     touched, following = {*live_out}, None
     for step in reversed(steps):
         if not isinstance(step, Tile):
-            touched |= set.union(*instructions.registers(step))
+            touched |= frozenset.union(*instructions.registers(step))
             continue
         if following and step.targets == following.sums and touched.isdisjoint(step.targets):
             following.continues = step.continued = True

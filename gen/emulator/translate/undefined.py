@@ -64,7 +64,8 @@ class Undefined:
 
     def _sources(self, item: Instruction) -> list[str]:
         """The operands of an instruction that may have no value, and its predicate."""
-        reads, _ = instructions.registers(replace(item, predicate=None))
+        plain = replace(item, predicate=None) if item.predicate else item
+        reads, _ = instructions.registers(plain)
         guard = {item.predicate.name} if item.predicate else set()
         return sorted((reads | guard) & self.registers)
 
@@ -166,10 +167,10 @@ def _shuffled(item: Instruction) -> set[str]:
     return {target.name} if isinstance(target, Reg) else set()
 
 
-def _from_stack(item: Instruction) -> set[str]:
+def _from_stack(item: Instruction) -> frozenset[str]:
     """The registers that a load of local memory fills, where no predicate guards it."""
     if item.opcode != "ld" or "local" not in item.modifiers or item.predicate:
-        return set()
+        return frozenset()
     return instructions.registers(item)[1]
 
 

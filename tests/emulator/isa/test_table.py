@@ -15,13 +15,10 @@ from gen.emulator.warp.mma import OPERANDS, shape_of
 from gen.emulator.warp.wmma import fragment, size_of
 
 LETTERS = {"pred": "p", "f32": "f", "f64": "d", 1: "h", 2: "h", 4: "r", 8: "l"}
-REGISTERS = 40
-NUMBERS = range(REGISTERS)
 DECLARED = {"p": "pred", "f": "f32", "d": "f64", "h": "b16", "r": "b32", "l": "b64"}
-VALUES = "".join(
-    f"add.u32 %r{i}, %r{i}, {i};\ncvt.u16.u32 %h{i}, %r{i}; cvt.u64.u32 %l{i}, %r{i};\n"
-    f"cvt.rn.f32.u32 %f{i}, %r{i}; cvt.rn.f64.u32 %d{i}, %r{i}; setp.lt.u32 %p{i}, %r{i}, 9;\n"
-    for i in NUMBERS
+VALUE = (
+    "add.u32 %r{i}, %r0, {i};\ncvt.u16.u32 %h{i}, %r{i}; cvt.u64.u32 %l{i}, %r{i};\n"
+    "cvt.rn.f32.u32 %f{i}, %r{i}; cvt.rn.f64.u32 %d{i}, %r{i}; setp.lt.u32 %p{i}, %r{i}, 9;\n"
 )
 FULL = "0xFFFFFFFF"
 # What is not one register for each type of a row.
@@ -95,12 +92,13 @@ def instruction(name: str, row: Row) -> str:
 def test_every_spelling_runs(opcode: str, uniform: bool) -> None:
     names = [name for name in TABLE if name.partition(".")[0] == opcode]
     body = "".join(f"{instruction(name, TABLE[name])}\n" for name in names)
-    registers = "".join(f".reg .{k} %{letter}<{REGISTERS}>;\n" for letter, k in DECLARED.items())
+    many = 1 + max(int(number) for number in re.findall(r"%[pfdhrl](\d+)", body) or "0")
+    registers = "".join(f".reg .{k} %{letter}<{many}>;\n" for letter, k in DECLARED.items())
     start = "mov.u32 %r0, {};\n".format(5 if uniform else "%tid.x")
-    start += "".join(f"mov.u32 %r{i}, %r0;\n" for i in NUMBERS[1:])
+    values = "".join(VALUE.format(i=i) for i in range(many))
     entry = ".visible .entry test(.param .u64 p)\n.maxntid 128, 1, 1\n.minnctapersm 1\n"
     end = "ld.param.u64 %l0, [p]; st.global.u32 [%l0], 1;\nret;"
-    ptx = f".version 8.7\n.target sm_90a\n.address_size 64\n{entry}{{\n{registers}{start}{VALUES}"
+    ptx = f".version 8.7\n.target sm_90a\n.address_size 64\n{entry}{{\n{registers}{start}{values}"
     emulator = Emulator()
     out = emulator.alloc(np.zeros(1, np.int32))
     report = emulator.launch(f"{ptx}{body}{end}\n}}\n", "test", (2, 1, 1), (128, 1, 1), [out])

@@ -7,6 +7,7 @@ import pytest
 
 from gen.emulator import TensorMap
 from tests.emulator.cluster_kernels import CLUSTER, Size, clean, finding, launch, run
+from tests.support.slow import slow
 
 INIT = "if (x == 0) { init(&bar, COUNT); FENCE_INIT; }\nCLUSTER_SYNC;\n"
 
@@ -328,7 +329,10 @@ extern "C" __global__ void kernel(u32* out, const u32* in,
 
 
 @pytest.mark.parametrize("chunk_threads", [1 << 16, 1])
-@pytest.mark.parametrize("cluster", [(2, 1, 1), (1, 2, 1), (2, 2, 1)])
+@pytest.mark.parametrize(
+    "cluster",
+    [pytest.param((2, 1, 1), marks=slow), pytest.param((1, 2, 1), marks=slow), (2, 2, 1)],
+)
 def test_a_product_of_multicast_tiles(cluster: Size, chunk_threads: int) -> None:
     grid = (4, 2, 1)
     rng = np.random.default_rng(0)

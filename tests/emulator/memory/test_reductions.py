@@ -13,6 +13,7 @@ from gen.emulator import TensorMap
 from gen.emulator.isa.rounding import bf16, from_bf16
 from gen.errors import CheckError
 from tests.emulator.cluster_kernels import CLUSTER, launch
+from tests.support.slow import each
 
 SIZE = 64  # elements
 TYPES: dict[str, Any] = {
@@ -91,7 +92,7 @@ def tensor(operation: str) -> str:
     )
 
 
-@pytest.mark.parametrize(("operation", "spelling"), LINEAR)
+@pytest.mark.parametrize(("operation", "spelling"), each(3, LINEAR))
 def test_linear(operation: str, spelling: str) -> None:
     kind = spelling.rpartition(".")[2]
     findings, out, arrays = reduce(linear(operation, spelling), kind)

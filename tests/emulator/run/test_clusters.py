@@ -9,7 +9,7 @@ from gen.emulator import Emulator
 from gen.errors import UsageError
 from tests.emulator.cluster_kernels import Size, body, clean, finding, launch, run
 from tests.emulator.emulator_kernels import compile_cuda
-from tests.support.slow import slow
+from tests.support.slow import sift, slow
 
 ONE = 'extern "C" __global__ void {} kernel(unsigned* out) {{ out[blockIdx.x] = blockIdx.x; }}'
 
@@ -57,7 +57,7 @@ REGISTERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("chunk_threads", [1 << 16, 64, 1])
+@pytest.mark.parametrize("chunk_threads", sift([1 << 16, 64, 1], [64]))
 @pytest.mark.parametrize("cluster", [(2, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (2, 1, 3)])
 def test_special_registers(cluster: Size, chunk_threads: int) -> None:
     """By their definition, on grids of several clusters along each axis."""

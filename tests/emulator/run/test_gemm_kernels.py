@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -14,15 +16,14 @@ from tests.emulator.emulator_kernels import (
     geometry,
     run_gemm,
 )
-from tests.support.slow import slow
+from tests.support.slow import each, slow
 
 
 def dynamic_shared(name: str, types: str) -> int:
     return (16 * 8 + 8 * 32) * np.dtype(TYPES[types][3]).itemsize if name == "rec_tiles" else 0
 
 
-@pytest.mark.parametrize("types", TYPES)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "types"), each(3, itertools.product(KERNELS, TYPES)))
 def test_textbook_kernels(name: str, types: str) -> None:
     ptx = compile_cuda(gemm_source(name, types))
     m, n, k = 37, 53, 29

@@ -11,7 +11,7 @@ import pytest
 
 from gen.compile.nvrtc import compile_cuda
 from gen.emulator import Emulator, SharedRaces
-from tests.support.slow import slow
+from tests.support.slow import each, slow
 
 CUDA = {
     "f16": ("half", "half", np.float16),
@@ -86,7 +86,7 @@ LANES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", ["row", "col"])
+@pytest.mark.parametrize("layout", each(2, ["row", "col"]))
 @pytest.mark.parametrize(("size", "kind", "sums", "which", "place"), LANES)
 def test_lanes_hold_what_they_hold_on_a_gpu(
     size: tuple[int, int, int], kind: str, sums: str, which: str, place: Any, layout: str
@@ -113,7 +113,7 @@ LAYOUTS = list(itertools.product(("row", "col"), repeat=3))
     [pytest.param(x, marks=() if LAYOUTS.index(x) == 1 else slow) for x in LAYOUTS],
     ids="-".join,
 )
-@pytest.mark.parametrize(("size", "kind", "sums"), CASES)
+@pytest.mark.parametrize(("size", "kind", "sums"), each(2, CASES))
 def test_wmma_multiplies(
     size: tuple[int, int, int], kind: str, sums: str, layouts: tuple[str, str, str]
 ) -> None:

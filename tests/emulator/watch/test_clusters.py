@@ -9,6 +9,7 @@ import pytest
 
 import gen
 from tests.emulator.cluster_kernels import body, clean, finding, run
+from tests.support.slow import each
 
 INIT = "if (x == 0) init(&bar, 32);\n"
 # name: the kernel, the mistake in it, what stands there in the twin, and what is found.
@@ -123,7 +124,7 @@ PLANTED = {
 SHARED = "__shared__ __align__(128) u32 s[64]; __shared__ u64 bar, empty;"
 
 
-@pytest.mark.parametrize("chunk_threads", [1 << 16, 1])
+@pytest.mark.parametrize("chunk_threads", each(2, [1 << 16, 1]))
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake(name: str, chunk_threads: int) -> None:
     code, (place, wrong, right), expected = PLANTED[name]

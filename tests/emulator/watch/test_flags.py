@@ -7,6 +7,7 @@ import pytest
 
 from gen.emulator import Emulator, SharedRaces
 from tests.emulator.emulator_kernels import compile_cuda
+from tests.support.slow import each
 
 THREADS = 96
 _HEAD = """
@@ -113,20 +114,23 @@ def test_what_is_shown_and_seen_is_ordered(body: str) -> None:
 
 @pytest.mark.parametrize(
     ("body", "old", "new"),
-    [
-        (LOCK, "__threadfence_block();", ""),
-        (LOCK, "atomicExch(&mutex, 0)", "mutex = 0"),
-        (LOCK, "done = true;", "done = true, sum += t;"),  # which is not guarded any more
-        (FLAG, "__syncwarp();", ""),
-        (FLAG, "__threadfence_block();\n    if", "if"),
-        (FLAG, "while (flag == 0) {}\n    __threadfence_block();", "while (flag == 0) {}"),
-        (TURNS, "__threadfence_block();\n    __syncwarp();\n    if (mine)", "if (mine)"),
-        (TURNS, "    __syncwarp();\n    __threadfence_block();\n    if (lane", "    if (lane"),
-        (TICKET, "__threadfence_block();", ""),
-        (TICKET, "== 2", "== 1"),
-        (ORDERED, "red.release", "red.relaxed"),
-        (ORDERED, "ld.acquire", "ld.relaxed"),
-    ],
+    each(
+        2,
+        [
+            (LOCK, "__threadfence_block();", ""),
+            (LOCK, "atomicExch(&mutex, 0)", "mutex = 0"),
+            (LOCK, "done = true;", "done = true, sum += t;"),  # which is not guarded any more
+            (FLAG, "__syncwarp();", ""),
+            (FLAG, "__threadfence_block();\n    if", "if"),
+            (FLAG, "while (flag == 0) {}\n    __threadfence_block();", "while (flag == 0) {}"),
+            (TURNS, "__threadfence_block();\n    __syncwarp();\n    if (mine)", "if (mine)"),
+            (TURNS, "    __syncwarp();\n    __threadfence_block();\n    if (lane", "    if (lane"),
+            (TICKET, "__threadfence_block();", ""),
+            (TICKET, "== 2", "== 1"),
+            (ORDERED, "red.release", "red.relaxed"),
+            (ORDERED, "ld.acquire", "ld.relaxed"),
+        ],
+    ),
 )
 def test_what_nothing_orders(body: str, old: str, new: str) -> None:
     assert body.count(old) == 1

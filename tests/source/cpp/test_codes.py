@@ -20,6 +20,7 @@ from tests import ROOT
 from tests.source.cpp.test_bundle_plan import ON_HOPPER, bundle
 from tests.support.launchers import embedded
 from tests.support.programs import need
+from tests.support.slow import each
 
 LISTED = re.compile(r"^// +(\d+)  (\w+): ", re.MULTILINE)
 SPECS = [
@@ -38,7 +39,7 @@ def returned(spec: KernelSpec, kind: str = "plain") -> set[int]:
     return {expected(spec, call, kind)[0] for call in calls(spec)} - {0, 701} | {209}
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.variant)
+@pytest.mark.parametrize("spec", each(2, SPECS), ids=lambda spec: spec.variant)
 def test_a_kernels_files_name_what_its_launcher_returns(spec: KernelSpec) -> None:
     header, source = named(render_header(spec)), named(render(spec).text)
     assert header == source
@@ -58,7 +59,7 @@ def test_a_bundles_header_names_what_its_launcher_returns(tmp_path: Path) -> Non
     assert "an alpha or beta that is no int" in text
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.variant)
+@pytest.mark.parametrize("spec", each(2, SPECS), ids=lambda spec: spec.variant)
 def test_an_embedded_kernels_header_names_what_its_launcher_returns(spec: KernelSpec) -> None:
     of_driver = {3, 36, 201, 209, 302, 303}  # see test_embed.py
     found = named(embedded(spec).files[f"{embedded(spec).name}.h"])
