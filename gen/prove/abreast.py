@@ -44,7 +44,7 @@ def grouped(spec: KernelSpec, trials: Iterable[Trial]) -> list[tuple[Trial, ...]
     """
     classes: dict[Hashable, list[_Member]] = {}
     for at, trial in enumerate(trials):
-        skips, several = drawn_skips(spec, trial), trial.multiprocessors or FEW
+        skips, several = drawn_skips(spec, trial), multiprocessors(trial)
         launches = planned_for(spec, trial.problem, skips, several, trial.blocks).launches
         member = _Member(at, trial, launches)
         classes.setdefault(_kind(member), []).append(member)
@@ -93,9 +93,14 @@ def _lanes(spec: KernelSpec, group: Sequence[_Member]) -> int:
     return most
 
 
+def multiprocessors(trial: Trial) -> int:
+    """Of the emulated GPU that a trial runs on."""
+    return trial.multiprocessors or FEW
+
+
 def drawn(spec: KernelSpec, trials: Sequence[Trial]) -> tuple[list[Case], list[tuple[int, int]]]:
     """What `run_abreast` takes of trials: their cases and sizes."""
-    sizes = [(trial.multiprocessors or FEW, trial.blocks) for trial in trials]
+    sizes = [(multiprocessors(trial), trial.blocks) for trial in trials]
     return [drawn_case(spec, trial) for trial in trials], sizes
 
 

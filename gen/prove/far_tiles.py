@@ -133,10 +133,9 @@ class _EnoughError(Exception):
 
 
 class _FirstRound(Observer):
-    """Ends a launch, where it is asked to, as soon as its blocks store lines of a second round."""
+    """Ends a launch as soon as its blocks store lines of a second round."""
 
-    def __init__(self) -> None:
-        self._of: tuple[int, int, int, bool] | None = None
+    _of: tuple[int, int, int, bool]
 
     def ends(self, address: int, ld: int, size: int, apart: bool) -> None:
         """D's address, leading dimension and bytes of an element; apart: its lines are `ld` so."""
@@ -144,7 +143,7 @@ class _FirstRound(Observer):
 
     def store(self, chunk: Any, site: Any, space: str, address: Any, mask: Any) -> None:
         """See Observer."""
-        if self._of is None or space == "shared":
+        if space == "shared":
             return
         start, ld, size, apart = self._of
         index = (np.asarray(address) + (site.offset - start)) // size
@@ -220,8 +219,8 @@ def _run(
     if spec.grouped_k:
         given.a[:, :_LAST] = 0
     at_once = 2 * tiles * spec.cluster_blocks
-    rounds = _FirstRound()
-    runner = EmulatorRunner(observers=[*observers, rounds], multiprocessors=at_once)
+    rounds = () if at_end else (_FirstRound(),)
+    runner = EmulatorRunner(observers=[*observers, *rounds], multiprocessors=at_once)
     runner.budget, runner.deadline = _BUDGET, deadline
     runner.time_budget = None if deadline else SECONDS
     input_, output = types.input.name, types.output.name
@@ -269,8 +268,8 @@ def _run(
         return None
     places[WORKSPACE] = Place(runner.upload_zeros(max(steps.workspace_bytes, 1), WORKSPACE))
     found: list[Finding] = []
-    if not at_end:
-        rounds.ends(places["D"].address, problem.ldd, types.output.size, down == layouts.c)
+    for watch in rounds:
+        watch.ends(places["D"].address, problem.ldd, types.output.size, down == layouts.c)
     for launch in steps.launches:
         if "grid" in spec.tunables:  # few blocks would stride over all rows for hours
             launch = replace(launch, grid=(min(shape.m, MAX_GRID_X), *launch.grid[1:]))

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.compile.nvrtc import Module
 from gen.device.abreast import run_abreast
-from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Chances, Finding, Outcomes, SharedUse
 from gen.errors import BudgetError, CheckError, PtxError, UsageError
-from gen.prove.abreast import drawn, run_together
+from gen.prove.abreast import drawn, multiprocessors, run_together
 from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.limits import emulated_cost
 from gen.prove.trials import Trial
@@ -150,7 +149,7 @@ class Stand:
         else:
             long = default_time(one.shape, one.problem.batch.products)
             runner.time_budget = None if limits.deadline else long
-        runner.multiprocessors = one.multiprocessors or FEW
+        runner.multiprocessors = multiprocessors(one)
         runner.watched = one.watched
         furnish(runner, one)
 

@@ -43,6 +43,12 @@ class Active(NamedTuple):
 
     bits: Bits
     first: int  # flat index of an element in use
+    used: int  # how many elements are
+
+    def those(self, condition: Bits) -> tuple[Bits, int]:
+        """The elements in use where a condition of this shape holds; how many there may be."""
+        found = condition & self.bits
+        return found, self.used * (found.size // self.bits.size)
 
 
 class Mask:
@@ -88,9 +94,9 @@ class Mask:
         if shape not in self._views:
             axes = tuple(i for i, n in enumerate(shape) if n == 1 and self.bits.shape[i] != 1)
             bits = np.any(self.bits, axis=axes, keepdims=True) if axes else self.bits
-            whole = np.count_nonzero(bits) == bits.size
-            full = None if whole else Active(bits, int(spread(bits, shape).argmax()))
-            self._views[shape] = full
+            count = int(np.count_nonzero(bits))
+            first = int(spread(bits, shape).argmax())
+            self._views[shape] = Active(bits, first, count) if count < bits.size else None
         return self._views[shape]
 
     def beyond(self, bits: Bits) -> Bits | None:
@@ -126,18 +132,18 @@ def narrow(mask: Mask | None, condition: Value) -> Mask | None:
 
 def split(mask: Mask | None, condition: Value) -> tuple[Mask | None, Mask | None]:
     """The lanes of `mask` where `condition` holds and where it does not (NOBODY if none)."""
-    if mask is not None and condition.ndim:
-        active = mask.over(condition.shape)
-        if active is not None:
-            used = condition & active.bits
-            count = np.count_nonzero(used)
-            if not count:
-                return NOBODY, mask
-            several = used.size // active.bits.size
-            if count == np.count_nonzero(active.bits) * several:
-                return mask, NOBODY
-    yes = narrow(mask, condition)
-    return (yes, NOBODY) if yes is mask else (yes, narrow(mask, ~condition))
+    if condition.ndim == 0:
+        return (mask, NOBODY) if condition else (NOBODY, mask)
+    active = None if mask is None else mask.over(condition.shape)
+    holds, most = (condition, condition.size) if active is None else active.those(condition)
+    count = np.count_nonzero(holds)
+    if count == most:
+        return mask, NOBODY
+    if not count:
+        return NOBODY, mask
+    if mask is None:
+        return Mask(condition), Mask(~condition)
+    return Mask(condition & mask.bits), Mask(~condition & mask.bits)
 
 
 def join(first: Mask, second: Mask) -> Mask:

@@ -10,6 +10,7 @@ import pytest
 from gen.compile.nvrtc import compile_cuda
 from gen.emulator import Emulator, parse_ptx
 from gen.emulator.isa import tiles as computed
+from gen.emulator.isa.ops import Value
 from gen.emulator.ptx.module import Instruction, PtxKernel
 from gen.emulator.translate.blocks import build_blocks
 from gen.emulator.translate.tiles import Tile, gathered
@@ -151,3 +152,28 @@ def test_registers_whose_accesses_count_are_in_no_tile() -> None:
     assert len(alone) == 4
     assert isinstance(tile, Tile)
     assert tile.column == ["%f1", "%f2", "%f4"]
+
+
+@pytest.mark.parametrize("threads", [32, 4096])
+@pytest.mark.parametrize("factor", [4096, -3, -0.0, 4097, 0.5, np.inf, np.nan])
+def test_bits_do_not_depend_on_whether_factors_are_small_integers(
+    threads: int, factor: float
+) -> None:
+    draw = np.random.default_rng(0)
+    column, row = (
+        [x.astype(np.float32) for x in draw.integers(-4096, 4097, (4, 1, threads))] for _ in "ab"
+    )
+    column[2][0, 5] = factor
+    scale = 2.0 ** draw.integers(-30, 30, (16, 1, threads))  # most sums are rounded
+    sums = list((draw.standard_normal((16, 1, threads)) * scale).astype(np.float32))
+    sums[3][0, :4] = -0.0, np.inf, np.nan, 1e-45
+
+    def single(a: Value, b: Value, c: Value) -> Value:
+        return (a.astype(np.float64) * b.astype(np.float64) + c).astype(np.float32)
+
+    pairs = itertools.product(column, row)
+    with np.errstate(invalid="ignore"):
+        want = [single(a, b, c) for (a, b), c in zip(pairs, sums, strict=True)]
+        got = computed.products(computed.Rule(single, True), column, row, sums)
+    for one, other in zip(got, want, strict=True):
+        assert one.tobytes() == other.tobytes()
