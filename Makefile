@@ -23,7 +23,7 @@ test-all: lint  ## all tests: also those marked slow, with more types and shapes
 goldens: $(VENV)/.test  ## write tests/golden anew, after a change of the templates
 	$(BIN)/python -m pytest -q tests/source/test_goldens.py --update-goldens
 
-lint: style  ## what `make test` checks of the sources, and their types
+lint: style $(VENV)/.dev  ## what `make test` checks of the sources, and their types
 	$(BIN)/mypy
 
 style: $(VENV)/.test
@@ -39,8 +39,12 @@ $(VENV)/.run: pyproject.toml
 	touch $@
 
 $(VENV)/.test: pyproject.toml
-	$(call install,.[dev],270)
+	$(call install,.[test],250)
 	touch $(VENV)/.run $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.test
+	$(call install,.[dev],270)
+	touch $@
 
 define install
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

@@ -18,7 +18,7 @@ from gen.kernels.registry import VARIANTS, make_spec
 from gen.requirements import EMITTING, distribution
 from gen.source.render import render
 from tests import ROOT
-from tests.support.slow import each, slow
+from tests.support.slow import slow
 
 TOPLEVEL = ("--no-config", "--toplevel", "gen,gemmgen")
 
@@ -95,7 +95,8 @@ def test_a_checkouts_templates_win_over_packaged_ones(tmp_path: Path) -> None:
     assert run(*command, cwd=tmp_path, path=tmp_path) == f"{tmp_path}/templates\n"
 
 
-@pytest.mark.parametrize("kind", each(2, ["wheel", "sdist"]))
+@slow
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
 def test_what_is_released_passes_the_checks_of_its_metadata(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("twine")
     pytest.importorskip("check_wheel_contents")
