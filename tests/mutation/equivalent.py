@@ -335,6 +335,19 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         _ONE_EACH,
         f"wgmma: descriptor: {_DESCRIPTOR} -> {_DESCRIPTOR.replace('panel >> 4', 'panel >> 3')}",
     ),
+    (
+        "of two blocks there is but one other; found in wgmma cluster of four",
+        "wgmma cluster along k: cluster sum: const int owner = p % kClusterBlocks, place = block < "
+        "owner ? block : block - 1; -> const int owner = p % kClusterBlocks, place = 0;",
+    ),
+    *(
+        (
+            "it does not matter which block has which slice of K",
+            f"{kernel}: cluster sum: steps_of(block, kClusterBlocks, steps, first, last); -> "
+            "steps_of(kClusterBlocks - 1 - block, kClusterBlocks, steps, first, last);",
+        )
+        for kernel in ("wgmma cluster along k", "wgmma cluster of four")
+    ),
     *(
         (_ONE_GROUP, f"wgmma cluster: descriptor: {line}")
         for line in (

@@ -110,11 +110,11 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     },
     # Blocks below each other copy one of two panels of B each, for both.
     "wgmma cluster": {"threadblock": "64x128x64", "stages": 2, "cluster": "2x1"},
-    # Three blocks' worth of sums arrive, of one piece of columns each; two share them evenly.
+    # Blocks share tiles along K: of three pieces of columns, one finishes two. Sums of three others.
     "wgmma cluster along k": {
         "layout": "rcr", "threadblock": "64x48x64", "stages": 2, "cluster": "1x1x2",
     },
     "wgmma cluster of four": {
-        "dtype": "i8", "layout": "rcr", "threadblock": "128x64x64", "stages": 2, "cluster": "1x1x4",
+        "layout": "rcr", "threadblock": "64x64x64", "stages": 2, "cluster": "1x1x4",
     },
 }  # fmt: skip
