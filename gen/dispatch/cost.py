@@ -80,7 +80,9 @@ TIMES: Sequence[Fact] = (
     Fact("together", "lines > 0 ? columns : 1", "tiles, which a block has"),
     Fact("blocks", "tiles * slices * cluster_k / together"),
     Fact("cluster", "cluster_m * cluster_n * cluster_k", "blocks"),
-    Fact("room", "multiprocessors / cluster > 1 ? multiprocessors / cluster : 1", "for clusters"),
+    # Multiprocessors come in groups of 16 or 18, of which clusters of four leave some idle.
+    Fact("usable", "cluster > 2 ? multiprocessors * 3 / 4 : multiprocessors"),
+    Fact("room", "usable / cluster > 1 ? usable / cluster : 1", "for clusters"),
     Fact("most_blocks", "(blocks / cluster + room - 1) / room"),
     Fact("stretch", "(each + cluster_k - 1) / cluster_k", "steps of a block"),
     Fact("busiest", "most_blocks * together", "work tiles"),
@@ -111,7 +113,7 @@ TIMES: Sequence[Fact] = (
     Fact("sags", f"hides < 1 && briefly > {LONG} ? (briefly - {LONG}) / 1024 * sagging : 0"),
     Fact("multiplying", "briefly + sags"),
     # What is computed at the same time reads its rows of A and columns of B once.
-    Fact("places", "multiprocessors * resident / cluster_k", "for tiles"),
+    Fact("places", "room * cluster_m * cluster_n * resident", "for tiles"),
     Fact("line", "places / group"),
     Fact("beside", "line < 1 ? 1 : line < columns ? line : columns", "tiles along N"),
     Fact("below", "(places + beside - 1) / beside"),

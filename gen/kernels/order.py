@@ -2,7 +2,8 @@
 
 What an element of D is, to the bit, follows from the chain of its sums: which elements of K an
 instruction adds up at a time, in which order these sums come together, and how many pieces K has.
-None of that is a matter of the tile's rows and columns, of stages, clusters, schedules or copies.
+None of that is a matter of the tile's rows and columns, of stages, schedules or copies, nor of
+clusters that share operands.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     },
     # Blocks below each other copy one of two panels of B each, for both.
     "wgmma cluster": {"threadblock": "64x128x64", "stages": 2, "cluster": "2x1"},
-    # Blocks share tiles along K: of three pieces of columns, one finishes two. Sums of three others.
+    # Blocks share tiles along K: one finishes two of three pieces; one of four adds three others.
     "wgmma cluster along k": {
         "layout": "rcr", "threadblock": "64x48x64", "stages": 2, "cluster": "1x1x2",
     },

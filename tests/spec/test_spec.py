@@ -259,8 +259,8 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ),
         (
             {"variant": "wgmma", "cluster": "1x1x4", "threadblock": "64x32x64", "layout": "rcr"},
-            "threadblock.n=32 is less than 64, of which 4 blocks of a cluster could finish 32 "
-            "bytes each; use threadblock=64x64x64 or cluster=1x1x2",
+            "threadblock.n=32 is less than 64, of which 4 blocks of a cluster could finish 16 "
+            "columns each; use threadblock=64x64x64 or cluster=1x1x2",
         ),
         (
             {"variant": "wgmma", "cluster": "4x1", "threadblock": "128x128x64"},

@@ -202,7 +202,8 @@ def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
     return max(stages * _stage_bytes(t, d), rows)
 
 
-STAGED_LINES = (128, 64, 32)  # bytes, as TMA can swizzle them
+_LINES = (128, 64, 32)  # bytes, as TMA can swizzle them
+PIECE = 16  # columns of D, at least, that a block finishes
 
 
 class Staging(NamedTuple):
@@ -251,8 +252,10 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 
 def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     _, warp, _ = tiles(t)
-    width, blocks = warp.n * d.output.size, cluster_k(t)  # each finishes some of the pieces
-    line = next(n for n in STAGED_LINES if width % n == 0 and width >= n * blocks)
+    width, blocks = warp.n * d.output.size, cluster_k(t)
+    # Blocks that share a tile along K finish a piece each, at least, of whole fragments.
+    least = PIECE * d.output.size if blocks > 1 else 0
+    line = next(n for n in _LINES if width % n == 0 and width >= n * blocks and n >= least)
     return Staging(16, line // d.output.size if _by_columns(t) else warp.n, 1, line)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gen.kernels.epilogues import epilogue_rule
 from gen.kernels.tensor_cores.rules import grouped_rule, line_rule, panel_rule, shared_rule
 from gen.kernels.tensor_cores.tiles import (
-    STAGED_LINES,
+    PIECE,
     WGMMA_BYTES,
     WGMMA_ROWS,
     held_sums,
@@ -130,11 +130,11 @@ def _sliced_rule(chosen: Choice, block: Tile, blocks: int) -> None:
                 "cluster",
                 name,
             )
-    least = min(STAGED_LINES) * blocks // d.output.size
+    least = PIECE * blocks
     if block.n < least:
         raise Conflict(
             f"threadblock.n={block.n} is less than {least}, of which {blocks} blocks of a cluster "
-            f"could finish {min(STAGED_LINES)} bytes each",
+            f"could finish {PIECE} columns each",
             "threadblock",
             "cluster",
         )

@@ -758,7 +758,8 @@ index_t predict(
   const index_t together = lines > 0 ? columns : 1;  // tiles, which a block has
   const index_t blocks = tiles * slices * cluster_k / together;
   const index_t cluster = cluster_m * cluster_n * cluster_k;  // blocks
-  const index_t room = multiprocessors / cluster > 1 ? multiprocessors / cluster : 1;  // for clusters
+  const index_t usable = cluster > 2 ? multiprocessors * 3 / 4 : multiprocessors;
+  const index_t room = usable / cluster > 1 ? usable / cluster : 1;  // for clusters
   const index_t most_blocks = (blocks / cluster + room - 1) / room;
   const index_t stretch = (each + cluster_k - 1) / cluster_k;  // steps of a block
   const index_t busiest = most_blocks * together;  // work tiles
@@ -782,7 +783,7 @@ index_t predict(
   const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
-  const index_t places = multiprocessors * resident / cluster_k;  // for tiles
+  const index_t places = room * cluster_m * cluster_n * resident;  // for tiles
   const index_t line = places / group;
   const index_t beside = line < 1 ? 1 : line < columns ? line : columns;  // tiles along N
   const index_t below = (places + beside - 1) / beside;

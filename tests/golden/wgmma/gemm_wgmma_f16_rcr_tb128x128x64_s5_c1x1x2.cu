@@ -8,7 +8,7 @@
 // and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
 // arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
 // Two blocks share each work tile along K: a cluster, whose blocks write to each other's shared memory.
-// So few tiles, of which each has a long way to go, occupy twice as many multiprocessors.
+// In this way, few tiles with a long K occupy twice as many multiprocessors.
 //
 //   A  M x K, row-major, __half
 //   B  K x N, column-major, __half
@@ -119,8 +119,8 @@ __device__ inline int rank_in_cluster() {  // of the block
 __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// Arrives at the same barrier of another block, or of this one. Only reads came before, which are over:
-// a release for the whole cluster would fence all memory, and take long.
+// Arrives at the same barrier of another block, or of this one. It tells that reads are over: a release
+// of writes for the whole cluster would fence all memory, and take long.
 __device__ inline void barrier_arrive(uint32_t barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 its;\nmapa.shared::cluster.u32 its, %0, %1;\n"
@@ -353,6 +353,16 @@ __device__ inline void write_to(uint32_t shared, const float (&x)[4], uint32_t b
       : "memory");
 }
 
+// As barrier_wait, for what other blocks have written.
+__device__ inline void wait_for_others(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\n"
+      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
 constexpr int kPieces = kWarpN / kPieceN;  // of columns: block p % kClusterBlocks has piece p
 constexpr int kMostPieces = (kPieces + kClusterBlocks - 1) / kClusterBlocks;  // of a block
 // One with nothing to wait for could be two phases of `room` ahead of another, which would miss both.
@@ -383,22 +393,23 @@ __device__ inline void add_up(
       write_to(to + n * 512, tile.acc[i][j], barrier);
     }
   }
-  barrier_wait(arrived, parity);
+  wait_for_others(arrived, parity);
 #pragma unroll
   for (int p = 0; p < kPieces; ++p) {
     if (p % kClusterBlocks != block) continue;
+    const int first = p / kClusterBlocks * (kClusterBlocks - 1) * kFours;
 #pragma unroll
-    for (int place = 0; place < kClusterBlocks - 1; ++place) {
-      const int first = (p / kClusterBlocks * (kClusterBlocks - 1) + place) * kFours;
+    for (int n = 0; n < kFours; ++n) {
+      auto& acc = tile.acc[n / (kPieceN / 8)][p * (kPieceN / 8) + n % (kPieceN / 8)];
+      const float4 own{acc[0], acc[1], acc[2], acc[3]};
+      float4 sum{};
 #pragma unroll
-      for (int n = 0; n < kFours; ++n) {
-        const int i = n / (kPieceN / 8), j = p * (kPieceN / 8) + n % (kPieceN / 8);
-        const float4 others = parts[(first + n) * 32 + lane];
-        tile.acc[i][j][0] += others.x;
-        tile.acc[i][j][1] += others.y;
-        tile.acc[i][j][2] += others.z;
-        tile.acc[i][j][3] += others.w;
+      for (int rank = 0; rank < kClusterBlocks; ++rank) {  // one order for all pieces
+        const int place = rank < block ? rank : rank - 1;
+        const float4 part = rank == block ? own : parts[(first + place * kFours + n) * 32 + lane];
+        sum = {sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w};
       }
+      acc[0] = sum.x, acc[1] = sum.y, acc[2] = sum.z, acc[3] = sum.w;
     }
   }
   __syncwarp();  // all lanes have read

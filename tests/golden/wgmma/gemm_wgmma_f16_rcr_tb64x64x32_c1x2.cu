@@ -119,8 +119,8 @@ __device__ inline int rank_in_cluster() {  // of the block
 __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// Arrives at the same barrier of another block, or of this one. Only reads came before, which are over:
-// a release for the whole cluster would fence all memory, and take long.
+// Arrives at the same barrier of another block, or of this one. It tells that reads are over: a release
+// of writes for the whole cluster would fence all memory, and take long.
 __device__ inline void barrier_arrive(uint32_t barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 its;\nmapa.shared::cluster.u32 its, %0, %1;\n"
