@@ -80,6 +80,14 @@ def test_the_tiles_that_were_the_fastest_of_an_h200_are_near_the_first(
     assert wanted_time <= 1.06 * found[0].time
 
 
+@pytest.mark.parametrize("multiprocessors", [1, 2, 3, 5])
+def test_a_gpu_smaller_than_a_cluster_has_times(multiprocessors: int) -> None:
+    gpu = model_of("sm_90a", multiprocessors, "NVIDIA H100")
+    given = {"cluster": "1x1x4", "threadblock": "64x64x64"}
+    found = rank(product("f16", 64, 4096, 14336, "rcr"), gpu, "sm_90a", given)
+    assert all(each.time > 0 for each in found)
+
+
 def test_what_else_is_chosen() -> None:
     for side, tile in {512: "64x32", 1024: "64x128", 2048: "128x256", 4096: "128x256"}.items():
         assert what(chosen("f32", "sm_90a", side, side, side)) == f"simt {tile}", side

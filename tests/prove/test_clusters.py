@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import gen
 from gen.kernels.registry import make_spec
 from gen.prove.check import check
 from gen.spec.problem import GemmShape
@@ -32,6 +34,21 @@ def test_a_sum_over_blocks(blocks: int) -> None:
     )
     report = check(plant(spec), SHAPES, first=True)
     assert [*report.findings, *report.mismatches, *filter(None, [report.error])] == []
+
+
+@pytest.mark.parametrize("layout", ["rcr", "rcc"])
+def test_a_sum_over_blocks_has_one_order(layout: str) -> None:
+    """Whichever block finishes an element: rows and columns are in other pieces there."""
+    tile = {"threadblock": "64x64x32", "stages": 2}
+    kernel = gen.Kernel(
+        "wgmma", dtype="f16_f32", layout=layout, cluster="1x1x4", device="cpu", **tile
+    )
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((40, 200)).astype(np.float16)
+    b = rng.standard_normal((200, 40)).astype(np.float16, order="F")
+    whole = kernel(a, b)
+    np.testing.assert_array_equal(kernel(a[16:], b), whole[16:])
+    np.testing.assert_array_equal(kernel(a, b[:, 24:]), whole[:, 24:])
 
 
 @slow
