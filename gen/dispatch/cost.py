@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gen.dispatch.weights import ADDED, HELPER, LATE, LONG, RAGGED, SHARING, Weights
+from gen.dispatch.weights import ADDED, FEW_ROWS, HELPER, LATE, LONG, RAGGED, SHARING, Weights
 from gen.kernels.formulas import Fact, function
 from gen.kernels.tensor_cores.facts import SLICES
 from gen.spec.arch import UNIT
@@ -130,7 +130,9 @@ TIMES: Sequence[Fact] = (
     Fact("lines_of_b", "n * k * size > cache / 4 ? tile_n * k * size : 0", "bytes of a tile"),
     Fact("apart", "parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0)"),
     # Where a round has all tiles of few rows, those below each other read some of B again, later.
-    Fact("follow", "m > span_m && m <= 512 && tiles <= places && lines_of_b > 0", type="bool"),
+    Fact(
+        "follow", f"m > span_m && m <= {FEW_ROWS} && tiles <= places && lines_of_b > 0", type="bool"
+    ),
     Fact("late", f"follow ? n * k * size / {LATE} : 0", "bytes"),
     Fact(
         "moving",

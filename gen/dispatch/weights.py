@@ -37,6 +37,7 @@ SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 TOGETHER = 1.02  # times as long a step takes where blocks wait for each other's operands
 SHARED = 0.8  # of the time to copy from L2 what blocks of a cluster share
 JOINING = 2_000_000  # that blocks of a cluster take to add up their sums
+FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
 LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
 SAGGING = 0.08  # of the time after that

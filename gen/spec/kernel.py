@@ -56,6 +56,12 @@ def option_of(name: str, value: Any) -> str:
     return option if value is True else f"{option} {shlex.quote(str(value))}"
 
 
+def cluster_of(tunables: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Blocks of a cluster along M, N and K: those of "2x1", "1x1x2"."""
+    rows, columns, *along_k = map(int, str(tunables.get("cluster", "1x1")).split("x"))
+    return rows, columns, along_k[0] if along_k else 1
+
+
 @dataclass(frozen=True)
 class KernelSpec:
     """One kernel, completely chosen. Made by `gen.kernels.registry.make_spec`, which checks it.
@@ -127,19 +133,17 @@ class KernelSpec:
     @property
     def cluster(self) -> tuple[int, int]:
         """Blocks of a cluster along M and N, which share operands."""
-        rows, columns, *_ = str(self.tunables.get("cluster", "1x1")).split("x")
-        return int(rows), int(columns)
+        return cluster_of(self.tunables)[:2]
 
     @property
     def cluster_k(self) -> int:
         """Blocks of a cluster that share each work tile along K."""
-        _, _, *along_k = str(self.tunables.get("cluster", "1x1")).split("x")
-        return int(along_k[0]) if along_k else 1
+        return cluster_of(self.tunables)[2]
 
     @property
     def cluster_blocks(self) -> int:
         """All blocks of a cluster."""
-        return math.prod(self.cluster) * self.cluster_k
+        return math.prod(cluster_of(self.tunables))
 
     @property
     def split_k(self) -> int:

@@ -29,6 +29,7 @@ from gen.kernels.tensor_cores.wgmma_rules import CLUSTERS, wgmma_rules
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
 from gen.kernels.variant import BATCHED, GROUPED, GROUPED_K, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
+from gen.spec.kernel import cluster_of
 
 
 def _k(chosen: Choice, line: int) -> int:
@@ -77,7 +78,7 @@ def _wgmma_group(chosen: Choice) -> int:
     Tiles of ping-pong are small, and so is what is computed at the same time.
     """
     rows, _, _ = sizes(chosen.values["threadblock"])
-    below, *_ = sizes(chosen.values["cluster"])
+    below, *_ = cluster_of(chosen.values)
     together = 1024 if chosen.values["schedule"] == PING_PONG else 2048
     return max(1, together // max(rows * below, 1))
 

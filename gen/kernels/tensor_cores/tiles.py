@@ -16,7 +16,7 @@ from gen.kernels.tunables import sizes
 from gen.kernels.variant import Geometry
 from gen.spec.arch import MOST_REGISTERS, REGISTERS, SHARED_KIB, WARP
 from gen.spec.dtypes import DTypes
-from gen.spec.kernel import Tile
+from gen.spec.kernel import Tile, cluster_of
 
 WARPGROUP = 4  # warps
 K_BLOCK = 32  # bytes along K of a fragment, at least
@@ -230,7 +230,7 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
         return _NONE
     least = _least_staging(t, d)
     limit = SHARED_KIB[90] * 1024
-    if cluster_k(t) > 1:  # blocks have but some pieces each
+    if cluster_of(t)[2] > 1:  # blocks have but some pieces each
         return least
     if _by_columns(t):
         pieces = warp.n // least.columns
@@ -252,7 +252,7 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 
 def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     _, warp, _ = tiles(t)
-    width, blocks = warp.n * d.output.size, cluster_k(t)
+    width, (*_, blocks) = warp.n * d.output.size, cluster_of(t)
     # Blocks that share a tile along K finish a piece each, at least, of whole fragments.
     least = PIECE * d.output.size if blocks > 1 else 0
     line = next(n for n in _LINES if width % n == 0 and width >= n * blocks and n >= least)
@@ -287,22 +287,16 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     staging = staging or (_least_staging(t, d) if writes_d(t) else _NONE)
     elements = staging.slots * staging.rows * staging.columns
     more = 1024 + (16 if teams(t) > 1 else 0)  # the barrier at which teams wait for each other
-    if cluster_k(t) > 1:
+    if cluster_of(t)[2] > 1:
         more += warps(block, warp) * (_part_bytes(t, d) + 16)
     staged = teams(t) * warps(block, warp) * elements * d.output.size
     return stages * (_stage_bytes(t, d) + 16) + staged + more
 
 
-def cluster_k(t: Mapping[str, Any]) -> int:
-    """Blocks of a cluster that share each work tile along K."""
-    _, _, *along_k = sizes(t.get("cluster", "1x1"))
-    return along_k[0] if along_k else 1
-
-
 def _part_bytes(t: Mapping[str, Any], d: DTypes) -> int:
     """What a warp gets of the others' sums: of a block's pieces of columns, at most."""
     _, warp, _ = tiles(t)
-    blocks, columns = cluster_k(t), _least_staging(t, d).columns
+    (*_, blocks), columns = cluster_of(t), _least_staging(t, d).columns
     pieces = ceil_div(warp.n // columns, blocks)
     return pieces * (blocks - 1) * warp.m * columns * d.accumulator.size
 

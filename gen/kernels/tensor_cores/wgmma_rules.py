@@ -21,7 +21,7 @@ from gen.kernels.tensor_cores.tiles import (
 from gen.kernels.tunables import Choice, Conflict, sizes
 from gen.kernels.variant import multiple_rule
 from gen.spec.arch import WARP
-from gen.spec.kernel import Tile
+from gen.spec.kernel import Tile, cluster_of
 from gen.spec.problem import along_k
 
 WGMMA_COLUMNS = 256  # of a wgmma's B at most
@@ -74,10 +74,9 @@ def _wgmma_size_rule(block: Tile) -> None:
 
 def _cluster_rule(chosen: Choice, block: Tile) -> None:
     """Blocks of a cluster copy equal parts of what they share: whole panels, or whole swizzles."""
-    below, beside, *slices = sizes(chosen.values["cluster"])
-    cluster = (below, beside)
-    if slices:
-        _sliced_rule(chosen, block, *slices)
+    *cluster, slices = cluster_of(chosen.values)
+    if slices > 1:
+        _sliced_rule(chosen, block, slices)
     if teams(chosen.values) > 1 and chosen.dtypes.parts > 1:
         raise Conflict(
             f"schedule={chosen.values['schedule']} is not for {chosen.dtypes.name}: three sets of "
@@ -85,14 +84,14 @@ def _cluster_rule(chosen: Choice, block: Tile) -> None:
             "schedule",
             "dtype",
         )
-    if cluster != (1, 1) and chosen.dtypes.parts > 1:
+    if cluster != [1, 1] and chosen.dtypes.parts > 1:
         raise Conflict(
             f"cluster={chosen.values['cluster']} is not for {chosen.dtypes.name}, whose operands "
             "the TMA copies with all parts of their elements at once",
             "cluster",
             "dtype",
         )
-    if cluster != (1, 1) and chosen.values["split_k"] != 1:
+    if cluster != [1, 1] and chosen.values["split_k"] != 1:
         raise Conflict(
             f"cluster={chosen.values['cluster']} goes with split_k=1, since where work tiles are "
             "few, none are left to share operands",
