@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -20,7 +20,7 @@ from gen.errors import CheckError, UsageError
 from gen.kernels.tunables import Value
 from gen.source.render import Source
 from gen.spec.problem import GemmShape, parse_shape
-from gen.spread.processes import cores
+from gen.spread.processes import cores, prepare
 
 if TYPE_CHECKING:
     from gen.prove.check import CheckReport
@@ -54,6 +54,13 @@ def check(
         typer.Option(
             "--allow-unreached",
             help="Accept conditions in edited lines of which one outcome was never tried.",
+        ),
+    ] = False,
+    thorough: Annotated[
+        bool,
+        typer.Option(
+            "--thorough",
+            help="Try of an unchanged kernel, too, all that an edited one is tried with.",
         ),
     ] = False,
     strict: Annotated[
@@ -96,6 +103,8 @@ def check(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if files and arch:
         raise UsageError(f"{files[0]} says what it is for; leave out --arch")
+    if not shape and (jobs or cores()) > 1:
+        prepare("gen.prove.check", "cuda.core", "ml_dtypes")
     notes = Annotations(annotations, json)
     found = sources(files, variant, dtype, layout, arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
@@ -107,14 +116,22 @@ def check(
         "jobs": jobs or cores(),
         "allow_unreached": allow_unreached,
     }
-    if not _check(found, shapes, also or (), json, notes, max_findings=max_findings, **options):
+    wanted = _Wanted(shapes, also or (), thorough)
+    if not _check(found, wanted, json, notes, max_findings=max_findings, **options):
         raise typer.Exit(1)
+
+
+class _Wanted(NamedTuple):
+    """What is to be tried of each kernel: see `gen.prove.planned.plan`."""
+
+    shapes: Sequence[GemmShape] | None
+    also: Sequence[str]
+    thorough: bool
 
 
 def _check(
     sources: Sequence[Source],
-    shapes: Sequence[GemmShape] | None,
-    also: Sequence[str],
+    wanted: _Wanted,
     json: bool,
     notes: Annotations,
     **options: Any,
@@ -122,7 +139,7 @@ def _check(
     from gen.prove import check as library
     from gen.prove.planned import Planned
 
-    plans = [_plan(source, shapes, also, notes) for source in sources]
+    plans = [_plan(source, wanted, notes) for source in sources]
     ready = [plan for plan in plans if isinstance(plan, Planned)]
     reports: list[CheckReport] = []
     try:
@@ -157,18 +174,16 @@ def _check(
     return all(report.ok for report in reports)
 
 
-def _plan(
-    source: Source, shapes: Sequence[GemmShape] | None, also: Sequence[str], notes: Annotations
-) -> Planned | CheckReport:
+def _plan(source: Source, wanted: _Wanted, notes: Annotations) -> Planned | CheckReport:
     """What to try of a kernel; where that cannot be known, the error is said: others go on."""
     from gen.prove import check as library
     from gen.prove.named import named_trial
     from gen.prove.planned import plan
 
-    further = [named_trial(source.spec, text) for text in also] if source.spec else []
+    further = [named_trial(source.spec, text) for text in wanted.also] if source.spec else []
     try:
         with notes.of_compiler():
-            return plan(source, shapes, further)
+            return plan(source, wanted.shapes, further, wanted.thorough)
     except CheckError as error:
         assert source.spec is not None  # or else it was a UsageError
         print(f"error: {error}", file=sys.stderr, flush=True)

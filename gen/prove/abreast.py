@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LANES = 1 << 14  # threads of all launches that run together: more is no faster
 _BRIEFLY = 8  # times as many may a kernel have that has no loop along K, such as one that packs
-_SHORT, _LONGER = 64, 4  # K, and how many times longer ones run apart: the others would be done
+_SHORT, _LONGER = 16, 2  # K, and how many times longer ones run apart: the others would be done
 
 
 class _Member(NamedTuple):

@@ -18,14 +18,14 @@ from typing import NamedTuple
 from gen.emulator import Finding
 from gen.prove.abreast import grouped
 from gen.prove.accuracy import less_accurate
-from gen.prove.far import FAR, Far, FarOutcome, run_far
+from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.launchers.check import LauncherReport, check_launcher
 from gen.prove.planned import Planned, plan
 from gen.prove.reaching import reach
 from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes
 from gen.prove.trials import Trial
 from gen.prove.unordered import unordered
-from gen.prove.unreached import Probed, Unreached, unreached
+from gen.prove.unreached import Unreached, unreached
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
@@ -90,6 +90,7 @@ def check(
     first: bool = False,
     also: Sequence[Trial] = (),
     allow_unreached: bool = False,
+    thorough: bool = False,
     step: Callable[[], object] = lambda: None,
     report: CheckReport | None = None,
 ) -> CheckReport:
@@ -99,12 +100,13 @@ def check(
     budget: thread-instructions that a launch may run (see `emulated.default_budget`). seconds: that
     all of it may take; if not given, a launch has a limit (see `emulated.default_time`). jobs:
     processes that share the work. first: stop at the first thing that is wrong. also: further
-    trials. allow_unreached: whether edited conditions may lack an outcome. step: called after
-    each trial. report: an empty one, which then has what was found before an interruption. Raises
-    UsageError for a file that is no emitted kernel or whose `gen-spec` line does not describe it,
-    CompileError where it does not compile.
+    trials. allow_unreached: whether edited conditions may lack an outcome. thorough: try of a
+    kernel as `gen emit` writes it what is tried of an edited one. step: called after each trial.
+    report: an empty one, which then has what was found before an interruption. Raises UsageError
+    for a file that is no emitted kernel or whose `gen-spec` line does not describe it, CompileError
+    where it does not compile.
     """
-    planned = source if isinstance(source, Planned) else plan(source, shapes, also)
+    planned = source if isinstance(source, Planned) else plan(source, shapes, also, thorough)
     spec, module, trials = planned.spec, planned.module, planned.trials
     deadline = None if seconds is None else time.perf_counter() + seconds
     limits = Limits(strict, max_findings, budget, deadline, first)
@@ -117,7 +119,7 @@ def check(
     far: list[FarOutcome] = []
     items: list[tuple[Trial, ...] | Far] = [*grouped(spec, trials)]
     if planned.far and not first:  # not the last ones, so that processes end together
-        items[len(items) // 3 : len(items) // 3] = FAR
+        items[len(items) // 3 : len(items) // 3] = planned.far
     for trial, outcome in outcomes(stand, items, jobs):
         if isinstance(outcome, FarOutcome) or trial is None:
             far += [outcome] if isinstance(outcome, FarOutcome) else []
@@ -133,9 +135,10 @@ def check(
             _add(report, trial.shape, outcome, max_findings)
             seen = seen.joined(outcome.seen)
         report.not_run = sorted(seen.lines_not_run or ())
-        _add_far(report, far or (run_far(spec, module, x, deadline) for x in FAR), max_findings)
+        far = far or [run_far(spec, module, part, deadline) for part in planned.far]
+        _add_far(report, far, max_findings)
         if planned.probed and not report.error:
-            report.unreached = _unreached(report, stand, planned.probed, deadline)
+            report.unreached = _unreached(report, stand, planned, deadline)
             report.unprobed += planned.probed.skipped
             if (
                 report.ok
@@ -153,11 +156,13 @@ def check(
 
 
 def _unreached(
-    report: CheckReport, stand: Stand, probed: Probed, deadline: float | None
+    report: CheckReport, stand: Stand, planned: Planned, deadline: float | None
 ) -> list[Unreached]:
     """What is left once the problems beyond 32 bits have been tried, too."""
+    probed = planned.probed
+    assert probed
     if probed.module and probed.missing(stand.outcomes.seen):
-        for part in FAR:
+        for part in planned.far:
             run_far(stand.spec, probed.module, part, deadline, [stand.outcomes])
     return unreached(probed, stand.outcomes.seen, report.not_run, report.trials)
 

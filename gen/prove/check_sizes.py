@@ -34,18 +34,22 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
     uneven = (2 * spec.stages * max(spec.slices_of_k, 4) + 1) * k
     two = (spec.cluster_k * 2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
     slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
-    # A persistent block computes tile after tile, which takes long here.
+    # A persistent block computes tile after tile, which takes long here, with stages in turn.
+    ring = max(2 * spec.stages - 1, 2) * k + 1
+    nine = ring if spec.row.persistent else k + 1
+    several = min(k, 4 * UNIT)  # along K, of a tile that is deep since it has few rows
     groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if spec.row.persistent else 2 * n, 1)
     sizes = [
         (1, 1, 1),
         (m, n, k),
         (m + 1, n + 1, k + 1),
-        (2 * m + 1, 2 * n + 1, max(2 * spec.stages - 1, 2) * k + 1),
+        (2 * m + 1, 2 * n + 1, nine),
+        (max(m - 1, 1), n, ring),
         (2 * m, max(n - 1, 1), 2 * k),
         (max(m - 1, 1), 2 * n, max(k - 1, 1)),
         (1, 2, 3 * k + 1),
-        (1, k + n + 1, k + 1),  # longer than K, which takes several steps
-        (k + m + 1, 1, k + 1),
+        (1, several + n + 1, several + 1),  # longer than K, which takes several steps
+        (several + m + 1, 1, several + 1),
         *(slices if spec.slices_of_k != 1 else ()),
         *([(m + 1, n + 8, k), groups] if spec.row.depends_on_alignment else ()),
         *([(1, 2, 1031)] if spec.row.planner and spec.packs else ()),
@@ -109,8 +113,7 @@ def fitting(spec: KernelSpec, m: int, n: int, k: int) -> GemmShape:
 
     They take no minutes then.
     """
-    limit = _WORK[on_tensor_cores(spec)]
-    while _work(spec, shape := GemmShape(m, n, k)) > limit and max(m, n) > UNIT:
+    while not is_light(spec, shape := GemmShape(m, n, k)) and max(m, n) > UNIT:
         if m > n:
             m = _halved(m)
         else:
@@ -135,14 +138,14 @@ def on_tensor_cores(spec: KernelSpec) -> bool:
     return spec.warp is not None and spec.instruction is not None
 
 
+def is_light(spec: KernelSpec, shape: GemmShape) -> bool:
+    """Whether there are few products, those of the tiles' parts outside of matrices included."""
+    return _work(spec, shape) <= _WORK[on_tensor_cores(spec)]
+
+
 def is_short(spec: KernelSpec, shape: GemmShape) -> bool:
     """Whether a long K takes no minute: always on tensor cores, with small tiles elsewhere."""
     return on_tensor_cores(spec) or _work(spec, shape) <= _MOST_WORK
-
-
-def is_large(spec: KernelSpec, shape: GemmShape) -> bool:
-    """Whether a launch takes about a second on CUDA cores: of others there are many."""
-    return not on_tensor_cores(spec) and _work(spec, shape) > _MOST_WORK
 
 
 def _work(spec: KernelSpec, shape: GemmShape) -> int:

@@ -22,7 +22,7 @@ from gen.prove.check_sizes import (
     corners,
     fitting,
     groups_of_tiles,
-    is_large,
+    is_light,
     is_short,
     long_ones,
     mixed,
@@ -51,19 +51,19 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 
 
-def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial]:
+def check_trials(
+    spec: KernelSpec, thresholds: Sequence[int] = (), thorough: bool = True
+) -> list[Trial]:
     """What `gen check` tries, what tells most and takes least first, if not the last of it.
 
     Several processes should end together: the longest trials are not the last ones. thresholds:
-    numbers that the kernel compares something with, which sizes should straddle.
+    numbers that the kernel compares something with, which sizes should straddle. thorough: also
+    what takes long and finds what templates have no reason for, such as a row's number in 16 bits.
     """
-    trials = [
-        # Of many tiles, each of a block, nothing is to be seen that smaller corners do not show.
-        replace(one, watched=one.watched and not _has_many_blocks(spec, shape))
-        for shape in corners(spec)
-        for one in corner_trials(spec, shape)[: 2 if is_large(spec, shape) else None]
-    ]
-    trials += [t for shape in _both(spec) for t in _everything(spec, shape)]
+    trials = list(_corner_trials(spec, thorough))
+    whole, ragged = _both(spec)
+    trials += _everything(spec, whole)
+    trials += _everything(spec, ragged) if thorough else _in_turn(spec, ragged)
     trials += _whole_steps(spec)
     trials += _single_lines(spec)
     trials += _odd_lines(spec)
@@ -71,15 +71,11 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
     trials += _few_blocks(spec)
     trials += _crowds(spec)
     trials += _shared(spec)
-    trials += _lines_of_tiles(spec)
-    for shape, count in long_ones(spec):
-        # Sums of many digits along a long K, where small integers would hide what is cut off.
-        kind, scalars = ("wandering", (1, 1)) if shape.k > 1 else ("integer", (3, -2))
-        one = trial(spec, shape, kind, scalars, RAGGED)
-        trials.append(replace(one, multiprocessors=count))
-    some = (*mixed(spec), *groups_of_tiles(spec), *near_thresholds(spec, thresholds))
+    trials += _long(spec) if thorough else ()
+    some = [shape for shape in mixed(spec) if thorough or is_light(spec, shape)]
+    some += [*groups_of_tiles(spec), *near_thresholds(spec, thresholds)]
     for i, shape in enumerate(some):
-        trials += _rotated(spec, shape, i, 1 if spec.warp else 3)
+        trials += _rotated(spec, shape, i, 3 if thorough and not spec.warp else 1)
     if spec.dtypes.input.is_fp8 and (part := spec.tunables.get("promote", 0)):
         one = trial(spec, GemmShape(5, 7, 3 * part), "outweighed", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
@@ -92,6 +88,18 @@ def check_trials(spec: KernelSpec, thresholds: Sequence[int] = ()) -> list[Trial
         one = trial(spec, bytes_, "extreme", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
     return list(dict.fromkeys(trials))
+
+
+def _corner_trials(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
+    """Of corners. If not thorough, races are looked for in one of a shape's placements in turn."""
+    for i, shape in enumerate(corners(spec)):
+        # Of many tiles, each of a block, nothing is to be seen that smaller corners do not show.
+        many = _has_many_blocks(spec, shape)
+        trials = corner_trials(spec, shape)[: 2 if many else None]
+        watched = [] if many else [one for one in trials if one.watched]
+        if watched and not thorough:
+            watched = [watched[i % len(watched)]]
+        yield from (replace(one, watched=one in watched) for one in trials)
 
 
 _SEVERAL_TILES = 16
@@ -143,7 +151,8 @@ def _both(spec: KernelSpec) -> list[GemmShape]:
 
     def whole(size: int) -> int:
         units = ceil_div(size, 2 * UNIT) * UNIT + UNIT
-        return units + unit if units % size == 0 and size > unit else units
+        units += unit if units % size == 0 and size > unit else 0
+        return min(units, ceil_div(2 * size, unit) * unit + unit) if size > 1 else units
 
     return [GemmShape(whole(m), whole(n), whole(k)), GemmShape(m // 2 + 3, n // 2 + 5, k + 7)]
 
@@ -151,9 +160,7 @@ def _both(spec: KernelSpec) -> list[GemmShape]:
 def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
     """All placements with scalars in turn, all scalars with placements in turn, all inputs."""
     every, where = cases(spec), placements(spec)
-    for i in range(max(len(every), len(where))):
-        kind, alpha, beta = every[i % len(every)]
-        yield trial(spec, shape, kind, (alpha, beta), where[i % len(where)])
+    yield from _in_turn(spec, shape)
     for kind, alpha, beta in every:
         for at in (WHOLE, RAGGED):
             yield trial(spec, shape, kind, (alpha, beta), at)
@@ -163,16 +170,20 @@ def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
         yield trial(spec, shape, "integer", ((1, 0), (3, -2))[i % 2], at)
 
 
+def _in_turn(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
+    """Each placement, each of the scalars and inputs, one with another."""
+    every, where = cases(spec), placements(spec)
+    for i in range(max(len(every), len(where))):
+        kind, alpha, beta = every[i % len(every)]
+        yield trial(spec, shape, kind, (alpha, beta), where[i % len(where)])
+
+
 def _whole_steps(spec: KernelSpec) -> Iterator[Trial]:
     """Lines of whole units that take several steps: what vectors are read for, ahead and behind."""
     m, n, k = (ceil_div(size, UNIT) * UNIT for size in spec.threadblock)
     shape = fitting(spec, m, 2 * n, 3 * k + UNIT)
     yield trial(spec, shape, "integer", (3, -2), WHOLE)
     yield trial(spec, shape, "integer", (1, 0), PACKED)
-    if spec.dtypes.scalar.is_float:  # what an earlier step has left is no zero
-        shape = GemmShape(min(m, _SIDE), min(n, _SIDE), 9 * spec.threadblock.k + 3)
-        for alpha, where in ((1, WHOLE), (-1, WHOLE), (1, RAGGED)):
-            yield trial(spec, shape, "behind", (alpha, 0), where)
 
 
 def _single_lines(spec: KernelSpec) -> Iterator[Trial]:
@@ -208,7 +219,7 @@ def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterato
 def _in_place(spec: KernelSpec) -> Iterator[Trial]:
     """C is D, as every header allows."""
     m, n, k = spec.threadblock
-    shapes = [*_both(spec), GemmShape(m, n, k), GemmShape(2 * m + 1, 2 * n + 1, k + 1)]
+    shapes = [*_both(spec), GemmShape(m, n, k), GemmShape(m + 1, n + 1, k + 1)]
     scalars = ((3, -2), (1, 1), (2, 0))
     for i, (shape, where) in enumerate(itertools.product(shapes, (PACKED, WHOLE, RAGGED))):
         for at in (0, i % 2 + 1):
@@ -217,9 +228,6 @@ def _in_place(spec: KernelSpec) -> Iterator[Trial]:
     for i, (shape, count) in enumerate(slices_of_k(spec)[2:4]):  # three slices and more
         one = trial(spec, shape, "integer", (3, -2), WHOLE)
         yield replace(_c_is_d(one), multiprocessors=count, watched=i == 0)
-    long = GemmShape(min(m, 3), min(n, 5), max(17 * k, _LONG) + 3)  # in parts, perhaps
-    for where in (WHOLE, RAGGED):
-        yield _c_is_d(trial(spec, long, "integer", (3, -2), where))
 
 
 def _c_is_d(one: Trial) -> Trial:
@@ -277,6 +285,24 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
         for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (MANY, k + 1), (2, 0)):
             one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, depth), "integer", (3, -2), WHOLE)
             yield replace(one, multiprocessors=count, watched=count == 1)
+
+
+def _long(spec: KernelSpec) -> Iterator[Trial]:
+    """Long sums and many tiles: what is left of a step, or cut off, or counted in too few bits."""
+    m, n, k = spec.threadblock
+    if spec.dtypes.scalar.is_float:  # what an earlier step has left is no zero
+        shape = GemmShape(min(m, _SIDE), min(n, _SIDE), 9 * k + 3)
+        for alpha, where in ((1, WHOLE), (-1, WHOLE), (1, RAGGED)):
+            yield trial(spec, shape, "behind", (alpha, 0), where)
+    shape = GemmShape(min(m, 3), min(n, 5), max(17 * k, _LONG) + 3)  # in parts, perhaps
+    for where in (WHOLE, RAGGED):
+        yield _c_is_d(trial(spec, shape, "integer", (3, -2), where))
+    yield from _lines_of_tiles(spec)
+    for shape, count in long_ones(spec):
+        # Sums of many digits along a long K, where small integers would hide what is cut off.
+        kind, scalars = ("wandering", (1, 1)) if shape.k > 1 else ("integer", (3, -2))
+        one = trial(spec, shape, kind, scalars, RAGGED)
+        yield replace(one, multiprocessors=count)
 
 
 def _lines_of_tiles(spec: KernelSpec) -> Iterator[Trial]:

@@ -14,6 +14,7 @@ from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
 from gen.prove.check_trials import check_trials, corner_trials, late_trials
 from gen.prove.drawn import drawn_trials
+from gen.prove.far import FAR, NEARER, Far
 from gen.prove.limits import emulated
 from gen.prove.reaching import values
 from gen.prove.trials import Trial
@@ -29,20 +30,22 @@ MAX_THRESHOLD = 4096  # of what a kernel compares with, what may be a size
 class Planned(NamedTuple):
     """A kernel, compiled, and what `check` tries of it.
 
-    far: whether that is all that a kernel is checked for, large matrices too, and not shapes that
-    somebody named.
+    far: large matrices, too, unless somebody named shapes.
     """
 
     source: Source
     spec: KernelSpec
     module: nvrtc.Module
     trials: list[Trial]
-    far: bool
+    far: Sequence[Far]
     probed: Probed | None = None  # the same with probes, where it is edited
 
 
 def plan(
-    source: Source, shapes: Sequence[GemmShape] | None = None, also: Sequence[Trial] = ()
+    source: Source,
+    shapes: Sequence[GemmShape] | None = None,
+    also: Sequence[Trial] = (),
+    thorough: bool = False,
 ) -> Planned:
     """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`."""
     emulated(shapes or ())
@@ -54,13 +57,16 @@ def plan(
     _check_kernels(spec, ptx)
     if shapes is not None:
         trials = [trial for shape in shapes for trial in corner_trials(spec, shape)]
-        return Planned(source, spec, module, [*trials, *also], far=False)
-    trials, probed = check_trials(spec, thresholds(ptx)), probe_kernels(source)
+        return Planned(source, spec, module, [*trials, *also], far=())
+    probed = probe_kernels(source)
+    thorough = thorough or bool(probed.edited.edited)
+    trials = check_trials(spec, thresholds(ptx), thorough)
     if waits(ptx):
         trials += late_trials(spec)
-    if probed.edited.edited:
+    if thorough:
         trials += drawn_trials(spec, [int(n) for n in values(probed.edited.numbers) if n == int(n)])
-    return Planned(source, spec, module, [*trials, *also], True, probed)
+    far = FAR if thorough else NEARER
+    return Planned(source, spec, module, [*trials, *also], far, probed)
 
 
 def thresholds(ptx: PtxModule) -> list[int]:

@@ -21,6 +21,7 @@ from gen.errors import CheckError, GenError
 from gen.spread.job import Here, Item, Job, Result
 
 _ALONE = 1.0  # seconds of CPU time: about what other processes take to be ready, and some work
+_BRIEFLY = 0.2  # where `prepare` was called before
 _OURS = ("gen", "cuda", "numpy", "jinja2", "ml_dtypes")  # packages that processes import, too
 
 
@@ -32,9 +33,9 @@ def cores() -> int:
 class Processes:
     """Processes of this machine: at most `count`, and as many as its free memory has room for.
 
-    This process works alone for the first second, which is enough for much of the work, and then
-    hands out what is left. Items that need the same code go to the same process, which compiles and
-    translates it once, until there is nothing else to do.
+    This process works alone for the first second (a moment where `prepare` was called), which is
+    enough for much of the work, and then hands out what is left. Items that need the same code go
+    to the same process, which compiles and translates it once, until there is nothing else to do.
     """
 
     def __init__(self, count: int) -> None:
@@ -50,14 +51,15 @@ class Processes:
         memory = max((cost.nbytes for cost in costs), default=0)
         fitting = free_memory() // memory if memory else self._count
         fresh, done = copy(job), 0
-        until = time.process_time() + _ALONE
+        alone = _BRIEFLY if _prepared else _ALONE
+        until = time.process_time() + alone
         if min(self._count, fitting, len(items)) <= 1:
             until = float("inf")
         here, server = Here().map(job, items), False
         while done < len(items) and time.process_time() + costs[done].seconds < until:
             yield next(here)
             done += 1
-            if not server and time.process_time() > until - _ALONE / 2:
+            if not server and time.process_time() > until - alone / 2:
                 server = True
                 _start_server(job)
         if left := range(done, len(items)):
@@ -218,15 +220,35 @@ def _work(job: Job[Any, Any], connection: Connection) -> None:
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def _start_server(job: Job[Any, Any]) -> None:
-    """Starts the process that others are forked from, if it does not run; it gets ready by itself.
+_prepared = False
 
-    It imports once for all of them what was imported here until now, which takes longer than many
-    an item. They have no threads of numpy's, which would wait for each other, and SIGINT is
-    blocked, since they end through their parent: it would interrupt their imports, aloud.
+
+def prepare(*modules: str) -> None:
+    """Lets other processes be made ready while this one does what comes before a long job.
+
+    modules: what they are going to import.
+    """
+    global _prepared
+    _prepared = True
+    _start_server_with(modules)
+
+
+def _start_server(job: Job[Any, Any]) -> None:
+    """Starts the process that others are forked from, if it does not run, for a job.
+
+    It imports what was imported here until now, which takes longer than many an item.
     """
     ours = [name for name in sys.modules if name.partition(".")[0] in _OURS]
-    _CONTEXT.set_forkserver_preload([type(job).__module__, *ours])
+    _start_server_with([type(job).__module__, *ours])
+
+
+def _start_server_with(modules: Sequence[str]) -> None:
+    """Starts it, if it does not run; it gets ready by itself, and imports once for all of them.
+
+    They have no threads of numpy's, which would wait for each other, and SIGINT is blocked, since
+    they end through their parent: it would interrupt their imports, aloud.
+    """
+    _CONTEXT.set_forkserver_preload(list(modules))
     threads = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(threads)
     os.environ.setdefault(threads, "1")

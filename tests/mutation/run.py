@@ -82,7 +82,7 @@ class Verdicts(Job[tuple[Source, bool], tuple[str, float]]):
 def complaint(source: Source) -> str:
     """What `gen check` says of a kernel as it is: its mutants would all be found by the same."""
     try:
-        report = check.check(source)
+        report = check.check(source, thorough=True)
     except GenError as error:
         return str(error)
     found = [str(one.finding) for one in report.findings]

@@ -1,12 +1,14 @@
 """Problems drawn at random, of edited kernels."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove.check import check
 from gen.prove.drawn import draw_trial, drawn_trials
+from gen.prove.far import FAR
 from gen.prove.planned import plan
 from gen.source.render import render
 from tests.prove.test_defects import plant
@@ -29,6 +31,18 @@ def test_edited_kernels_alone_have_them() -> None:
     drawn = set(drawn_trials(spec))
     assert not drawn & set(plan(render(spec)).trials)
     assert drawn <= set(plan(plant(spec, (STEP, f"{STEP} ;"))).trials)
+
+
+@pytest.mark.parametrize("variant", each(2, ("simt", "naive", "mma", "wgmma")))
+def test_a_thorough_check_tries_what_edited_kernels_have(variant: str) -> None:
+    source = render(make_spec(variant))
+    plain, thorough = plan(source), plan(source, thorough=True)
+    edited = plan(replace(source, text=f"{source.text}\nnamespace other {{}}\n"))
+    assert thorough.trials == edited.trials
+    assert thorough.far == edited.far == FAR
+    assert len(plain.trials) < 0.75 * len(thorough.trials)
+    assert {x.shape for x in plain.trials} < {x.shape for x in thorough.trials}
+    assert set(plain.far) < set(FAR)
 
 
 def test_sizes_are_near_numbers_that_an_edit_names() -> None:
