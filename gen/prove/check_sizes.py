@@ -34,16 +34,15 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
     uneven = (2 * spec.stages * max(spec.slices_of_k, 4) + 1) * k
     two = (spec.cluster_k * 2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
     slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
-    # A persistent block computes tile after tile, which takes long here, with stages in turn.
+    # A persistent block computes tile after tile, which takes long here.
     ring = max(2 * spec.stages - 1, 2) * k + 1
-    nine = ring if spec.row.persistent else k + 1
     several = min(k, 4 * UNIT)  # along K, of a tile that is deep since it has few rows
     groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if spec.row.persistent else 2 * n, 1)
     sizes = [
         (1, 1, 1),
         (m, n, k),
         (m + 1, n + 1, k + 1),
-        (2 * m + 1, 2 * n + 1, nine),
+        (2 * m + 1, 2 * n + 1, k + 1),
         (max(m - 1, 1), n, ring),
         (2 * m, max(n - 1, 1), 2 * k),
         (max(m - 1, 1), 2 * n, max(k - 1, 1)),
@@ -75,7 +74,7 @@ SUM_OF_SHORTS = 2**24 // (127 * 128) + 40  # of which a float does not hold all 
 MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
 # Slices of K where a reduction has to be asked for: it is another one above 16, and above 64.
 SLICES = (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
-_BYTE, _SHORT = 257, 66_000  # tiles, steps, elements: more than such a type counts
+_BYTE, SHORT = 257, 66_000  # tiles, steps, elements: more than such a type counts
 SIGNED_SHORT = 33_000
 _LONG = 8_200  # elements on tensor cores, where they take long, and `long_sums` has longer ones
 
@@ -159,12 +158,12 @@ def long_ones(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
     """
     m, n, k = spec.threadblock
-    depth = SIGNED_SHORT if spec.warp else _SHORT
+    depth = SIGNED_SHORT if spec.warp else SHORT
     if skips_long_sums(spec):
         depth = _LONG
     elif not is_short(spec, GemmShape(2, 3, depth)):
         depth = _BYTE * k  # and with large tiles on CUDA cores
-    shapes = [(max(_BYTE * m, _SHORT), 1, 1), (1, max(_BYTE * n, _SHORT), 1)]
+    shapes = [(max(_BYTE * m, SHORT), 1, 1), (1, max(_BYTE * n, SHORT), 1)]
     many = [(shape, MANY) for shape in turned(spec, [GemmShape(*size) for size in shapes])]
     return [*many, (GemmShape(2, 3, depth), 1)]
 

@@ -73,7 +73,7 @@ def check_trials(
     trials += _shared(spec)
     trials += _long(spec) if thorough else ()
     some = [shape for shape in mixed(spec) if thorough or is_light(spec, shape)]
-    some += [*groups_of_tiles(spec), *near_thresholds(spec, thresholds)]
+    some += [*groups_of_tiles(spec)[0 if thorough else -1 :], *near_thresholds(spec, thresholds)]
     for i, shape in enumerate(some):
         trials += _rotated(spec, shape, i, 3 if thorough and not spec.warp else 1)
     if spec.dtypes.input.is_fp8 and (part := spec.tunables.get("promote", 0)):
@@ -95,7 +95,8 @@ def _corner_trials(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
     for i, shape in enumerate(corners(spec)):
         # Of many tiles, each of a block, nothing is to be seen that smaller corners do not show.
         many = _has_many_blocks(spec, shape)
-        trials = corner_trials(spec, shape)[: 2 if many else None]
+        few = many or not (thorough or is_light(spec, shape))
+        trials = corner_trials(spec, shape)[: 2 if few else None]
         watched = [] if many else [one for one in trials if one.watched]
         if watched and not thorough:
             watched = [watched[i % len(watched)]]
@@ -246,7 +247,7 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
             yield replace(one, blocks=blocks)
     if not spec.geometry.strides:
         return
-    shapes = [(1, (3 * m + 1, n + 1, 2 * k + 1))]
+    shapes = [(1, (3 * m + 1, min(n, 4 * UNIT) + 1, 2 * k + 1))]
     shapes += [(blocks, (5 * m + 1, n + 1, min(k, UNIT) + 3)) for blocks in (1, 2, 3)]
     # A single step: all of it, and a part.
     shapes += [(2, (5 * m + 1, 3, depth)) for depth in (k, min(k, UNIT) // 2 or 1)]

@@ -276,6 +276,19 @@ def test_nothing_is_said_of_other_loops_of_warps(
     assert not is_wrong(results(plant(make_spec("wgmma", **COOPERATIVE, **tunables), (old, new))))
 
 
+@slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (AT, "const int k = n * kTileK & 0xffff;"),
+        ("(K + kTileK - 1) / kTileK", "(K + (K > 65536 ? 0 : kTileK - 1)) / kTileK"),
+    ],
+)
+def test_counts_of_16_bits_are_wrong(old: str, new: str) -> None:
+    """A sum of twice as many products is wrong, too: so one of them runs from end to end."""
+    assert is_wrong(results(plant(make_spec("wgmma", **COOPERATIVE), (old, new))))
+
+
 def test_kernels_that_are_left_out() -> None:
     assert why_not(make_spec("mma", split_k=133))
     assert not results(render(make_spec("wgmma", dtype="f32_6xbf16")))  # packs its operands

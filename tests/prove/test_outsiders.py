@@ -532,17 +532,17 @@ def test_a_mistake_is_found_where_it_shows(name: str) -> None:
     (variant, edits, tunables), chosen = ONLY[name]
     spec = make_spec(variant, **tunables)
     for source in (render(spec), plant(spec, *edits)):
-        planned = plan(source)
+        planned = plan(source, thorough=True)
         trials = [trial for trial in planned.trials if chosen(trial)]
         assert trials
-        report = check(planned._replace(trials=trials, far=False), first=True)
+        report = check(planned._replace(trials=trials, far=()), first=True)
         assert not report.error
         assert bool(report.findings or report.mismatches) == (source != render(spec))
 
 
 @slow
 def test_every_line_of_a_kernel_has_run() -> None:
-    report = check(render(make_spec("thread_1d")))
+    report = check(render(make_spec("thread_1d")), thorough=True)
     assert report.ok
     assert report.not_run == []
     assert report.trials > 300

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gen.emulator import Emulator, LaunchReport
+from gen.emulator.warp import tensor_core
 from gen.errors import CheckError
 from tests.emulator import tensor_kernels
 
@@ -144,6 +145,24 @@ def one_mma(form: str, a: list[int], b: list[int], c: str, result: str) -> np.nd
     )
     (d,), _ = launch(code, 32, np.zeros(32, "f4" if result == "f32" else "i4"))
     return d
+
+
+def test_warps_that_do_not_run_keep_no_sum_from_being_exact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tensor_core, "_aligned", None)  # which takes many times as long
+    sums = "%f1, %f2, %f3, %f4"
+    code = (
+        "setp.ge.u32 %p1, %lane, 32; mov.b32 %r1, 0x3C003C00; @%p1 mov.b32 %r1, 0x7E007E00;\n"
+        "mov.f32 %f1, 0f40000000; @%p1 mov.f32 %f1, 0f7FC00000;\n"  # 1, 2; or NaN
+        + "".join(f"mov.f32 %f{i}, %f1;\n" for i in (2, 3, 4))
+        + f"@%p1 bra END;\nmma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {{{sums}}}, "
+        f"{{%r1, %r1}}, {{%r1}}, {{{sums}}};\n"
+        "END: mad.wide.u32 %xa, %at, 4, %a; st.global.f32 [%xa], %f4;"
+    )
+    (d,), _ = launch(code, 64, np.zeros(64, np.float32))
+    assert (d[:32] == 10).all()
+    assert np.isnan(d[32:]).all()
 
 
 def test_mma_sums_as_tensor_cores_do() -> None:
