@@ -127,8 +127,9 @@ def _sums(spec: KernelSpec) -> Iterator[tuple[int, int]]:
         if slices > 1:
             sizes = [k for k in (ceil_div(k, unit) * unit for k in _LONG) if k <= most] or [most]
         else:
-            sizes = [k for k in _LONG if k <= most] or [most, most - UNIT + 5]
-            # Lines that are packed are another loop.
+            # Whole steps, and not: lines that are no whole units are packed, which is another loop.
+            part = UNIT if spec.packs else UNIT - 5
+            sizes = [k for k in _LONG if k <= most] or [most, most - part]
             sizes = [k for k in sizes if k % UNIT == 0 or not spec.packs]
         yield from ((k, slices) for k in sizes)
 

@@ -271,7 +271,10 @@ class GlobalMemory(Counted):
             places = buffer.abreast.places(exact, site.size, active, self.rows)
             if places is not None:
                 view, index = buffer.abreast.view(site.whole), places >> site.shift
-                self.put(view, *((index, data) if here is None else (index[here], data[here])))
+                if here is not None:  # also of what is the same of all launches
+                    here, data = spread(here, index.shape), spread(data, index.shape)
+                    index, data = index[here], data[here]
+                self.put(view, index, data)
                 return
         elif buffer is not None:
             if here is not None:

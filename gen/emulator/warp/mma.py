@@ -192,7 +192,8 @@ def _idle(chunk: WarpChunk, m: Mask | None) -> Array | None:
     """
     if m is None:
         return None
-    idle = np.asarray(~packed(chunk, m.bits).any(axis=1))
+    running = packed(chunk, np.broadcast_to(m.bits, chunk.shape))
+    idle = np.asarray(~running.any(axis=1))
     return idle if idle.any() else None
 
 

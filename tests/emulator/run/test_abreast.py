@@ -72,6 +72,21 @@ def test_as_many_instructions_as_alone() -> None:
     assert together == sum(launched([run])[0].instructions for run in runs)
 
 
+def test_blocks_along_z_store_in_the_same_places() -> None:
+    emulator = Emulator(chunk_threads=64)  # a launch alone
+    ptx = compile_cuda(
+        """extern "C" __global__ void same(int* out) {
+          if (threadIdx.x % 3 == 1) out[threadIdx.x] = threadIdx.x;
+        }"""
+    )
+    outs = emulator.alloc_abreast([np.zeros(32, np.int32)] * 3, "out")
+    further = [((1, 1, 2), [out]) for out in outs[1:]]
+    report = emulator.launch(ptx, "same", (1, 1, 2), BLOCK, [outs[0]], abreast=further)
+    assert report.findings == []
+    want = [x if x % 3 == 1 else 0 for x in range(32)]
+    assert all((emulator.read(out) == want).all() for out in outs)
+
+
 @pytest.mark.parametrize("lacks", range(3))
 @pytest.mark.parametrize("runs", [[(64, 2, 0)] * 3, [(37, 2, 1)] * 3])
 def test_one_buffer_that_is_too_short(runs: list[Run], lacks: int) -> None:

@@ -147,8 +147,9 @@ def one_mma(form: str, a: list[int], b: list[int], c: str, result: str) -> np.nd
     return d
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
 def test_warps_that_do_not_run_keep_no_sum_from_being_exact(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, blocks: int
 ) -> None:
     monkeypatch.setattr(tensor_core, "_aligned", None)  # which takes many times as long
     sums = "%f1, %f2, %f3, %f4"
@@ -160,9 +161,10 @@ def test_warps_that_do_not_run_keep_no_sum_from_being_exact(
         f"{{%r1, %r1}}, {{%r1}}, {{{sums}}};\n"
         "END: mad.wide.u32 %xa, %at, 4, %a; st.global.f32 [%xa], %f4;"
     )
-    (d,), _ = launch(code, 64, np.zeros(64, np.float32))
-    assert (d[:32] == 10).all()
-    assert np.isnan(d[32:]).all()
+    (d,), _ = launch(code, 64, np.zeros(64 * blocks, np.float32), blocks=blocks)
+    d = d.reshape(blocks, 64)
+    assert (d[:, :32] == 10).all()
+    assert np.isnan(d[:, 32:]).all()
 
 
 def test_mma_sums_as_tensor_cores_do() -> None:
