@@ -51,7 +51,7 @@ class Processes:
         memory = max((cost.nbytes for cost in costs), default=0)
         fitting = free_memory() // memory if memory else self._count
         fresh, done = copy(job), 0
-        alone = _BRIEFLY if _prepared else _ALONE
+        alone = min(_ALONE, _BRIEFLY) if _prepared else _ALONE
         until = time.process_time() + alone
         if min(self._count, fitting, len(items)) <= 1:
             until = float("inf")

@@ -89,7 +89,8 @@ def test_the_cutlass_reference_is_clean(dtype: str) -> None:
 def test_the_corners_are_reached(variant: str, tunables: dict[str, Any]) -> None:
     spec = small(variant, **tunables)
     shapes, tile = corners(spec), spec.threadblock
-    assert any(s.m > 2 * tile.m and s.n > 2 * tile.n and s.k > 2 * tile.k for s in shapes)
+    assert any(s.m > 2 * tile.m and s.n > 2 * tile.n and s.k > tile.k for s in shapes)
+    assert any(s.m >= tile.m - 1 and s.k > max(2 * spec.stages - 1, 2) * tile.k for s in shapes)
     for size, step in (("m", tile.m), ("n", tile.n), ("k", tile.k)):
         sizes = [getattr(shape, size) for shape in shapes]
         assert any(s and s % step == 0 for s in sizes)

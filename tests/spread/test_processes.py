@@ -93,6 +93,31 @@ def test_items_that_need_the_same_go_to_one_process(tmp_path: Path) -> None:
     assert len(set(by)) == 2
 
 
+class Knows(Square):
+    """An item's square is right where a module is known."""
+
+    def act(self, item: int) -> None:
+        if "this" not in sys.modules:
+            raise CheckError("nobody has imported it")
+
+
+PREPARED = """
+from pathlib import Path
+from gen.spread import processes
+from tests.spread.test_processes import Knows
+processes.prepare("this", "tests.spread.test_processes")
+processes._BRIEFLY = -1.0
+found = list(processes.Processes(2).map(Knows(Path(r"{log}"), 0.0), range(4)))
+assert sorted((i, done.item) for i, done in found) == [(i, i * i) for i in range(4)], found
+"""
+
+
+def test_processes_are_made_ready_ahead(tmp_path: Path) -> None:
+    """With what they are going to import, which this process has not."""
+    code = PREPARED.format(log=tmp_path / "log")
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
 def test_what_is_quick_is_done_here(tmp_path: Path) -> None:
     found = Processes(8).map(Square(tmp_path / "log"), range(20))
     assert [(i, done.process) for i, done in found] == [(i, os.getpid()) for i in range(20)]
