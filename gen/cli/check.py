@@ -103,17 +103,18 @@ def check(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if files and arch:
         raise UsageError(f"{files[0]} says what it is for; leave out --arch")
-    if not shape and (jobs or cores()) > 1:
-        prepare("gen.prove.check", "cuda.core", "ml_dtypes")
     notes = Annotations(annotations, json)
     found = sources(files, variant, dtype, layout, arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
+    processes = jobs or cores()
+    if shapes is None and processes > 1:  # others get ready while this one compiles
+        prepare("gen.prove.check", "cuda.core", "ml_dtypes")
     options = {
         "strict": strict,
         "budget": budget,
         "seconds": time,
         "first": first,
-        "jobs": jobs or cores(),
+        "jobs": processes,
         "allow_unreached": allow_unreached,
     }
     wanted = _Wanted(shapes, also or (), thorough)

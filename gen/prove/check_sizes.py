@@ -34,9 +34,9 @@ def corners(spec: KernelSpec) -> list[GemmShape]:
     uneven = (2 * spec.stages * max(spec.slices_of_k, 4) + 1) * k
     two = (spec.cluster_k * 2 if spec.split_k else 2 * STEPS_A_SLICE + 1) * k
     slices = [(3, n + 2, uneven), (m, n, two), (2 * m + 1, 2 * n + 8, k)]
-    # A persistent block computes tile after tile, which takes long here.
     ring = max(2 * spec.stages - 1, 2) * k + 1
     several = min(k, 4 * UNIT)  # along K, of a tile that is deep since it has few rows
+    # A persistent block computes tile after tile, which takes long here.
     groups = (spec.tunables.get("swizzle", 1) * m + 1, 1 if spec.row.persistent else 2 * n, 1)
     sizes = [
         (1, 1, 1),
@@ -75,7 +75,7 @@ MANY = 132  # multiprocessors: more than a kernel's reduction treats alike
 # Slices of K where a reduction has to be asked for: it is another one above 16, and above 64.
 SLICES = (1, 2, 3, 5, 16, 17, 33, 64, 65, 132)
 _BYTE, SHORT = 257, 66_000  # tiles, steps, elements: more than such a type counts
-SIGNED_SHORT = 33_000
+_SIGNED_SHORT = 33_000
 _LONG = 8_200  # elements on tensor cores, where they take long, and `long_sums` has longer ones
 
 
@@ -158,7 +158,7 @@ def long_ones(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     Persistent blocks share the tiles of a large GPU; a small one makes no slices of K.
     """
     m, n, k = spec.threadblock
-    depth = SIGNED_SHORT if spec.warp else SHORT
+    depth = _SIGNED_SHORT if spec.warp else SHORT
     if skips_long_sums(spec):
         depth = _LONG
     elif not is_short(spec, GemmShape(2, 3, depth)):
@@ -171,7 +171,7 @@ def long_ones(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
 def skips_long_sums(spec: KernelSpec) -> bool:
     """Whether sums that take long here are left to `long_sums`, which skips most of them."""
     packed = spec.packs and any(x.transposed or x.parts > 1 for x in operands(spec))  # always
-    return bool(spec.warp) and not packed and is_short(spec, GemmShape(2, 3, SIGNED_SHORT))
+    return bool(spec.warp) and not packed and is_short(spec, GemmShape(2, 3, _SIGNED_SHORT))
 
 
 def groups_of_tiles(spec: KernelSpec) -> list[GemmShape]:

@@ -60,7 +60,7 @@ def check_trials(
     numbers that the kernel compares something with, which sizes should straddle. thorough: also
     what takes long and finds what templates have no reason for, such as a row's number in 16 bits.
     """
-    trials = list(_corner_trials(spec, thorough))
+    trials = list(_at_corners(spec, thorough))
     whole, ragged = _both(spec)
     trials += _everything(spec, whole)
     trials += _everything(spec, ragged) if thorough else _in_turn(spec, ragged)
@@ -90,7 +90,7 @@ def check_trials(
     return list(dict.fromkeys(trials))
 
 
-def _corner_trials(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
+def _at_corners(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
     """Of corners. If not thorough, races are looked for in one of a shape's placements in turn."""
     for i, shape in enumerate(corners(spec)):
         # Of many tiles, each of a block, nothing is to be seen that smaller corners do not show.
@@ -145,7 +145,7 @@ def late_trials(spec: KernelSpec) -> Iterator[Trial]:
 def _both(spec: KernelSpec) -> list[GemmShape]:
     """One shape whose lines are whole units all three ways, and one where none is.
 
-    The whole ones end inside of a tile, which has several.
+    The whole ones end inside of a tile, which has several; of small tiles there are two and a part.
     """
     m, n, k = (min(size, 8 * UNIT) for size in spec.threadblock)
     unit = UNIT // min(spec.dtypes.input.size, spec.dtypes.output.size)  # in elements

@@ -47,7 +47,10 @@ def plan(
     also: Sequence[Trial] = (),
     thorough: bool = False,
 ) -> Planned:
-    """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`."""
+    """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`.
+
+    thorough: all of it, as of an edited kernel.
+    """
     emulated(shapes or ())
     spec = source.spec
     if spec is None:

@@ -61,6 +61,7 @@ class Mask:
         self._lanes: int | None = None  # of `bits`
         self._whole: bool | None = None
         self._whole_warps: bool | None = None
+        self._idle_warps: tuple[Bits | None] | None = None
         self._beyond: tuple[Bits, Bits | None] | None = None  # the last argument and its result
 
     def per_block(self, shape: Shape) -> npt.NDArray[np.int64]:
@@ -81,11 +82,26 @@ class Mask:
     def whole_warps(self, shape: Shape) -> bool:
         """True if every warp of a chunk of `shape` has all its 32 lanes running, or none."""
         if self._whole_warps is None:
-            lanes = np.broadcast_to(self.bits, shape).transpose(BLOCK_AXES + THREAD_AXES)
-            threads = int(np.prod([shape[i] for i in THREAD_AXES]))
-            warps = lanes.reshape(-1, WARP) if threads % WARP == 0 else None
+            warps = self._warps(shape)
             self._whole_warps = warps is not None and bool((warps == warps[:, :1]).all())
         return self._whole_warps
+
+    def idle_warps(self, shape: Shape) -> Bits | None:
+        """Which warps of all blocks, one block after another, have no lane running; None if all do.
+
+        None as well where blocks have a part of a warp.
+        """
+        if self._idle_warps is None:
+            warps = self._warps(shape)
+            idle = None if warps is None else np.asarray(~warps.any(axis=1))
+            self._idle_warps = (idle if idle is not None and idle.any() else None,)
+        return self._idle_warps[0]
+
+    def _warps(self, shape: Shape) -> Bits | None:
+        """The lanes as (warps of all blocks, 32); None where blocks have a part of a warp."""
+        lanes = np.broadcast_to(self.bits, shape).transpose(BLOCK_AXES + THREAD_AXES)
+        threads = int(np.prod([shape[i] for i in THREAD_AXES]))
+        return lanes.reshape(-1, WARP) if threads % WARP == 0 else None
 
     def over(self, shape: Shape) -> Active | None:
         """The mask reduced to `shape` (any over its axes of length 1); None if all are in use."""

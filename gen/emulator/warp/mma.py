@@ -119,10 +119,13 @@ def mma(
     shape = shape_of(item.name)
     if len(a) != shape.registers(shape.a, shape.pieces) or len(b) != shape.registers(shape.b, 1):
         raise item.error("its fragments have other numbers of registers")
-    left = _operand(chunk, m, shape, shape.a, a, shape.pieces)
-    right = _operand(chunk, m, shape, shape.b, b, 0)
+    # Whatever the registers of warps hold that do not run, it counts as zeros: so it does not keep
+    # the sums of others from being exact.
+    idle = None if m is None else m.idle_warps(chunk.shape)
+    left = _operand(chunk, idle, shape, shape.a, a, shape.pieces)
+    right = _operand(chunk, idle, shape, shape.b, b, 0)
     if isinstance(left, Factor) and isinstance(right, Factor):
-        return _float_sums(chunk, m, shape, left, right, c)
+        return _float_sums(chunk, idle, shape, left, right, c)
     if shape.d == "f64":
         return _pairs(chunk, multiply_add_f64(left, right, _accumulator(chunk, c), item.name))
     product = left @ right
@@ -137,13 +140,13 @@ def mma(
 
 
 def _float_sums(
-    chunk: WarpChunk, m: Mask | None, shape: Shape, a: Factor, b: Factor, c: Sequence[Value]
+    chunk: WarpChunk, idle: Array | None, shape: Shape, a: Factor, b: Factor, c: Sequence[Value]
 ) -> list[Value]:
     """The sums of tensor cores; what is known of them is kept for the next instruction."""
     half, spans = shape.d == "f16", chunk.spans
     total = _accumulator(chunk, c, half)
     known = spans.get(id(total))
-    if not known and (idle := _idle(chunk, m)) is not None:
+    if not known and idle is not None:
         total = total.copy()
         total[:, idle] = 0
     add = fp8_sums if shape.a in FP8 else multiply_add
@@ -185,21 +188,9 @@ def _stack(chunk: WarpChunk, registers: Sequence[Value]) -> Array:
     return np.stack([packed(chunk, register) for register in registers])
 
 
-def _idle(chunk: WarpChunk, m: Mask | None) -> Array | None:
-    """Which warps do not run, if any: whatever their registers hold, it counts as zeros.
-
-    So it does not keep the sums of others from being exact.
-    """
-    if m is None:
-        return None
-    running = packed(chunk, np.broadcast_to(m.bits, chunk.shape))
-    idle = np.asarray(~running.any(axis=1))
-    return idle if idle.any() else None
-
-
 def _operand(
     chunk: WarpChunk,
-    m: Mask | None,
+    idle: Array | None,
     shape: Shape,
     kind: str,
     registers: Sequence[Value],
@@ -210,7 +201,7 @@ def _operand(
     Floats that tensor cores sum in their own way are a `Factor`, all else is in float64. The last
     few are kept, because each fragment of A meets several of B, and the other way round.
     """
-    key = (kind, pieces, id(m), *map(id, registers))
+    key = (kind, pieces, id(idle), *map(id, registers))
     if key in chunk.fragments:
         return chunk.fragments[key][1]
     elements, numbers = OPERANDS[kind]
@@ -219,13 +210,13 @@ def _operand(
     raw = np.empty((pieces or 1, len(parts[0]), 8, steps, 4), parts[0].dtype)
     for at, register in enumerate(parts):
         raw[at % (pieces or 1), :, :, at // (pieces or 1)] = register.reshape(-1, 8, 4)
-    if (idle := _idle(chunk, m)) is not None:
+    if idle is not None:
         raw[:, idle] = 0
     matrix = numbers(raw.reshape(*raw.shape[:3], -1))
     operand = operand_of(matrix if pieces else matrix[0].transpose(0, 2, 1), kind)
     if len(chunk.fragments) >= KEPT_FRAGMENTS:
         del chunk.fragments[next(iter(chunk.fragments))]
-    chunk.fragments[key] = (registers, operand, m)  # holding these keeps their ids theirs
+    chunk.fragments[key] = (registers, operand, idle)  # holding these keeps their ids theirs
     return operand
 
 
