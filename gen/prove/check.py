@@ -25,7 +25,7 @@ from gen.prove.reaching import reach
 from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes
 from gen.prove.trials import Trial
 from gen.prove.unordered import unordered
-from gen.prove.unreached import Unreached, unreached
+from gen.prove.unreached import Unreached, lines_left, unreached
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
@@ -137,6 +137,8 @@ def check(
         report.not_run = sorted(seen.lines_not_run or ())
         far = far or [run_far(spec, module, part, deadline) for part in planned.far]
         _add_far(report, far, max_findings)
+        if planned.probed:
+            report.not_run = lines_left(planned.probed.edited, module, report.not_run)
         if planned.probed and not report.error:
             report.unreached = _unreached(report, stand, planned, deadline)
             report.unprobed += planned.probed.skipped

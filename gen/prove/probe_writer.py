@@ -8,7 +8,7 @@ from gen.prove.cpp_tokens import Tokens
 from gen.prove.edits import Edited
 
 COMPARISON, TRUTH, LABEL, ORDER, VALUE = "comparison", "truth", "label", "order", "value"
-RANGE = "range"
+RANGE, STATEMENT = "range", "statement"
 TRUE, FALSE = 1, 2
 
 COMPARE = frozenset({"==", "!=", "<", ">", "<=", ">="})

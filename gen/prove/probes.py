@@ -4,8 +4,9 @@ Code that one value alone reaches is not found by trials that lack this value. B
 shows that they do. So the file is compiled once more, with a probe in each condition that is not as
 `gen emit` writes it: comparisons, operands of `&&`, `||` and `!`, what `if`, `while`, `for` and `?`
 decide by, the labels of a `switch`, the order of what `min` and `max` take, and whether an integer
-that `/`, `%`, `>>` or `&` makes is always 0. Integers that an edit has made shorter have probes of
-their own (`ranges`). What a probe does is in templates/prove/probes.h.
+that `/`, `%`, `>>` or `&` makes is always 0. Statements without a condition tell that they run.
+Integers that an edit has made shorter have probes of their own (`ranges`). What a probe does is in
+templates/prove/probes.h.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gen.prove.probe_writer import (
     LOGIC,
     ORDER,
     RANGE,
+    STATEMENT,
     TRUE,
     TRUTH,
     VALUE,
@@ -34,6 +36,7 @@ from gen.prove.probe_writer import (
     Probe,
 )
 from gen.prove.ranges import PRODUCTS, RangeWriter
+from gen.prove.statements import plain_statements
 
 _ARITHMETIC = frozenset({"/", "%", ">>", "&"})
 _ORDERS = re.compile(r"(__h|f|u|ll|ull)?(min|max)f?$")
@@ -73,13 +76,12 @@ def instrument(edited: Edited, host: int, on_host: bool) -> Instrumented:
 
     host: characters of the file before the host's side.
     """
-    statements = [
-        edited.statements[at] for at in sorted(edited.edited)
-        if (edited.tokens[edited.statements[at].start].start >= host) == on_host
-    ]  # fmt: skip
     writer = _Writer(edited, on_host)
-    for statement in statements:
-        writer.statement(statement)
+    plain = {one.number for one in plain_statements(writer, edited.statements)}
+    for at in sorted(edited.edited):
+        statement = edited.statements[at]
+        if (edited.tokens[statement.start].start >= host) == on_host:
+            writer.statement(statement, plain=at in plain)
     return Instrumented(edited, writer.probes, writer.changes)
 
 
@@ -90,7 +92,7 @@ class _Writer(RangeWriter):
         super().__init__(edited, on_host)
         self.taken: set[tuple[int, int]] = set()  # what has a probe as a whole
 
-    def statement(self, at: range) -> None:
+    def statement(self, at: range, plain: bool) -> None:
         """One statement, or a part of one that ends in a bracket."""
         words = [self.word(i) for i in at]
         directive = words[0] == "#" and words[1:2] != ["define"]
@@ -98,8 +100,11 @@ class _Writer(RangeWriter):
             self.ranges(at, words)
         if directive or set(words) & CONSTANT:
             return
+        before = len(self.probes)
         for i in at:
             self.token(i)
+        if plain and len(self.probes) == before:
+            self.reached(at)
         if len(words) > 1 and words[-1] == ";" and self.heads_for(at):
             self.context(at.start, at.stop - 1)
 
@@ -168,6 +173,12 @@ class _Writer(RangeWriter):
         if not decides and not {self.word(at) for at in range(i, last)} & (COMPARE | LOGIC):
             self.truth(i, last)
 
+    def reached(self, at: range) -> None:
+        """A statement that runs whenever it is come to: a probe goes before it."""
+        number = self.probe(STATEMENT, at.start, at.stop, TRUE)
+        start = self.all[at.start].start
+        self.change(start, start, f"gemmgen_note<{number}>(true); ", number)
+
     def label(self, i: int) -> None:
         """`case x:` and `default:`."""
         at = i + 1
@@ -212,7 +223,7 @@ class _Writer(RangeWriter):
 def is_constant(probe: Probe) -> bool:
     """Whether a condition of the host's side has constants alone."""
     names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", probe.text)
-    return probe.kind != LABEL and all(_CONSTANTS.match(name) for name in names)
+    return probe.kind not in (LABEL, STATEMENT) and all(_CONSTANTS.match(name) for name in names)
 
 
 def complaint(probe: Probe, seen: int) -> str:

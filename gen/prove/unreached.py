@@ -15,9 +15,11 @@ from typing import NamedTuple, TypeVar
 from gen.compile import nvrtc
 from gen.emulator import parse_ptx, told
 from gen.errors import CompileError
+from gen.prove.cpp_tokens import Tokens
 from gen.prove.edits import Edited
-from gen.prove.probe_writer import LABEL, Probe
+from gen.prove.probe_writer import LABEL, STATEMENT, Probe
 from gen.prove.probes import Instrumented, complaint, instrument
+from gen.prove.statements import entered_lines
 from gen.source.render import Source, render
 from gen.source.templates import template_dir
 
@@ -51,6 +53,19 @@ class Probed:
     def missing(self, seen: Mapping[int, int]) -> list[Probe]:
         """The conditions that have not had all outcomes."""
         return [probe for probe in self.probes if complaint(probe, seen.get(probe.number, 0))]
+
+    @property
+    def told(self) -> set[int]:
+        """The lines of statements with a probe that tells whether they run."""
+        firsts = {probe.line for probe in self.probes if probe.kind == STATEMENT}
+        edited = self.edited
+        statements = (edited.statements[at] for at in edited.edited)
+        return {
+            edited.tokens[i].line
+            for at in statements
+            if edited.tokens[at.start].line in firsts
+            for i in at
+        }
 
 
 def differences(source: Source) -> Edited:
@@ -132,18 +147,25 @@ def probe_kernels(source: Source) -> Probed:
 
 def _may_vary(probe: Probe, values: set[float | None]) -> bool:
     """Whether a condition has other outcomes than those that the compiler knows."""
-    return bool(values) if probe.kind == LABEL else len(values) > 1 or None in values
+    return bool(values) if probe.kind in (LABEL, STATEMENT) else len(values) > 1 or None in values
+
+
+def lines_left(edited: Edited, module: nvrtc.Module, not_run: Sequence[int]) -> list[int]:
+    """The lines that no trial has reached, without those that must have run all the same."""
+    run = parse_ptx(module.code.decode()).lines.difference(not_run)
+    entered = entered_lines(Tokens(edited.tokens), edited.statements, not_run, run)
+    return [line for line in not_run if line not in entered]
 
 
 def unreached(
     probed: Probed, seen: Mapping[int, int], not_run: Sequence[int], launches: int
 ) -> list[Unreached]:
-    """What trials have left: conditions, then lines that have none of these."""
+    """What trials have left: conditions and statements, then lines that have no probe."""
     found = []
     for probe in probed.missing(seen):
         message = complaint(probe, seen.get(probe.number, 0))
         found.append(Unreached(probe.line, f"{message} in {launches} launches"))
-    told = {one.line for one in found}
+    told = {one.line for one in found} | probed.told
     found += [
         Unreached(line, f"this line did not run in {launches} launches")
         for line in not_run

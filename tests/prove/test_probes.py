@@ -3,7 +3,7 @@
 import pytest
 
 from gen.prove.edits import Edited
-from gen.prove.probe_writer import FALSE, RANGE, TRUE, Probe
+from gen.prove.probe_writer import FALSE, RANGE, STATEMENT, TRUE, Probe
 from gen.prove.probes import Instrumented, complaint, instrument, is_constant
 
 HEAD = "template <class T> struct some { T x; };\nvoid f(int a, int b, some<int> s) {\n"
@@ -39,7 +39,9 @@ def probed(statement: str) -> Instrumented:
     ],
 )
 def test_every_condition_has_a_probe(statement: str, conditions: list[str]) -> None:
-    some = [probe.text for probe in probed(statement).probes if probe.kind != RANGE]
+    some = [
+        probe.text for probe in probed(statement).probes if probe.kind not in (RANGE, STATEMENT)
+    ]
     assert sorted(some) == sorted(conditions)
 
 
@@ -96,7 +98,30 @@ def test_integers_that_have_become_shorter(emitted: str, edited: str, ranges: li
     ],
 )
 def test_what_is_no_condition_has_none(statement: str) -> None:
-    assert not probed(statement).probes
+    assert not [probe for probe in probed(statement).probes if probe.kind != STATEMENT]
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("a = b;", ["a = b;"]),
+        ("a = b; return;", ["a = b;", "return;"]),
+        ("a = b < 3;", []),  # what is in it tells
+        ("if (a) b = 3; b = 4;", ["b = 4;"]),
+        ("if (a) { b = 3; }", ["b = 3;"]),
+        ("static_assert(sizeof(int) == 4);", []),
+        ("constexpr int x = 4;", []),
+    ],
+)
+def test_statements_without_a_condition_tell_that_they_run(statement: str, told: list[str]) -> None:
+    some = probed(statement)
+    found = [probe for probe in some.probes if probe.kind == STATEMENT]
+    assert [probe.text for probe in found] == told
+    for probe in found:
+        assert f"gemmgen_note<{probe.number}>(true); {probe.text}" in some.text
+        assert complaint(probe, 0) == f"`{probe.text}` was never reached"
+        assert not complaint(probe, TRUE)
+        assert not is_constant(probe)
 
 
 def test_lines_stay_where_they_are() -> None:

@@ -15,7 +15,7 @@ from gen.prove.planned import plan
 from gen.prove.reaching import literal, reach
 from gen.prove.stand import Limits, Stand
 from gen.prove.trials import verify_trials
-from gen.prove.unreached import probe_kernels, unreached
+from gen.prove.unreached import differences, lines_left, probe_kernels, unreached
 from gen.source.render import Source, render
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
@@ -137,6 +137,26 @@ def test_emitted_files_have_no_probes(variant: str) -> None:
     probed = probe_kernels(source)
     assert probed.module is None
     assert not probed.edited.edited
+
+
+def test_a_statement_is_told_apart_from_where_the_compiler_puts_it() -> None:
+    old, new = "multiply<kWidth>(sums, row0, ", "multiply<kWidth>(sums, row0 + 0, "
+    source = plant(make_spec("gemv"), (old, new))
+    left, wrong = surveyed(source)  # of lines that are no whole units
+    assert not wrong
+    assert left == [f"`{new}col0, M, N, K, A, lda, B, l...` was never reached in 1 launches"]
+    assert not surveyed(source, [GemmShape(4, 32, 64)])[0]
+
+
+def test_a_line_has_run_if_one_behind_it_in_its_block_has() -> None:
+    source = render(make_spec("gemv"))
+    planned = plan(source)
+    stand = Stand(planned.spec, planned.module, Limits(False, 20))
+    outcome = stand.run(list(verify_trials(planned.spec, GemmShape(9, 7, 5))))[-1]
+    not_run = sorted(outcome.seen.lines_not_run or ())
+    line = line_of(source, "const int i = at / kCols")  # folded, where threads are enough
+    assert line in not_run
+    assert line not in lines_left(differences(source), planned.module, not_run)
 
 
 @slow
