@@ -33,6 +33,8 @@ from gen.tune.outcomes import Options, Outcome, entry_of
 _CAN_WIN = 0.75
 
 _FEWEST = 3  # rounds that are a measurement, where it was interrupted
+# What takes so much longer than the fastest at most may be as fast: it has so many rounds more.
+_CLOSE, _MORE = 1.03, 2
 
 
 class Found(NamedTuple):
@@ -169,7 +171,10 @@ class Tuning(Job[Outcome | None, Found]):
     def _time(
         self, found: Outcome, work: Work, ready: Mapping[KernelSpec, tuple[Row, Prepared]]
     ) -> None:
-        """Times all in turns; what has been sampled counts where that is interrupted, too."""
+        """Times all in turns, and then once more those whose order is not clear by that.
+
+        What has been sampled counts where that is interrupted, too.
+        """
         gpu, options = self.gpu, self.options
         samplers = {}
         names = {spec: str(i) for i, spec in enumerate(ready)}
@@ -179,16 +184,29 @@ class Tuning(Job[Outcome | None, Found]):
             chosen = timing.plan(ms, work.sets, options.rounds, options.limit_s)
             samplers[names[spec]] = timing.launch_sampler(gpu, launch, chosen)
         samples: dict[str, list[float]] = {}
+        more: dict[str, list[float]] = {}
         try:
             timing.interleave(samplers, lambda: self._watch.saw(gpu.clocks()), found=samples)
+            close = {
+                name: samplers[name]._replace(rounds=_MORE * samplers[name].rounds)
+                for name in _close(samples)
+            }
+            timing.interleave(close, lambda: self._watch.saw(gpu.clocks()), found=more)
         finally:
             for spec, (row, _) in ready.items():
-                own = samples.get(names[spec], [])
+                own = samples.get(names[spec], []) + more.get(names[spec], [])
                 if own and len(own) >= min(_FEWEST, samplers[names[spec]].rounds):
                     got = timing.summarize(own)
                     row = replace(row, ms_median=got.median, noise=got.noise, rounds=len(own))
                     found.entries[spec] = entry_of(spec, found.product, row, self.run)
                     found.measured.append(spec)
+
+
+def _close(samples: Mapping[str, Sequence[float]]) -> list[str]:
+    """Who is fastest, by name, and who may be; nobody where that is one alone."""
+    medians = {name: timing.summarize(own).median for name, own in samples.items()}
+    near = [name for name, ms in medians.items() if ms <= _CLOSE * min(medians.values())]
+    return near if len(near) > 1 else []
 
 
 def joined(one: Run, other: Run) -> Run:

@@ -160,6 +160,36 @@ def test_rounds_that_were_measured_count_after_an_interruption(gen: Gen, pretend
     assert [entry.rounds for entry in table.load(file()).entries] == [5, 5, 5]
 
 
+@pytest.mark.parametrize(
+    ("second", "interrupted", "rounds"),
+    [
+        (10.2, 0, [33, 33, 11]),
+        (10.4, 0, [11, 11, 11]),
+        (10.2, 16, [16, 16, 11]),  # after so many rounds of both together
+    ],
+)
+def test_a_close_race_has_more_rounds(
+    gen: Gen, pretended: Gpu, second: float, interrupted: int, rounds: list[int]
+) -> None:
+    specs = [each.spec for each in rank(product(), GPUS["h200"], "sm_90a")[:3]]
+    times = dict(zip(specs, (10, second, 20), strict=True))
+    pretended.times = lambda spec, us: times.get(spec, us)
+    clocks, seen = pretended.clocks, 0
+
+    def read() -> dict[str, int]:
+        nonlocal seen
+        seen += 1
+        if seen == interrupted:
+            raise KeyboardInterrupt
+        return clocks()
+
+    pretended.clocks = read  # type: ignore[method-assign]
+    code = gen("tune", "--shape", "16", "--candidates", "3").code
+    assert code == (130 if interrupted else 0)
+    found = {json.dumps(e.spec): e.rounds for e in table.load(file()).entries}
+    assert [found[json.dumps(json.loads(spec.to_json()))] for spec in specs] == rounds
+
+
 def test_batches(gen: Gen) -> None:
     (found,) = tuned(gen, "--batch", "3")["problems"]
     assert found["batch"] == 3
