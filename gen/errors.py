@@ -62,7 +62,9 @@ class MissingError(GenError):
 
 
 _DEVICE = re.compile(r"--device (\w+)")
-_OPTION = re.compile(r"--(arg|tool|kernel|grid|block|dynamic-shared|budget|include|define|std)\b")
+_OPTION = re.compile(
+    r"--(arg|tool|kernel|grid|block|dynamic-shared|budget|time|include|define|std)\b"
+)
 _PYTHON = {"arg": "args", "tool": "tools"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,6 +40,7 @@ from gen.foreign.symbols import find_variables, is_pointer, set_variable, symbol
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 20
+MOST_FINDINGS = 1000  # of a launch that are looked at, however few are asked for
 SECONDS = 60.0  # of CPU time for a launch
 MOST_IN_TURN = 256  # blocks of a launch that is repeated with its blocks one by one
 SECONDS_IN_TURN = 10.0  # of CPU time for that
@@ -116,18 +118,30 @@ def same(one: np.ndarray, other: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Checks:
-    """What to look for, and when to stop."""
+    """What to look for, and when to stop.
+
+    seconds: of CPU time for a launch. deadline: of all launches, as time.perf_counter gives it.
+    first: no launch comes behind one that is wrong.
+    """
 
     tools: tuple[str, ...] = TOOLS
     max_findings: int = MAX_FINDINGS
     budget: int | None = None
     seed: int = 0
-    seconds: float = SECONDS
+    seconds: float | None = SECONDS
+    deadline: float | None = None
+    first: bool = False
 
     def __post_init__(self) -> None:
         for tool in self.tools:
             if tool not in TOOLS:
                 raise unknown("tool", tool, TOOLS)
+
+    def within(self, seconds: float | None) -> Checks:
+        """The same checks, all of which end so many seconds from now; without a number, these."""
+        if seconds is None:
+            return self
+        return replace(self, seconds=None, deadline=time.perf_counter() + seconds)
 
     def make(self) -> list[Observer]:
         """The emulator's checks that these tools stand for."""
@@ -157,6 +171,15 @@ def run_steps(steps: Sequence[Step], checks: Checks, counters: Counters | None =
 
     Raises UsageError for bad arguments, CheckError for what the emulator does not support.
     """
+    outcome, most = _looked_at(steps, checks, counters), checks.max_findings
+    # Only now is it known which are the gravest, and which spoil nothing.
+    for found in (outcome.findings, outcome.notes):
+        outcome.suppressed += len(found[most:])
+        del found[most:]
+    return outcome
+
+
+def _looked_at(steps: Sequence[Step], checks: Checks, counters: Counters | None) -> Outcome:
     outcome = _run(steps, checks, Emulator(), checks.make(), counters)
     if outcome.ok and not counters and "racecheck" in checks.tools:
         _run_in_turn(steps, checks, outcome)
@@ -166,7 +189,8 @@ def run_steps(steps: Sequence[Step], checks: Checks, counters: Counters | None =
         return outcome
     # Whether racing threads write the same value takes another run, which looks at the values.
     watch = SameValues()
-    _run(steps, checks, Emulator(), [watch])
+    if _run(steps, checks, Emulator(), [watch]).stopped and not outcome.stopped:
+        return outcome  # it has not come as far, and what it has not seen may be other values
     outcome.notes = [finding for finding in races if watch.harmless(finding)]
     outcome.findings = [f for f in outcome.findings if f not in outcome.notes]
     return outcome
@@ -201,7 +225,8 @@ def _run(
     observers: Sequence[Observer],
     counters: Counters | None = None,
 ) -> Outcome:
-    emulator.max_findings, emulator.time_budget = checks.max_findings, checks.seconds
+    emulator.max_findings = MOST_FINDINGS
+    emulator.time_budget, emulator.deadline = checks.seconds, checks.deadline
     memory = Memory(emulator, checks.seed)
     outcome = Outcome()
     for step in steps:
@@ -211,8 +236,9 @@ def _run(
             launched = _launch(step, memory, checks, watching)
         except BudgetError as error:  # in which `_launch` has put the kernel's name
             said = str(error).replace("raise instruction_budget", "use a larger --budget")
-            said = said.replace("raise time_budget", "use a longer --time")
-            outcome.stopped = said
+            said = said.replace("raise time_budget", "use a larger --time")
+            late = "when the time was up"
+            outcome.stopped = said.replace(late, f"{late}; use a larger --time")
             outcome.findings += [finding for finding in error.findings if checks.wants(finding)]
             break
         report = launched.report
@@ -222,6 +248,9 @@ def _run(
         outcome.suppressed += report.suppressed
         outcome.instructions += report.instructions
         outcome.seconds += report.seconds
+        # Two writes may turn out to write the same value, which is not wrong.
+        if checks.first and any(finding.kind != "WAW" for finding in outcome.findings):
+            break
     outcome.leaks = emulator.leaks()
     for step in steps:
         find_variables(step.built, memory)

@@ -105,6 +105,7 @@ def test_arguments_that_do_not_fit_the_parameters() -> None:
 def test_messages_have_pythons_words() -> None:
     for message, wrong in (
         ("use a larger budget$", {"kernel": "spin", "budget": 1000}),
+        ("use a larger time$", {"kernel": "spin", "budget": 10**12, "time": 0.1}),
         ("name one with kernel: ", {}),
         ("^grid 1,2,3,4 has 4 sizes", {"kernel": "spin", "grid": (1, 2, 3, 4)}),
     ):

@@ -47,7 +47,7 @@ def check(
         if own.get("gemm_dtype"):
             raise UsageError("--gemm-dtype is for --gemm, which names the matrices; give both")
         with notes.of_compiler():
-            report = any_kernel.check(text, str(file), launches, checks)
+            report = any_kernel.check(text, str(file), launches, checks, options["time"])
         ok, found, wrong = report.ok, report.outcome.findings, report.mismatches
         _print_json(report) if options["json"] else _print(report, str(file))
         if report.refused and not report.wrong:
@@ -69,7 +69,7 @@ def _check_gemm(
     gemm = understand(text, name, launch)
     shapes = [parse_shape(one) for one in options.get("shape") or ()] or default_shapes(gemm)
     with progress("checking", len(shapes)) as step:
-        report = check_gemm(gemm, checks, shapes, step)
+        report = check_gemm(gemm, checks.within(options["time"]), shapes, step)
     if options["json"]:
         tables.as_json(_gemm_fields(report))
     else:

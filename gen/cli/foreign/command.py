@@ -18,6 +18,12 @@ from gen.kernels.tunables import Value
 
 # What a command that chooses kernels may take, but a launch has no use for.
 _CHOICES = ("variant", "dtype", "layout", "also", "allow_unreached")
+# What holds, in place of an option that is for emitted kernels alone.
+_ALWAYS = {
+    "thorough": "a launch is tried as it is given, and a GEMM on the shapes that --shape names",
+    "strict": "initcheck reports every load of memory that nothing has written",
+    "jobs": "launches run in one process, one after another",
+}
 _TUNABLES = {tunable.name: tunable for row in VARIANTS.values() for tunable in row.tunables}
 
 
@@ -58,6 +64,9 @@ def launch_options(command: Command, checked: bool = True) -> Command:
                 f"{file} is no emitted file; leave out the options that choose one: "
                 f"{', '.join('--' + name.replace('_', '-') for name in chosen)}"
             )
+        for name, instead in _ALWAYS.items():
+            if name in given:
+                raise UsageError(f"{file} is no emitted file; leave out --{name}: here, {instead}")
         launch = launch_text(own, options)
         if not launch.kernel:
             refuse_emitted(file)

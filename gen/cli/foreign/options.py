@@ -91,7 +91,8 @@ def checks_of(own: Mapping[str, Any], options: Mapping[str, Any]) -> Checks:
     tools = tuple(own["tool"].split(",")) if own.get("tool") else TOOLS
     most = options.get("max_findings") or MAX_FINDINGS
     seconds = SECONDS if options.get("seconds") is None else options["seconds"]
-    return Checks(tools, most, options.get("budget"), _seed(own.get("seed")), seconds)
+    seed, first = _seed(own.get("seed")), bool(options.get("first"))
+    return Checks(tools, most, options.get("budget"), seed, seconds, first=first)
 
 
 def _seed(text: str | None) -> int:
