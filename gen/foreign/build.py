@@ -166,7 +166,7 @@ def _choose(program: Program, kernel: str | None) -> tuple[File, Signature | Non
     arguments = kernel[kernel.index("<") :] if kernel and "<" in kernel else ""
     if signature.template and not arguments:
         arguments = "<>"  # all of its parameters may have defaults
-    return file, signature, signature.name + arguments
+    return file, signature.of(arguments), signature.name + arguments
 
 
 def _overloads(found: Sequence[tuple[File, Signature]], kernel: str | None) -> bool:

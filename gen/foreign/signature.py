@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gen.foreign.expressions import split
 from gen.foreign.scan import Unit
 
 _BOUNDS = re.compile(r"\b(?:__launch_bounds__|__block_size__|__cluster_dims__|__maxnreg__)\s*\(")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
+# `(*a)[16]`, `(&a)[16]`, `(*a[2])[16]` and `(*f)(int)`, with the bracket behind.
+_IN_BRACKETS = re.compile(
+    r"\(\s*(?:\w+\s*::\s*)*[*&][\s*&(]*([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*\)\s*([\[(])"
+)
+_TYPE = re.compile(r"\s*(?:class|typename)\s+(\w+)\s*(?:=(.+))?", re.DOTALL)
 _WORDS = re.compile(
     r"\b(?:const|volatile|__restrict__|__restrict|restrict|__grid_constant__|struct)\b"
 )
@@ -44,7 +49,7 @@ class Parameter:
     @property
     def writable(self) -> bool:
         """Whether it points to what a kernel may write."""
-        return self.pointer and not re.search(r"\bconst\b", self.text.partition("*")[0])
+        return self.pointer and not re.search(r"\bconst\b", re.split(r"[*&]", self.text)[0])
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,21 @@ class Signature:
     parameters: tuple[Parameter, ...]
     start: int  # where its declaration begins in the file
     end: int
+
+    def of(self, arguments: str) -> Signature:
+        """The kernel that a template makes of `<float, 64>`: with types in place of their names."""
+        given = split(arguments.strip()[1:-1])
+        types: dict[str, str] = {}
+
+        def with_types(text: str) -> str:
+            return re.sub(r"\w+", lambda word: types.get(word[0], word[0]), text).strip()
+
+        for at, part in enumerate(split(self.template)):
+            if found := _TYPE.fullmatch(part):
+                own = given[at].strip() if at < len(given) else ""
+                types[found[1]] = own or with_types(found[2] or found[1])
+        parameters = (replace(one, type=with_types(one.type)) for one in self.parameters)
+        return replace(self, parameters=tuple(parameters))
 
     def __str__(self) -> str:
         inner = ", ".join(parameter.text for parameter in self.parameters)
@@ -91,13 +111,21 @@ def _signature(unit: Unit) -> Signature | None:
 def parameter_of(text: str, at: int) -> Parameter:
     """A parameter from its declaration; one without a name is called by its place."""
     text = " ".join(text.partition("=")[0].split())
-    pointer = "*" in text or "[" in text
+    pointer = any(sign in text for sign in "*[&")
     bare = " ".join(_WORDS.sub(" ", text).split())
+    if found := _IN_BRACKETS.search(bare):
+        base = _pointed(bare[: found.start()])
+        return Parameter(found[1], base if found[2] == "[" else bare, pointer, text)
     name = _NAME.search(bare)
     before = bare[: name.start()].strip() if name else ""
     if not name or not before or name[1] in _NO_NAMES or before.endswith("::"):
-        return Parameter(f"{at}", bare.replace("*", "").strip(), pointer, text)
-    return Parameter(name[1], before.replace("*", "").strip(), pointer, text)
+        return Parameter(f"{at}", _pointed(bare), pointer, text)
+    return Parameter(name[1], _pointed(before), pointer, text)
+
+
+def _pointed(text: str) -> str:
+    """A type without the `*` or `&` that makes it a pointer or a reference."""
+    return re.sub(r"[*&]", "", text).strip()
 
 
 def _closing(text: str, at: int) -> int:

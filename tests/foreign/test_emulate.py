@@ -83,7 +83,7 @@ def test_small_floats_are_those_of_ml_dtypes(kind: str) -> None:
 @pytest.mark.parametrize(
     ("by", "n", "message"),
     [
-        ("f32[3]", 1, "has 8 bytes|bytes"),
+        ("f32[3]", 1, "is a buffer, but T by is a number"),
         ("three", 1, "is not a number of type f32"),
         (2, "70000000000", "does not fit i32"),
         (2, "x", "parameter|bytes"),
@@ -117,6 +117,21 @@ def test_messages_have_pythons_words() -> None:
             said = str(error)
         assert re.search(message, said), said
         assert "--" not in said
+
+
+def test_types_of_templates() -> None:
+    source, args = "#include <cuda_fp16.h>\n" + SCALE, {"x": "[8]:ones", "by": 1.5, "n": 8}
+    outcome = gen.emulate(source, "scale<__half>", block=8, args=args)
+    assert outcome.types["x"] == "f16"
+    assert (outcome.arrays["x"] == 1.5).all()
+    with pytest.raises(UsageError, match=r"T\* x points to f16; write f16"):
+        gen.emulate(source, "scale<__half>", args={**args, "x": "f32[8]"})
+
+
+def test_rows_by_the_name_of_their_parameter() -> None:
+    source = "__global__ void k(const int (*a)[4], int (&b)[2][4]) { b[1][2] = a[1][2]; }"
+    outcome = gen.emulate(source, args={"a": "[2,4]:iota", "b": "i32[8]:zeros"})
+    assert outcome.arrays["b"].tolist() == [0, 0, 0, 0, 0, 0, 6, 0]
 
 
 def test_pointers() -> None:

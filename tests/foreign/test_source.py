@@ -11,7 +11,7 @@ from gen.errors import CompileError, UsageError
 from gen.foreign.build import Options, build, plain
 from gen.foreign.prepare import read_program
 from gen.foreign.scan import macros_of, masked, units_of
-from gen.foreign.signature import kernels_of
+from gen.foreign.signature import kernels_of, parameter_of
 from tests.conftest import Gen
 from tests.foreign.test_emulate import write
 
@@ -76,7 +76,40 @@ def test_kernels_have_names_and_types() -> None:
     shown = [(p.name, p.type, p.pointer) for p in kernel.parameters]
     assert shown[0] == ("x", "T", True)
     assert shown[1] == ("n", "unsigned int", False)
+    assert shown[2] == ("y", "float", True)
     assert shown[4] == ("out", "half", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("const float (*a)[16]", ("a", "float", True, False)),
+        ("float (* __restrict__ a)[16]", ("a", "float", True, True)),
+        ("float (*a[4])[16]", ("a", "float", True, True)),
+        ("const float (&a)[4][4]", ("a", "float", True, False)),
+        ("const float a[][16]", ("a", "float", True, False)),
+        ("float a[4][4]", ("a", "float", True, True)),
+        ("int &a", ("a", "int", True, True)),
+        ("float (*a)(int, float)", ("a", "float (*a)(int, float)", True, True)),
+        ("float (*)(int)", ("7", "float ()(int)", True, True)),
+        ("decltype(*b) a", ("a", "decltype(b)", True, True)),
+    ],
+)
+def test_declarators(text: str, expected: tuple[object, ...]) -> None:
+    found = parameter_of(text, 7)
+    assert (found.name, found.type, found.pointer, found.writable) == expected
+
+
+def test_templates_have_the_types_that_they_are_given() -> None:
+    text = "template <class T, int N, typename U = T, class V> __global__ void k(T* x, U y, V z) {}"
+    (kernel,) = kernels_of(units_of(masked(text), macros_of([text])))
+    for arguments, types in {
+        "<int, 64>": ["int", "int", "V"],
+        "<unsigned int,64,half,T2<a, b>>": ["unsigned int", "half", "T2<a, b>"],
+        "<>": ["T", "T", "V"],
+    }.items():
+        assert [parameter.type for parameter in kernel.of(arguments).parameters] == types
+    assert kernel.of("<int>").parameters[0].text == "T* x"
 
 
 HOST = """
