@@ -198,7 +198,7 @@ def _compile(
             if not mend(program, error.log, signature, notes):
                 break
     assert first is not None
-    raise explained(program, first, expression, signature)
+    raise explained(program, first, expression, signature, options.define)
 
 
 def _compiler(

@@ -146,9 +146,10 @@ _REMOVED = {
 
 
 def explained(
-    program: Program, error: CompileError, expression: str | None, signature: Signature | None
-) -> CompileError | UsageError:
-    """The error in the words of the user's own text."""
+    program: Program, error: CompileError, expression: str | None, signature: Signature | None,
+    macros: Sequence[str] = (),
+) -> CompileError | UsageError:  # fmt: skip
+    """The error in the words of the user's own text. macros: those of `-D`."""
     main, log = program.main, error.log
     if "__nv_name_map" in log and not any(_errors(program, log)):
         reason = (_ERROR.search(log) or ["", "", "", "it is unknown"])[3]
@@ -167,6 +168,10 @@ def explained(
     names = re.findall(r'identifier "(\w+)" is undefined', log)
     hint = next((about for name in names if (about := _about(program, name))), "")
     hint += "".join(f"\n{about}" for word, about in _REMOVED.items() if re.search(word, log))
+    first = _ERROR.search(log)
+    if macros and first and first[1] not in program.files:
+        given = " ".join(f"-D {macro}" for macro in macros)
+        hint += f"\nthis header is not yours, but perhaps {given} changes what it means"
     if program.missing:
         hint += f"\nnot found: {', '.join(program.missing)}; give their folders with -I"
     return CompileError(f"{better}{hint}", log)

@@ -192,3 +192,12 @@ __global__ void k(const float* in, float* out, int batches) {
 def test_what_is_refused_says_the_way_out(body: str, said: str) -> None:
     with pytest.raises(GenError, match=f"(?s){said}"):
         gen.emulate(f"__global__ void k(int* x) {{\n  {body}\n}}", block=32, args={"x": "i32[32]"})
+
+
+def test_a_macro_that_changes_a_header_is_named() -> None:
+    source = "#define T 16\n__global__ void k(int* x) { x[threadIdx.x] = T; }"
+    with pytest.raises(GenError, match=r"(?s)builtin_header.h.*not yours, but perhaps -D T=16 "):
+        gen.emulate(source, args={"x": "i32[1]"}, define=["T=16"])
+    with pytest.raises(GenError) as raised:
+        gen.emulate(source.replace("= T", "= U"), args={"x": "i32[1]"}, define=["N=16"])
+    assert "not yours" not in str(raised.value)
