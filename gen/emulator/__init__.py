@@ -28,6 +28,7 @@ from gen.emulator.run.emulator import Emulator, LaunchReport
 from gen.emulator.run.skipping import GapReadError, NothingSkippedError, Part, Skipping
 from gen.emulator.run.system_calls import Printed
 from gen.emulator.translate.blocks import build_blocks
+from gen.emulator.translate.undefined import may_lack_values
 from gen.emulator.watch.counters import Access, AccessPoint, Counters, Totals
 from gen.emulator.watch.early_access import EarlyAccesses
 from gen.emulator.watch.findings import Finding
@@ -75,6 +76,7 @@ __all__ = [
     "Variable",
     "build_blocks",
     "match_widths",
+    "may_lack_values",
     "parse_ptx",
     "repeated",
     "told",

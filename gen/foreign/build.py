@@ -44,7 +44,7 @@ class Options:
         return [*found, *(f"-I{folder}" for folder in self.include)]
 
 
-Recompile = Callable[[str, str], nvrtc.Module]  # by architecture and format
+Recompile = Callable[..., nvrtc.Module]  # by architecture, format and further options
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,10 @@ def _compiler(
     text: str, name: str, expression: str | None, std: str, flags: Sequence[str],
     headers: Mapping[str, str],
 ) -> Recompile:  # fmt: skip
-    def recompile(arch: str, format: str) -> nvrtc.Module:
+    def recompile(arch: str, format: str, *more: str) -> nvrtc.Module:
         names = [expression] if expression else []
         return nvrtc.compile_cuda(
-            text, name=name, arch=arch, format=format, options=flags, headers=headers,
+            text, name=name, arch=arch, format=format, options=[*flags, *more], headers=headers,
             names=names, standard=std,
         )  # fmt: skip
 

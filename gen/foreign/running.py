@@ -35,6 +35,7 @@ from gen.foreign.arguments import argument, in_order, numbers_of, parse_pairs
 from gen.foreign.buffers import Content, Memory
 from gen.foreign.build import Built
 from gen.foreign.launch import sizes
+from gen.foreign.looser import with_loops
 from gen.foreign.steps import Step
 from gen.foreign.symbols import find_variables, is_pointer, set_variable, symbols_of
 
@@ -44,6 +45,7 @@ MOST_FINDINGS = 1000  # of a launch that are looked at, however few are asked fo
 SECONDS = 60.0  # of CPU time for a launch
 MOST_IN_TURN = 256  # blocks of a launch that is repeated with its blocks one by one
 SECONDS_IN_TURN = 10.0  # of CPU time for that
+SECONDS_LESS_OPTIMIZED = 10.0  # of CPU time for a repetition that looks for missing values
 INSTRUCTIONS_A_THREAD = 1_000_000  # after which a kernel is taken for endless
 # How blocks of a launch run: those that wait for each other run three times.
 TOGETHER = "all at once"
@@ -172,6 +174,8 @@ def run_steps(steps: Sequence[Step], checks: Checks, counters: Counters | None =
     Raises UsageError for bad arguments, CheckError for what the emulator does not support.
     """
     outcome, most = _looked_at(steps, checks, counters), checks.max_findings
+    if outcome.ok and not counters and "initcheck" in checks.tools:
+        _run_less_optimized(steps, checks, outcome)
     # Only now is it known which are the gravest, and which spoil nothing.
     for found in (outcome.findings, outcome.notes):
         outcome.suppressed += len(found[most:])
@@ -216,6 +220,22 @@ def _run_in_turn(steps: Sequence[Step], checks: Checks, outcome: Outcome) -> Non
             outcome.left_out.append(f"a run with blocks {schedule}: {again.stopped}")
         else:
             outcome.in_turn[schedule] = again
+
+
+def _run_less_optimized(steps: Sequence[Step], checks: Checks, outcome: Outcome) -> None:
+    """Adds variables without a value that optimized code has no more: see `looser`."""
+    less = with_loops(steps)
+    if not less:
+        return
+    checks = replace(checks, tools=("initcheck",), seconds=SECONDS_LESS_OPTIMIZED)
+    try:
+        again = _run(less, checks, Emulator(), [])
+    except GenError:  # an instruction that the emulator lacks
+        return
+    outcome.findings, outcome.suppressed = again.findings, again.suppressed
+    if again.stopped:
+        what = "a run of less optimized code, for variables without a value"
+        outcome.left_out.append(f"{what}: {again.stopped}")
 
 
 def _run(

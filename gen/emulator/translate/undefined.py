@@ -14,15 +14,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gen.emulator.isa import instructions
-from gen.emulator.ptx.module import Instruction
+from gen.emulator.ptx.module import Instruction, PtxKernel
 from gen.emulator.ptx.operands import Imm, Operand, Pair, Reg, Vector
-from gen.emulator.translate.blocks import Block
+from gen.emulator.translate.blocks import Block, build_blocks
 from gen.emulator.translate.lines import Lines
 
 # Their results have a value whatever their operands have: a use, or an exchange between lanes.
 _USES = frozenset(
     {"ld", "ldu", "ldmatrix", "atom", "mma", "wmma", "wgmma", "movmatrix", "mbarrier"}
 )
+
+
+def may_lack_values(kernel: PtxKernel) -> bool:
+    """Whether a path of a kernel may use what nothing has written: a register, or its stack."""
+    blocks = build_blocks(kernel)
+    start = blocks[0]
+    return bool(start.reads or start.live_out - start.writes) or any(
+        _from_stack(item) for block in blocks for item in block.body
+    )
 
 
 class Undefined:
