@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable
+from typing import Any
 
 from gen.errors import MissingError
 
@@ -48,6 +50,20 @@ _PACKAGES = {
 
 class MissingPackages(MissingError, ModuleNotFoundError):
     """Packages are not installed; the message says which and how to get them (exit code 3)."""
+
+
+_importing = threading.Lock()
+
+
+def cuda_core() -> Any:
+    """cuda.core with its `utils`, imported when it is first used. Raises ImportError.
+
+    While it is imported, other threads that import it would find a part of it: they wait here.
+    """
+    with _importing:
+        import cuda.core
+        import cuda.core.utils
+    return cuda.core
 
 
 def distribution(requirement: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 
@@ -103,3 +104,22 @@ def test_what_is_for_a_framework_says_what_it_needs(
         ImportError, match=rf"gen\.{framework} needs {framework}, .* pip install '{framework}>="
     ):
         getattr(gen, framework)
+
+
+def test_threads_import_cuda_core_one_after_another() -> None:
+    """Where one begins with `cuda.core` and another with its `utils`, both get a part of it."""
+    found = []
+    for path in sorted((ROOT / "gen").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        for_types = {
+            id(node)
+            for block in ast.walk(tree)
+            if isinstance(block, ast.If) and getattr(block.test, "id", "") == "TYPE_CHECKING"
+            for node in ast.walk(block)
+        }
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if id(node) not in for_types and any(n.startswith("cuda.core") for n in names):
+                found.append(str(path.relative_to(ROOT)))
+    assert set(found) == {"gen/requirements.py"}, "use cuda_core()"

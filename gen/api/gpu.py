@@ -22,6 +22,7 @@ from gen.device.context import Gpu
 from gen.device.driver import LoadedKernel, Parameters, call, check
 from gen.errors import CheckError, MissingError, UsageError
 from gen.kernels.launches import BIAS, WORKSPACE, Launch, Plan, Pointer, TensorMap
+from gen.requirements import cuda_core
 from gen.spec.dtypes import DTypes
 
 if TYPE_CHECKING:
@@ -45,17 +46,19 @@ def new_array(
 ) -> StridedMemoryView:
     """New memory of a GPU as cuda.core's StridedMemoryView, which any framework takes by DLPack."""
     import numpy as np
-    from cuda.core import Stream
-    from cuda.core.utils import StridedMemoryView
 
+    core = cuda_core()
     try:
         dtype = np.dtype(framework_dtype(kind))
     except TypeError:
         raise MissingError(f"{framework_dtype(kind)} needs the package ml_dtypes") from None
     size = int(np.prod(shape)) * dtype.itemsize
     with gpu:
-        memory = gpu.memory(size, Stream.from_handle(stream))
-    return StridedMemoryView.from_buffer(memory, shape, strides, dtype=dtype)
+        memory = gpu.memory(size, core.Stream.from_handle(stream))
+    view: StridedMemoryView = core.utils.StridedMemoryView.from_buffer(
+        memory, shape, strides, dtype=dtype
+    )
+    return view
 
 
 class _Block:

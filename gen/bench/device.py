@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gen.device.driver import driver_version, why_no_gpu
 from gen.device.first_gpu import FirstGpu
 from gen.errors import CheckError, MissingError
+from gen.requirements import cuda_core
 
 if TYPE_CHECKING:
     from cuda.core.graph import Graph
@@ -64,9 +65,7 @@ class MeasuredGpu(FirstGpu):
         `before` is queued first and not timed: while it runs, the CPU gets ahead, and the time
         between the two events has no gap in which the GPU waits for the CPU.
         """
-        from cuda.core import EventOptions
-
-        options = EventOptions(timing_enabled=True)
+        options = cuda_core().EventOptions(timing_enabled=True)
         if before:
             before()
         start = self.stream.record(options=options)

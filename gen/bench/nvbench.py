@@ -22,7 +22,7 @@ from gen.bench.contenders import Ours, Unsupported
 from gen.bench.sizes import operand_bytes, parse_size
 from gen.bench.work import Work
 from gen.kernels.registry import spec_from_json
-from gen.requirements import get_extra
+from gen.requirements import cuda_core, get_extra
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 
@@ -116,7 +116,6 @@ def _ms(seconds: Any) -> float | None:
 def main(task: Mapping[str, Any]) -> None:
     """Runs NVBench in this process over the kernels of a task, on one shape."""
     import cuda.bench as nvbench
-    from cuda.core import Stream
 
     from gen.bench.device import MeasuredGpu
 
@@ -136,7 +135,7 @@ def main(task: Mapping[str, Any]) -> None:
         a, b, d = operand_bytes(shape, spec.dtypes)
         state.add_global_memory_reads(a + b)
         state.add_global_memory_writes(d)
-        stream = Stream.from_handle(state.get_stream().__cuda_stream__()[1])
+        stream = cuda_core().Stream.from_handle(state.get_stream().__cuda_stream__()[1])
         count = 0
 
         def launch(_: Any) -> None:

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gen.requirements import cuda_core
+
 if TYPE_CHECKING:
     from cuda.core.utils import FileStreamProgramCache
 
@@ -163,12 +165,13 @@ def _open() -> FileStreamProgramCache | None:
 def _open_store(folder: Path) -> FileStreamProgramCache | None:
     try:
         # A fifth of a second, so not before it is needed.
-        from cuda.core.utils import FileStreamProgramCache
-
-        return FileStreamProgramCache(folder, max_size_bytes=MAX_BYTES)
+        store: FileStreamProgramCache = cuda_core().utils.FileStreamProgramCache(
+            folder, max_size_bytes=MAX_BYTES
+        )
     except (OSError, ImportError) as error:
         _warn(str(error))
         return None
+    return store
 
 
 def _warn(reason: str) -> None:

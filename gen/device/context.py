@@ -16,6 +16,7 @@ from gen.device.driver import (
 )
 from gen.device.gpus import own_arch
 from gen.errors import CheckError
+from gen.requirements import cuda_core
 
 if TYPE_CHECKING:
     from cuda.core import Buffer, ObjectCode, Stream
@@ -33,13 +34,11 @@ class Gpu:
     format = "cubin"
 
     def __init__(self, index: int) -> None:
-        from cuda.core import Device
-
         call("cuInit", 0)
         self.driver = bindings()
         self.index = index
         self._context = call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", index))
-        device = Device(index)
+        device = cuda_core().Device(index)
         major, minor = device.compute_capability
         self.arch = own_arch(10 * major + minor)
         self.name = device.name
@@ -121,9 +120,7 @@ def gpu(index: int) -> Gpu:
 @cache
 def _loaded(cubin: bytes) -> ObjectCode:
     """A cubin, loaded for all of its kernels and all GPUs."""
-    from cuda.core import ObjectCode
-
-    code = ObjectCode.from_cubin(cubin)
+    code: ObjectCode = cuda_core().ObjectCode.from_cubin(cubin)
     _ = code.handle  # loads it: later, threads might do so at once
     return code
 

@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from gen.errors import CheckError, GenError
-from gen.requirements import RUNNING, lacking
+from gen.requirements import RUNNING, cuda_core, lacking
 from gen.spec.arch import STATIC_SHARED
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ def cuda_version() -> str:
 def driver_version() -> str:
     """The driver's own version, such as 580.95.05."""
     try:
-        from cuda.core import system
-
-        return ".".join(f"{part:02}" for part in system.get_kernel_mode_driver_version())
+        parts = cuda_core().system.get_kernel_mode_driver_version()
+        return ".".join(f"{part:02}" for part in parts)
     except Exception:  # NVML is not everywhere
         return f"CUDA {cuda_version()}"
 
@@ -105,9 +104,7 @@ def works() -> bool:
 
 def gpus_here() -> list[str]:
     """All GPUs, such as `NVIDIA H200 (sm_90)`; none of them is started."""
-    from cuda.core import Device
-
-    devices = [Device(index) for index in range(call("cuDeviceGetCount"))]
+    devices = [cuda_core().Device(index) for index in range(call("cuDeviceGetCount"))]
     return [f"{d.name} (sm_{''.join(map(str, d.compute_capability))})" for d in devices]
 
 

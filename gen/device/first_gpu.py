@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gen.device.context import Gpu
 from gen.device.driver import call
+from gen.requirements import cuda_core
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,10 +18,8 @@ class FirstGpu(Gpu):
     """The first GPU, as the thread's current one, and one stream on which everything happens."""
 
     def __init__(self) -> None:
-        from cuda.core import Device
-
         super().__init__(0)
-        self.device = Device(0)
+        self.device = cuda_core().Device(0)
         self.device.set_current()
         self.stream = self.device.create_stream()
 

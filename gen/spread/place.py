@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gen._version import __version__
 from gen.errors import MissingError
+from gen.requirements import cuda_core
 
 
 class Place(NamedTuple):
@@ -69,11 +70,9 @@ def place_of(device: str) -> tuple[Place, str]:
     reason = why_emulator(device)
     if reason is not None:
         return Place(EmulatorRunner.name), reason
-    from cuda.core import Device
-
     from gen.device.gpus import own_arch
 
-    gpu = Device(0)  # which is not started
+    gpu = cuda_core().Device(0)  # which is not started
     major, minor = gpu.compute_capability
     arch = own_arch(10 * major + minor)
     return Place(gpu.name, arch, driver.driver_version(), str(gpu.uuid)), ""

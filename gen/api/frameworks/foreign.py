@@ -11,6 +11,7 @@ from gen.api.gpu import new_array
 from gen.api.views import HOST, Form, element, element_of, order
 from gen.device import context
 from gen.errors import UsageError
+from gen.requirements import cuda_core
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,21 +99,20 @@ class CuPy(Foreign):
 
 def _strided(array: Any, name: str, stream: int) -> tuple[int, Form]:
     """An array as cuda.core sees it; `stream` waits for the array's own, unless it is -1."""
-    from cuda.core.utils import StridedMemoryView
-
+    from_any = cuda_core().utils.StridedMemoryView.from_any_interface
     where = getattr(array, "__dlpack_device__", None)
     kind, device = where() if where else (None, None)
     if kind == _DLPACK_CPU:
         stream = -1  # host memory has no streams; it is refused later, with what to do
     try:
         if stream == -1:
-            view = StridedMemoryView.from_any_interface(array, stream)
+            view = from_any(array, stream)
         else:
             if device is None:
-                device = StridedMemoryView.from_any_interface(array, -1).device_id
+                device = from_any(array, -1).device_id
             # On which the order is made, and whose default stream is meant.
             with context.gpu(device):
-                view = StridedMemoryView.from_any_interface(array, stream)
+                view = from_any(array, stream)
     except (BufferError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{name} cannot be read as an array on a GPU: {error}") from None
     dtype = getattr(array, "dtype", None)
