@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -112,9 +113,14 @@ def _too_slow(contender: Contender, work: Work, limit_s: float) -> str:
         return ""
     short = work.shortened(_PROBE_K)
     prepared = contender.prepare(short)
-    ms = work.gpu.elapsed(lambda: prepared.queue(work.gpu.stream, *work.pointers(0)))
+    seconds = math.inf
+    for _ in range(2):  # the first launch of a kernel may have to load it
+        ms = work.gpu.elapsed(lambda: prepared.queue(work.gpu.stream, *work.pointers(0)))
+        seconds = min(seconds, ms * k / _PROBE_K / 1e3)
+        if seconds <= limit_s:
+            break
     prepared.close()
-    seconds = ms * k / _PROBE_K / 1e3
     if seconds <= limit_s:
         return ""
-    return f"would take about {seconds:.0f} s, more than the limit of {limit_s:g} s"
+    about = float(f"{seconds:.2g}")
+    return f"would take about {about:g} s, more than the limit of {limit_s:g} s"

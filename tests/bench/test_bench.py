@@ -396,7 +396,24 @@ def test_a_kernel_far_beyond_the_limit_is_not_started(monkeypatch: pytest.Monkey
     (row,) = rows(gpu, a_problem(Fake("endless", kind=OURS, ms=60_000)))
     assert (row.check, row.ms_median) == ("skipped", None)
     assert row.note == "would take about 60 s, more than the limit of 10 s"
-    assert gpu.launches == ["endless"]  # the short try
+    assert gpu.launches == ["endless"] * 2  # the short tries
+
+
+def test_a_first_launch_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "_PROBE_ABOVE", 0)
+    monkeypatch.setattr(admission, "_PROBE_K", 4)
+    gpu = FakeGpu()
+    slow_at_first = Fake("slow at first", kind=OURS, ms=60_000)
+    launched = gpu.elapsed
+
+    def elapsed(*given: Any, **more: Any) -> float:
+        ms = launched(*given, **more)
+        slow_at_first.ms = 1
+        return ms
+
+    monkeypatch.setattr(gpu, "elapsed", elapsed)
+    (row,) = rows(gpu, a_problem(slow_at_first))
+    assert row.check == "ok"
 
 
 # --- operands ----------------------------------------------------------------------------------
