@@ -79,6 +79,9 @@ def build(text: str, name: str, kernel: str | None = None, options: Options | No
     if is_ptx(text):
         return _from_ptx(text, name, kernel)
     options = options or Options()
+    for folder in options.include:
+        if not Path(folder).is_dir():
+            raise UsageError(f"--include {folder} is no folder")
     program = read_program(text, name, options.include)
     file, signature, expression = _choose(program, kernel)
     module, notes, recompile = _compile(program, expression, signature, options)

@@ -237,6 +237,33 @@ def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, 0.0 * c, 0.0 * bias
 
 
+def _brink(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Results closer to each other than D's numbers are where these end: which ones are infinite?
+
+    alpha is a small part of the distance there (`brink_unit`), C the largest number, of either
+    sign. Where beta is 0, sums are as large by themselves.
+    """
+    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
+    most = min(24, numerics.largest_integer(dtypes.input.name))
+    _, b, c, bias = _integers(rng, problem, most)
+    if problem.beta:
+        a = _sparse(rng, problem, 1, 1)
+        return a, b, numerics.largest(dtypes.output.name) * rng.choice((-1, 1), (m, n)), 0 * bias
+    a, b = np.zeros((m, k)), b.astype(float)
+    large = round(np.log2(numerics.overflow_threshold(dtypes.output.name) / problem.alpha))
+    if k:
+        a[:, 0] = 2.0 ** (large // 2) * rng.choice((-1, 1), m)
+        b[0] = 2.0 ** (large - large // 2)
+    if k > 1:
+        a[:, 1] = 1
+    return a, b, c, 0 * bias
+
+
+def brink_unit(output: str) -> float:
+    """An eighth of the distance from a type's largest number to what is rounded to infinity."""
+    return (numerics.overflow_threshold(output) - numerics.largest(output)) / 8
+
+
 def _extreme(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """The integers of largest magnitude, of either sign along A: long sums leave 32 bits."""
     a, b, c, bias = _integers(rng, problem, 8)
@@ -304,6 +331,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "opposed": _opposed,
     "rounded": _rounded,
     "overflowing": _overflowing,
+    "brink": _brink,
     "extreme": _extreme,
     "spanning": _spanning,
     "outweighed": _outweighed,

@@ -24,6 +24,9 @@ def named_trial(spec: KernelSpec, text: str) -> Trial:
     shape = parse_shape(size)
     emulated([shape])
     scalars, lines = {"alpha": 3.0, "beta": -2.0}, dict[str, Any]()
+    names = [word.partition("=")[0] for word in words]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"'{text}' has {twice[0]} twice; leave one out")
     for word in words:
         name, _, value = word.partition("=")
         try:

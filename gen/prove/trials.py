@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gen.kernels.launches import BIAS
 from gen.prove.groups import draw_ends, most_groups
+from gen.prove.inputs import brink_unit
 from gen.spec import numerics
 from gen.spec.arch import UNIT
 from gen.spec.dtypes import DTypes
@@ -184,6 +185,8 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     once = bounded and spec.dtypes.output == spec.dtypes.scalar
     # Sums that D's type rounds; those in f16 are rounded as they are.
     narrow = spec.dtypes.output.size < spec.dtypes.accumulator.size
+    unit = brink_unit(spec.dtypes.output.name)  # 0 of f64: nothing holds what is beyond
+    all_bits = not spec.dtypes.input.is_fp8  # whose sums have fewer than f32
     return (
         *kinds,
         # Many results where GELU bends, and some where exp leaves what floats hold.
@@ -191,6 +194,8 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
         *(("random", 40, 0),) * bool(spec.fused),
         *(("residual", 1, 1), ("residual", -2, -2)) * narrow,
         *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded,
+        *(("brink", unit, 1),) * (bounded and unit > 0),
+        *(("brink", unit, 0),) * (bounded and narrow and all_bits),
         *(("rounded", 1 / 3, 0), ("rounded", 1, 1)) * once,
         *(("long", 1, 0), ("long", -2, 0), ("opposed", 1, 0)) * (spec.dtypes.parts > 1),
         *(("faint", 1, 0), ("faint", -1, 0)) * (spec.dtypes.parts > 1),

@@ -323,6 +323,8 @@ def test_roles_that_do_not_fit(gen: Gen, roles: str, message: str) -> None:
         (("--variant", "tiles", "--block", "8"), "launch options go with exactly one file"),
         (("emitted.cu", "--block", "8"), "is an emitted file, whose gen-spec line says"),
         (("mine.cu", "--grid", "1", "--tool", "mem"), "unknown tool 'mem'"),
+        (("mine.cu", "--grid", "1", "--tool", ""), "unknown tool ''"),
+        (("mine.cu", "--grid", "1", "-I", "mine.cu"), "--include mine.cu is no folder"),
         (("mine.cu", "--kernel", "scale<int>", "--grid", "(m+1)/2", "--block", "4", "--arg",
           "x=i32[4]", "--arg", "by=1", "--arg", "n=4"), "name 'm' is not defined"),
     ],

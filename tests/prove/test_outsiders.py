@@ -224,6 +224,14 @@ MISTAKES = {
         "naive", STORE,
         "x = x > 65504 ? 65504 : x < -65504 ? -65504 : x; " + STORE, dtype="f16",
     ),
+    "f16 that ends at a power of two": one(
+        "naive", STORE, "x = x > 65504 && x < 65536 ? 65504 : x; " + STORE, dtype="f16"
+    ),
+    "negative bf16 that ends at the largest f32": one(
+        "naive", STORE,
+        "x = x < -3.3895314e38f && x > -__int_as_float(0x7f800000) ? -3.3895314e38f : x; " + STORE,
+        dtype="bf16",
+    ),
     "-0 becomes 0": one("naive", STORE, "D[c_at(row, col, ldd)] = output_t(x + 0.0f);"),
     "ReLU of NaN is 0": one(
         "naive", "return x < 0 ? 0 : x;", "return x > 0 ? x : 0;", epilogue="linear_bias_relu"

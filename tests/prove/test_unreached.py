@@ -253,6 +253,7 @@ def test_a_named_problem() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("5x7x50,alpha=2,alpha=3", "'5x7x50,alpha=2,alpha=3' has alpha twice"),
         ("5x7x50,gamma=3", "'gamma=3' in '5x7x50,gamma=3' is none of alpha=X"),
         ("5x7x50,lda=x", "'lda=x' in"),
         ("5x7x50,lda=49", "lda in '5x7x50,lda=49' is less than 50"),

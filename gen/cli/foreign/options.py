@@ -88,7 +88,7 @@ def launch_text(own: Mapping[str, Any], options: Mapping[str, Any]) -> LaunchTex
 def checks_of(own: Mapping[str, Any], options: Mapping[str, Any]) -> Checks:
     from gen.foreign.running import MAX_FINDINGS, SECONDS, TOOLS, Checks
 
-    tools = tuple(own["tool"].split(",")) if own.get("tool") else TOOLS
+    tools = tuple(own["tool"].split(",")) if own.get("tool") is not None else TOOLS
     most = options.get("max_findings") or MAX_FINDINGS
     seconds = SECONDS if options.get("seconds") is None else options["seconds"]
     seed, first = _seed(own.get("seed")), bool(options.get("first"))

@@ -12,7 +12,7 @@ from tests.mutation.operators.cuda_cores import CUDA_CORES, SIMT
 from tests.mutation.operators.launchers import LAUNCHERS
 from tests.mutation.operators.operator import Operators
 from tests.mutation.operators.pipelines import PIPELINES
-from tests.mutation.operators.scalars import FLOATS, INTEGERS
+from tests.mutation.operators.scalars import FLOATS, HALVES, INTEGERS
 from tests.mutation.operators.skinny import SKINNY
 from tests.mutation.operators.slices import SLICES
 from tests.mutation.operators.tiles import TILES
@@ -27,4 +27,5 @@ def operators(spec: KernelSpec) -> Operators:
     else:
         own = (*PIPELINES, *TILES, *SLICES) if spec.row.planner else (*SKINNY, *CUDA_CORES)
     scalars = INTEGERS if spec.dtypes.accumulator.name.startswith("i") else FLOATS
-    return (*own, *ANYWHERE, *scalars)
+    halves = HALVES if spec.dtypes.output.name == "f16" else ()
+    return (*own, *ANYWHERE, *scalars, *halves)

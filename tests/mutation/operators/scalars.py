@@ -68,6 +68,14 @@ FLOATS: Operators = (
     ("gelu", r"element = gelu\(element\)", ("element = element > 3.0f ? element : gelu(element)",)),
 )
 
+HALVES: Operators = (  # what is in f16
+    (
+        "saturation",
+        r"output_t\((x|all\.of\[2 \* q\])\)",
+        (r"output_t(\1 > 65504 && \1 < 65536 ? 65504 : \1)",),
+    ),
+)
+
 INTEGERS: Operators = (
     ("beta", rf"{_BETA} != 0", (r"(\1 & 255) != 0", r"(\1 & 0x7fffffff) != 0")),
     ("beta", rf"{_BETA} \* (?=scalar_t)", (r"short(\1) *", r"int(float(\1)) *")),
