@@ -67,7 +67,7 @@ def check_trials(
     trials += _whole_steps(spec)
     trials += _single_lines(spec)
     trials += _odd_lines(spec)
-    trials += _in_place(spec)
+    trials += _in_place(spec, thorough)
     trials += _few_blocks(spec)
     trials += _crowds(spec)
     trials += _shared(spec)
@@ -97,7 +97,10 @@ def _at_corners(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
         many = _has_many_blocks(spec, shape)
         few = many or not (thorough or is_light(spec, shape))
         trials = corner_trials(spec, shape)[: 2 if few else None]
-        watched = [] if many else [one for one in trials if one.watched]
+        # Nor do blocks of nine tiles race where those of four do not, or one that has them all.
+        heavy = spec.row.persistent or not is_light(spec, shape)
+        same = heavy and not thorough and _tiles(spec, shape) > _FEW_TILES
+        watched = [] if many or same else [one for one in trials if one.watched]
         if watched and not thorough:
             watched = [watched[i % len(watched)]]
         yield from (replace(one, watched=one in watched) for one in trials)
@@ -129,15 +132,22 @@ def corner_trials(spec: KernelSpec, shape: GemmShape) -> list[Trial]:
 
 def _has_many_blocks(spec: KernelSpec, shape: GemmShape) -> bool:
     """Whether there are many tiles, and a block for each."""
+    return not spec.row.persistent and _tiles(spec, shape) > _SEVERAL_TILES
+
+
+def _tiles(spec: KernelSpec, shape: GemmShape) -> int:
     m, n, _ = spec.threadblock
-    tiles = ceil_div(shape.m, m) * ceil_div(shape.n, n)
-    return not spec.row.persistent and tiles > _SEVERAL_TILES
+    return ceil_div(shape.m, m) * ceil_div(shape.n, n)
 
 
-def late_trials(spec: KernelSpec) -> Iterator[Trial]:
-    """Of kernels that wait for phases of mbarriers: those come late, when all stages are in use."""
+def late_trials(spec: KernelSpec, thorough: bool = True) -> Iterator[Trial]:
+    """Of kernels that wait for phases of mbarriers: those come late, when all stages are in use.
+
+    A block has two tiles, each of which takes more steps than there are stages.
+    """
     m, n, k = spec.threadblock
-    (shape,) = turned(spec, [fitting(spec, m + 1, n, (2 * spec.stages + 1) * k)])
+    steps = (2 if thorough else 1) * spec.stages + 1
+    (shape,) = turned(spec, [fitting(spec, m + 1, n, steps * k)])
     one = trial(spec, shape, "integer", (3, -2), WHOLE)
     yield replace(one, multiprocessors=1, watched=True, late=True)
 
@@ -217,15 +227,17 @@ def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterato
         yield trial(spec, shape, kind, (alpha, beta), place)
 
 
-def _in_place(spec: KernelSpec) -> Iterator[Trial]:
-    """C is D, as every header allows."""
+def _in_place(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
+    """C is D, as every header allows. If not thorough, races are looked for in the smallest two."""
     m, n, k = spec.threadblock
     shapes = [*_both(spec), GemmShape(m, n, k), GemmShape(m + 1, n + 1, k + 1)]
+    watched = shapes if thorough else shapes[:2]
     scalars = ((3, -2), (1, 1), (2, 0))
     for i, (shape, where) in enumerate(itertools.product(shapes, (PACKED, WHOLE, RAGGED))):
         for at in (0, i % 2 + 1):
             one = trial(spec, shape, "integer", scalars[at], where)
-            yield replace(_c_is_d(one), watched=at == 0 and where is PACKED)
+            watch = at == 0 and where is PACKED and shape in watched
+            yield replace(_c_is_d(one), watched=watch)
     for i, (shape, count) in enumerate(slices_of_k(spec)[2:4]):  # three slices and more
         one = trial(spec, shape, "integer", (3, -2), WHOLE)
         yield replace(_c_is_d(one), multiprocessors=count, watched=i == 0)

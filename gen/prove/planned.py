@@ -65,7 +65,7 @@ def plan(
     thorough = thorough or bool(probed.edited.edited)
     trials = check_trials(spec, thresholds(ptx), thorough)
     if waits(ptx):
-        trials += late_trials(spec)
+        trials += late_trials(spec, thorough)
     if thorough:
         trials += drawn_trials(spec, [int(n) for n in values(probed.edited.numbers) if n == int(n)])
     far = FAR if thorough else NEARER

@@ -41,7 +41,8 @@ def test_a_thorough_check_tries_what_edited_kernels_have(variant: str) -> None:
     assert thorough.trials == edited.trials
     assert thorough.far == edited.far == FAR
     assert len(plain.trials) < 0.75 * len(thorough.trials)
-    assert {x.shape for x in plain.trials} < {x.shape for x in thorough.trials}
+    shapes, more = ({x.shape for x in p.trials if not x.late} for p in (plain, thorough))
+    assert shapes < more  # late waits have a longer K there
     assert set(plain.far) < set(FAR)
 
 
