@@ -68,6 +68,13 @@ _OPTION = re.compile(
 _PYTHON = {"arg": "args", "tool": "tools"}
 
 
+def command_words(error: CheckError) -> str:
+    """What an error of the emulator says, with the command's way out."""
+    text = str(error).replace("raise instruction_budget", "use a larger --budget")
+    text = text.replace("raise time_budget", "use a larger --time")
+    return text.replace("when the time was up", "when the time was up; use a larger --time")
+
+
 def python_words(text: str) -> str:
     """A message with Python's arguments in place of a command's options."""
     text = _DEVICE.sub(r'device="\1"', text)

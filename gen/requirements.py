@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from gen.errors import MissingError
@@ -55,6 +56,7 @@ class MissingPackages(MissingError, ModuleNotFoundError):
 _importing = threading.Lock()
 
 
+@cache
 def cuda_core() -> Any:
     """cuda.core with its `utils`, imported when it is first used. Raises ImportError.
 

@@ -29,7 +29,7 @@ from gen.emulator import (
     Totals,
     UninitializedReads,
 )
-from gen.errors import BudgetError, GenError, UsageError, unknown
+from gen.errors import BudgetError, GenError, UsageError, command_words, unknown
 from gen.foreign import elements
 from gen.foreign.arguments import argument, in_order, numbers_of, parse_pairs
 from gen.foreign.buffers import Content, Memory
@@ -255,10 +255,7 @@ def _run(
         try:
             launched = _launch(step, memory, checks, watching)
         except BudgetError as error:  # in which `_launch` has put the kernel's name
-            said = str(error).replace("raise instruction_budget", "use a larger --budget")
-            said = said.replace("raise time_budget", "use a larger --time")
-            late = "when the time was up"
-            outcome.stopped = said.replace(late, f"{late}; use a larger --time")
+            outcome.stopped = command_words(error)
             outcome.findings += [finding for finding in error.findings if checks.wants(finding)]
             break
         report = launched.report

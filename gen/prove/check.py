@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gen.emulator import Finding
+from gen.errors import command_words
 from gen.prove.abreast import grouped
 from gen.prove.accuracy import less_accurate
 from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.launchers.check import LauncherReport, check_launcher
 from gen.prove.planned import Planned, plan
 from gen.prove.reaching import reach
-from gen.prove.stand import Limits, Outcome, Seen, Stand, advice, outcomes
+from gen.prove.stand import Limits, Outcome, Seen, Stand, outcomes
 from gen.prove.trials import Trial
 from gen.prove.unordered import unordered
 from gen.prove.unreached import Unreached, lines_left, unreached
@@ -188,7 +189,7 @@ def _add_far(report: CheckReport, outcomes: Iterable[FarOutcome], limit: int) ->
         report.skipped = "; ".join(filter(None, [report.skipped, outcome.skipped]))
         report.not_run = [line for line in report.not_run if line not in outcome.lines]
         if outcome.error:
-            report.error = f"{where}: {advice(outcome.error)}"
+            report.error = f"{where}: {command_words(outcome.error)}"
 
 
 def _add(report: CheckReport, shape: GemmShape, outcome: Outcome, limit: int) -> None:

@@ -9,6 +9,7 @@ from gen.prove.edits import Edited
 
 COMPARISON, TRUTH, LABEL, ORDER, VALUE = "comparison", "truth", "label", "order", "value"
 RANGE, STATEMENT = "range", "statement"
+PLACES = frozenset({LABEL, STATEMENT})  # which are come to or not, where others have two outcomes
 TRUE, FALSE = 1, 2
 
 COMPARE = frozenset({"==", "!=", "<", ">", "<=", ">="})

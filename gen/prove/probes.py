@@ -27,6 +27,7 @@ from gen.prove.probe_writer import (
     LABEL,
     LOGIC,
     ORDER,
+    PLACES,
     RANGE,
     STATEMENT,
     TRUE,
@@ -223,7 +224,7 @@ class _Writer(RangeWriter):
 def is_constant(probe: Probe) -> bool:
     """Whether a condition of the host's side has constants alone."""
     names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", probe.text)
-    return probe.kind not in (LABEL, STATEMENT) and all(_CONSTANTS.match(name) for name in names)
+    return probe.kind not in PLACES and all(_CONSTANTS.match(name) for name in names)
 
 
 def complaint(probe: Probe, seen: int) -> str:

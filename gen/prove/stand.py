@@ -12,7 +12,7 @@ from gen.compile.nvrtc import Module
 from gen.device.abreast import run_abreast
 from gen.device.emulated import EmulatorRunner, default_budget, default_time
 from gen.emulator import Chances, Finding, Outcomes, SharedUse
-from gen.errors import BudgetError, CheckError, PtxError, UsageError
+from gen.errors import BudgetError, CheckError, PtxError, UsageError, command_words
 from gen.prove.abreast import drawn, multiprocessors, run_together
 from gen.prove.far import Far, FarOutcome, run_far
 from gen.prove.limits import emulated_cost
@@ -175,7 +175,7 @@ class Stand:
             result = run_trial(self.spec, runner, self.module, trial, self._reference(trial))
             findings = result.findings
         except BudgetError as reason:
-            error, findings = advice(reason), tuple(reason.findings)
+            error, findings = command_words(reason), tuple(reason.findings)
         except (PtxError, UsageError) as reason:  # an unknown instruction; what a GPU refuses
             error = str(reason)
         return Outcome(result, findings, error, runner.suppressed - before, self._seen())
@@ -212,13 +212,6 @@ def furnish(runner: EmulatorRunner, trial: Trial) -> None:
         last_first=trial.last_first,
         late=trial.late,
     )
-
-
-def advice(error: CheckError) -> str:
-    """What an error of the emulator says, with the command's way out."""
-    text = str(error).replace("raise instruction_budget", "use a larger --budget")
-    text = text.replace("raise time_budget", "use a larger --time")
-    return text.replace("when the time was up", "when the time was up; use a larger --time")
 
 
 def outcomes(

@@ -67,11 +67,12 @@ def entered_lines(
 
     A compiler gives what it moves and joins the line of one of its places alone.
     """
+    left = set(lines)
     places = [i for i, token in enumerate(text.all) if token.line in run]
     found = set[int]()
     for number, ends, entered in plain_statements(text, statements):
         at = statements[number]
-        own = {text.all[i].line for i in at}
-        if not entered and own & set(lines) and any(at.stop <= i < ends for i in places):
-            found |= own & set(lines)
+        own = left.intersection(text.all[i].line for i in at)
+        if own and not entered and any(at.stop <= i < ends for i in places):
+            found |= own
     return found

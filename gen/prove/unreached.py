@@ -17,7 +17,7 @@ from gen.emulator import parse_ptx, told
 from gen.errors import CompileError
 from gen.prove.cpp_tokens import Tokens
 from gen.prove.edits import Edited
-from gen.prove.probe_writer import LABEL, STATEMENT, Probe
+from gen.prove.probe_writer import PLACES, STATEMENT, Probe
 from gen.prove.probes import Instrumented, complaint, instrument
 from gen.prove.statements import entered_lines
 from gen.source.render import Source, render
@@ -147,7 +147,7 @@ def probe_kernels(source: Source) -> Probed:
 
 def _may_vary(probe: Probe, values: set[float | None]) -> bool:
     """Whether a condition has other outcomes than those that the compiler knows."""
-    return bool(values) if probe.kind in (LABEL, STATEMENT) else len(values) > 1 or None in values
+    return bool(values) if probe.kind in PLACES else len(values) > 1 or None in values
 
 
 def lines_left(edited: Edited, module: nvrtc.Module, not_run: Sequence[int]) -> list[int]:

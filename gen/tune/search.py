@@ -185,13 +185,17 @@ class Tuning(Job[Outcome | None, Found]):
             samplers[names[spec]] = timing.launch_sampler(gpu, launch, chosen)
         samples: dict[str, list[float]] = {}
         more: dict[str, list[float]] = {}
+
+        def saw() -> None:
+            self._watch.saw(gpu.clocks())
+
         try:
-            timing.interleave(samplers, lambda: self._watch.saw(gpu.clocks()), found=samples)
+            timing.interleave(samplers, saw, found=samples)
             close = {
                 name: samplers[name]._replace(rounds=_MORE * samplers[name].rounds)
                 for name in _close(samples)
             }
-            timing.interleave(close, lambda: self._watch.saw(gpu.clocks()), found=more)
+            timing.interleave(close, saw, found=more)
         finally:
             for spec, (row, _) in ready.items():
                 own = samples.get(names[spec], []) + more.get(names[spec], [])

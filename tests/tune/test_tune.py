@@ -145,17 +145,22 @@ def test_what_was_measured_is_kept_where_it_ends_early(
     assert "the same command goes on" in out.err or not isinstance(error, CheckError)
 
 
-def test_rounds_that_were_measured_count_after_an_interruption(gen: Gen, pretended: Gpu) -> None:
-    clocks, seen = pretended.clocks, 0
+def interrupt(gpu: Gpu, after: int) -> None:
+    """Interrupts what measures on a GPU after so many rounds; never after 0."""
+    clocks, seen = gpu.clocks, 0
 
     def read() -> dict[str, int]:
         nonlocal seen
         seen += 1
-        if seen == 5:
+        if seen == after:
             raise KeyboardInterrupt
         return clocks()
 
-    pretended.clocks = read  # type: ignore[method-assign]
+    gpu.clocks = read  # type: ignore[method-assign]
+
+
+def test_rounds_that_were_measured_count_after_an_interruption(gen: Gen, pretended: Gpu) -> None:
+    interrupt(pretended, 5)
     assert gen("tune", "--shape", "16", "--candidates", "3").code == 130
     assert [entry.rounds for entry in table.load(file()).entries] == [5, 5, 5]
 
@@ -174,16 +179,7 @@ def test_a_close_race_has_more_rounds(
     specs = [each.spec for each in rank(product(), GPUS["h200"], "sm_90a")[:3]]
     times = dict(zip(specs, (10, second, 20), strict=True))
     pretended.times = lambda spec, us: times.get(spec, us)
-    clocks, seen = pretended.clocks, 0
-
-    def read() -> dict[str, int]:
-        nonlocal seen
-        seen += 1
-        if seen == interrupted:
-            raise KeyboardInterrupt
-        return clocks()
-
-    pretended.clocks = read  # type: ignore[method-assign]
+    interrupt(pretended, interrupted)
     code = gen("tune", "--shape", "16", "--candidates", "3").code
     assert code == (130 if interrupted else 0)
     found = {json.dumps(e.spec): e.rounds for e in table.load(file()).entries}
