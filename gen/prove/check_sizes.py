@@ -137,9 +137,12 @@ def on_tensor_cores(spec: KernelSpec) -> bool:
     return spec.warp is not None and spec.instruction is not None
 
 
-def is_light(spec: KernelSpec, shape: GemmShape) -> bool:
-    """Whether there are few products, those of the tiles' parts outside of matrices included."""
-    return _work(spec, shape) <= _WORK[on_tensor_cores(spec)]
+def is_light(spec: KernelSpec, shape: GemmShape, share: float = 1) -> bool:
+    """Whether there are few products, those of the tiles' parts outside of matrices included.
+
+    share: of what counts as few.
+    """
+    return _work(spec, shape) <= share * _WORK[on_tensor_cores(spec)]
 
 
 def is_short(spec: KernelSpec, shape: GemmShape) -> bool:

@@ -62,17 +62,17 @@ def check_trials(
     """
     trials = list(_at_corners(spec, thorough))
     whole, ragged = _both(spec)
-    trials += _everything(spec, whole)
-    trials += _everything(spec, ragged) if thorough else _in_turn(spec, ragged)
+    trials += _everything(spec, whole, thorough)
+    trials += _everything(spec, ragged, thorough) if thorough else _in_turn(spec, ragged)
     trials += _whole_steps(spec)
     trials += _single_lines(spec)
     trials += _odd_lines(spec)
     trials += _in_place(spec, thorough)
-    trials += _few_blocks(spec)
-    trials += _crowds(spec)
+    trials += _few_blocks(spec, thorough)
+    trials += _crowds(spec, thorough)
     trials += _shared(spec)
     trials += _long(spec) if thorough else ()
-    some = [shape for shape in mixed(spec) if thorough or is_light(spec, shape)]
+    some = [shape for shape in mixed(spec) if thorough or is_light(spec, shape, _QUICK)]
     some += [*groups_of_tiles(spec)[0 if thorough else -1 :], *near_thresholds(spec, thresholds)]
     for i, shape in enumerate(some):
         trials += _rotated(spec, shape, i, 3 if thorough and not spec.warp else 1)
@@ -97,9 +97,8 @@ def _at_corners(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
         many = _has_many_blocks(spec, shape)
         few = many or not (thorough or is_light(spec, shape))
         trials = corner_trials(spec, shape)[: 2 if few else None]
-        # Nor do blocks of nine tiles race where those of four do not, or one that has them all.
-        heavy = spec.row.persistent or not is_light(spec, shape)
-        same = heavy and not thorough and _tiles(spec, shape) > _FEW_TILES
+        # Nor do many tiles or steps race where a few of them do not.
+        same = not thorough and not is_light(spec, shape, _QUICK)
         watched = [] if many or same else [one for one in trials if one.watched]
         if watched and not thorough:
             watched = [watched[i % len(watched)]]
@@ -109,6 +108,7 @@ def _at_corners(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
 _SEVERAL_TILES = 16
 _PARTS = 4
 _TILES_A_LINE = 41
+_QUICK = 0.6  # of what is light: all that is tried of a kernel as `gen emit` writes it
 _FEW_TILES = 8
 _SIDE = 12  # lines, each with something else in another place
 _LONG = 1024  # of a sum: more than what a kernel may have as a part of it
@@ -143,11 +143,11 @@ def _tiles(spec: KernelSpec, shape: GemmShape) -> int:
 def late_trials(spec: KernelSpec, thorough: bool = True) -> Iterator[Trial]:
     """Of kernels that wait for phases of mbarriers: those come late, when all stages are in use.
 
-    A block has two tiles, each of which takes more steps than there are stages.
+    A block has as many tiles as it can, one or two, each of more steps than there are stages.
     """
     m, n, k = spec.threadblock
     steps = (2 if thorough else 1) * spec.stages + 1
-    (shape,) = turned(spec, [fitting(spec, m + 1, n, steps * k)])
+    (shape,) = turned(spec, [fitting(spec, m + 1 if spec.row.persistent else m, n, steps * k)])
     one = trial(spec, shape, "integer", (3, -2), WHOLE)
     yield replace(one, multiprocessors=1, watched=True, late=True)
 
@@ -168,12 +168,15 @@ def _both(spec: KernelSpec) -> list[GemmShape]:
     return [GemmShape(whole(m), whole(n), whole(k)), GemmShape(m // 2 + 3, n // 2 + 5, k + 7)]
 
 
-def _everything(spec: KernelSpec, shape: GemmShape) -> Iterator[Trial]:
-    """All placements with scalars in turn, all scalars with placements in turn, all inputs."""
+def _everything(spec: KernelSpec, shape: GemmShape, thorough: bool) -> Iterator[Trial]:
+    """All placements with scalars in turn, all scalars with placements in turn, all inputs.
+
+    If not thorough, of two placements in turn.
+    """
     every, where = cases(spec), placements(spec)
     yield from _in_turn(spec, shape)
-    for kind, alpha, beta in every:
-        for at in (WHOLE, RAGGED):
+    for i, (kind, alpha, beta) in enumerate(every):
+        for at in (WHOLE, RAGGED) if thorough else ((WHOLE, RAGGED)[i % 2],):
             yield trial(spec, shape, kind, (alpha, beta), at)
         if kind == "special":  # sums of nothing, to which -0 is added
             yield trial(spec, replace(shape, k=0), kind, (alpha, beta), WHOLE)
@@ -247,8 +250,11 @@ def _c_is_d(one: Trial) -> Trial:
     return replace(one, problem=c_is_d(one.problem), in_place=True)
 
 
-def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
-    """Blocks that stride over what a grid cannot cover, here because there are so few of them."""
+def _few_blocks(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
+    """Blocks that stride over what a grid cannot cover, here because there are so few of them.
+
+    If not thorough, there is one part of a step along K behind a whole one, not behind two.
+    """
     m, n, k = spec.threadblock
     if packed := [x.packed_by_block for x in operands(spec)] if spec.packs else []:
         lines, length = (max(size) for size in zip(*packed, strict=True))
@@ -259,7 +265,8 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
             yield replace(one, blocks=blocks)
     if not spec.geometry.strides:
         return
-    shapes = [(1, (3 * m + 1, min(n, 4 * UNIT) + 1, 2 * k + 1))]
+    steps = 2 if thorough else 1
+    shapes = [(1, (3 * m + 1, min(n, 4 * UNIT) + 1, steps * k + 1))]
     shapes += [(blocks, (5 * m + 1, n + 1, min(k, UNIT) + 3)) for blocks in (1, 2, 3)]
     # A single step: all of it, and a part.
     shapes += [(2, (5 * m + 1, 3, depth)) for depth in (k, min(k, UNIT) // 2 or 1)]
@@ -269,8 +276,11 @@ def _few_blocks(spec: KernelSpec) -> Iterator[Trial]:
         yield replace(one, blocks=blocks, watched=True)
 
 
-def _crowds(spec: KernelSpec) -> Iterator[Trial]:
-    """GPUs of other sizes: blocks with many tiles or none to spare, K in many slices."""
+def _crowds(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
+    """GPUs of other sizes: blocks with many tiles or none to spare, K in many slices.
+
+    If not thorough, races are looked for in three tiles of a block.
+    """
     sliced = slices_of_k(spec)
     for i, (shape, count) in enumerate(sliced):
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
@@ -296,8 +306,12 @@ def _crowds(spec: KernelSpec) -> Iterator[Trial]:
     if spec.row.persistent:
         m, n, k = spec.threadblock
         for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (MANY, k + 1), (2, 0)):
-            one = trial(spec, GemmShape(2 * m + 1, 2 * n + 1, depth), "integer", (3, -2), WHOLE)
-            yield replace(one, multiprocessors=count, watched=count == 1)
+            shape = GemmShape(2 * m + 1, (2 if thorough else 1) * n + 1, depth)
+            one = trial(spec, shape, "integer", (3, -2), WHOLE)
+            yield replace(one, multiprocessors=count, watched=thorough and count == 1)
+        if not thorough:
+            one = trial(spec, GemmShape(2 * m + 1, n, k + 1), "integer", (3, -2), WHOLE)
+            yield replace(one, multiprocessors=1, watched=True)
 
 
 def _long(spec: KernelSpec) -> Iterator[Trial]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from gen.compile.nvrtc import Module
@@ -16,14 +17,15 @@ from gen.spec.kernel import KernelSpec
 
 
 class Far(NamedTuple):
-    """What is far away, one of `FAR`."""
+    """What is far away, one of `FAR`; watched: whether races between lines are looked for."""
 
     what: str
+    watched: bool = True
 
 
 _PARTS = {"lines": far_results, "tiles": far_tiles, "products": far_batches, "sums": long_sums}
 FAR = tuple(map(Far, _PARTS))
-NEARER = tuple(part for part in FAR if part.what in ("lines", "products"))  # in a second or two
+NEARER = (Far("lines", watched=False), Far("products"))  # in a second
 
 
 class FarOutcome(NamedTuple):
@@ -64,8 +66,9 @@ def run_far(
     """Runs the problems of a part. deadline, observers: see `far_indices.far_results`."""
     results: list[FarResult] = []
     lines, skipped, ended = _Lines(), "", None
+    problems: Any = _PARTS[part.what] if part.watched else partial(far_results, watched=False)
     try:
-        for result in _PARTS[part.what](spec, module, deadline, [lines, *observers]):
+        for result in problems(spec, module, deadline, [lines, *observers]):
             results.append(result)
     except MissingError as error:
         skipped = f"{part.what} more than 2^32 elements behind the first: {error}"

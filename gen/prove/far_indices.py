@@ -105,25 +105,31 @@ def far_results(
     module: Module,
     deadline: float | None = None,
     observers: Sequence[Observer] = (),
+    watched: bool = True,
 ) -> Iterator[FarResult]:
     """Runs the kernel on these problems, where its grid lets it.
 
     A kernel whose threads stride over all of a line cannot be run on the last elements alone.
     deadline: when all launches have to end, as time.perf_counter gives it; if there is none, a
-    launch has its SECONDS. Raises BudgetError for a launch that runs longer.
+    launch has its SECONDS. watched: whether races are looked for. Raises BudgetError for a launch
+    that runs longer.
     """
+
+    def run(shape: GemmShape, far: int, along: range | None = None) -> FarResult:
+        return _run(spec, module, shape, far, deadline, observers, watched, along)
+
     tile = spec.threadblock
     rows = 3 * tile.m + 1 if spec.geometry.strides else tile.m + 1
     shape = GemmShape(rows, tile.n + 1, tile.k + 1)
-    yield _run(spec, module, shape, _FAR, deadline, observers)
+    yield run(shape, _FAR)
     if spec.row.depends_on_alignment:
-        yield _run(spec, module, shape, _UNITS, deadline, observers)
+        yield run(shape, _UNITS)
         if spec.split_k != 1:  # one slice, where there were several, or several
             k = min(tile.k, UNIT) if spec.split_k else 2 * STEPS_A_SLICE * tile.k + UNIT
-            yield _run(spec, module, replace(shape, k=k), _UNITS, deadline, observers)
+            yield run(replace(shape, k=k), _UNITS)
     elif "few" in spec.tunables:  # whose sizes have to be whole units, too
         whole = GemmShape(*(ceil_div(size, UNIT) * UNIT for size in (shape.m, shape.n, shape.k)))
-        yield _run(spec, module, whole, _UNITS, deadline, observers)
+        yield run(whole, _UNITS)
     below, beside = tile[:2]
 
     def with_lines_of(elements: int) -> GemmShape:
@@ -138,9 +144,9 @@ def far_results(
     # Where blocks stride over tiles, the last one does not have the last elements.
     if main.grid[0] * beside >= _FAR and main.grid[0] < MAX_GRID_X:
         last, first = range(_FAR - 2 * beside, _FAR), range(2 * beside)
-        yield _run(spec, module, wide, 0, deadline, observers, last)
+        yield run(wide, 0, last)
         for elements in (_LEFT, _NEGATIVE):
-            yield _run(spec, module, with_lines_of(elements), 0, deadline, observers, first)
+            yield run(with_lines_of(elements), 0, first)
 
 
 def _run(
@@ -150,7 +156,8 @@ def _run(
     far: int,
     deadline: float | None,
     observers: Sequence[Observer],
-    along: range | None = None,
+    watched: bool,
+    along: range | None,
 ) -> FarResult:
     """All of D, or some elements of its lines, of which the first or the last block along x runs.
 
@@ -212,7 +219,7 @@ def _run(
     steps = spec.plan(problem, alignment(places), _MULTIPROCESSORS)
     steps = steps if along else striding(steps, spec.geometry.strides, 2)
     products = height * width * shape.k
-    found = _launch(spec, emulator, module, steps, places, along, products, observers)
+    found = _launch(spec, emulator, module, steps, places, along, products, observers, watched)
     lines = emulator.read_lines(mapped["D"])
     got = lines if layouts.c else lines.T
     after = oracle.LINEAR if spec.fused else After(spec.epilogue, bias)
@@ -262,6 +269,7 @@ def _launch(
     along: range | None,
     products: int,
     observers: Sequence[Observer],
+    watched: bool,
 ) -> list[Finding]:
     """Runs a plan, or of each launch the first or last block along x; what the checks found."""
     places = {**places, WORKSPACE: workspace(emulator, steps)}
@@ -274,8 +282,8 @@ def _launch(
             50_000 * math.prod(run) * math.prod(launch.block) + 1000 * products
         )
         window = (x - 1 if along and along.start else 0, 0, 0), run
-        watch = [SharedRaces(), GlobalRaces(), *observers]
-        found += launched(emulator, module, launch, places, watch, window)
+        races: list[Observer] = [SharedRaces(), GlobalRaces()] if watched else []
+        found += launched(emulator, module, launch, places, [*races, *observers], window)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Templates -> text: the only user of Jinja.
+"""Templates -> text: with `template_cache`, the only user of Jinja.
 
 Templates use delimiters that CUDA does not (`{{0}}` and inline PTX are plain CUDA):
 `/*% block %*/`, `/*# comment #*/`, `${ value }`.
@@ -35,6 +35,8 @@ def template_dir() -> Path:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    from gen.source.template_cache import template_cache
+
     environment = Environment(
         loader=FileSystemLoader(template_dir()),
         block_start_string="/*%",
@@ -48,6 +50,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        bytecode_cache=template_cache(),
     )
     environment.filters |= {
         "parameters": _parameters,

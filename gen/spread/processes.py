@@ -21,7 +21,6 @@ from gen.errors import CheckError, GenError
 from gen.spread.job import Here, Item, Job, Result
 
 _ALONE = 1.0  # seconds of CPU time: about what other processes take to be ready, and some work
-_BRIEFLY = 0.2  # where `prepare` was called before
 _OURS = ("gen", "cuda", "numpy", "jinja2", "ml_dtypes")  # packages that processes import, too
 
 
@@ -33,8 +32,8 @@ def cores() -> int:
 class Processes:
     """Processes of this machine: at most `count`, and as many as its free memory has room for.
 
-    This process works alone for the first second (a moment where `prepare` was called), which is
-    enough for much of the work, and then hands out what is left. Items that need the same code go
+    This process works alone for the first second, unless `prepare` was called, which is enough for
+    much of the work, and then hands out what is left. Items that need the same code go
     to the same process, which compiles and translates it once, until there is nothing else to do.
     """
 
@@ -51,7 +50,7 @@ class Processes:
         memory = max((cost.nbytes for cost in costs), default=0)
         fitting = free_memory() // memory if memory else self._count
         fresh, done = copy(job), 0
-        alone = min(_ALONE, _BRIEFLY) if _prepared else _ALONE
+        alone = 0 if _prepared else _ALONE
         until = time.process_time() + alone
         if min(self._count, fitting, len(items)) <= 1:
             until = float("inf")

@@ -106,7 +106,6 @@ from pathlib import Path
 from gen.spread import processes
 from tests.spread.test_processes import Knows
 processes.prepare("this", "tests.spread.test_processes")
-processes._BRIEFLY = -1.0
 found = list(processes.Processes(2).map(Knows(Path(r"{log}"), 0.0), range(4)))
 assert sorted((i, done.item) for i, done in found) == [(i, i * i) for i in range(4)], found
 """

@@ -74,11 +74,12 @@ class Abreast:
         relative = address - bases
         if active is not None:
             relative = np.where(active.bits, relative, 0)
-        joined = int(np.bitwise_or.reduce(relative, axis=None))
-        if joined < 0 or joined & (size - 1):
+        if int(np.bitwise_or.reduce(relative, axis=None)) & (size - 1):
             return None
-        outside = (relative < firsts) | (relative + size > sizes)
-        if (outside if active is None else outside & active.bits).any():
+        # As an unsigned number, what lies before the first byte is behind the last one, too.
+        room = np.maximum(sizes - firsts - (size - 1), 0).view(np.uint64)
+        outside = (relative - firsts).view(np.uint64) >= room
+        if outside.any() and (active is None or (outside & active.bits).any()):
             return None
         relative += starts
         return relative
