@@ -308,7 +308,8 @@ def _crowds(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
         for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (MANY, k + 1), (2, 0)):
             shape = GemmShape(2 * m + 1, (2 if thorough else 1) * n + 1, depth)
             one = trial(spec, shape, "integer", (3, -2), WHOLE)
-            yield replace(one, multiprocessors=count, watched=thorough and count == 1)
+            watched = depth == 0 or (thorough and count == 1)
+            yield replace(one, multiprocessors=count, watched=watched)
         if not thorough:
             one = trial(spec, GemmShape(2 * m + 1, n, k + 1), "integer", (3, -2), WHOLE)
             yield replace(one, multiprocessors=1, watched=True)
