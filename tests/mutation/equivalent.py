@@ -131,6 +131,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             ("naive", ("const index_t grid_y = rows",)),
             ("gemv", ("const index_t grid_x = tiles",)),
             ("block_1d", ("const index_t grid_x = M < 3",)),
+            ("shared_row", ("const index_t grid_x = M < 7",)),
             ("gemv batched", ("const index_t products = batch - first",)),
             ("mma grouped", ("index_t places =", "index_t blocks =")),
             ("mma split-k", ("index_t slices = steps < 9",)),
@@ -207,6 +208,11 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         "<true>(sums, row0, col0, M, N, K - 1,",
     ),
     (_BY_ELEMENT, "skinny: edge: if constexpr (kAligned) { -> if constexpr (false) {"),
+    (
+        _BY_ELEMENT,
+        "skinny: arithmetic: reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 && -> "
+        "reinterpret_cast<size_t>(A) % 16 == 0 && lda / kWidth",
+    ),
     (_BY_ELEMENT, "-> if (aligned && count > kVector) {"),
     (
         _NO_PRODUCT,

@@ -18,7 +18,7 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "thread_1d own": {**SMALL["thread_1d"], "dtype": "f16", "epilogue": OWN},
     "tiles batched": {"tile": 8, "batched": True},
     "rec_tiles": {"tile": 4, "coarsen": 3, "threads": 8},
-    "shared_row": {"threads": 8, "chunk": 20, "grid": 3},
+    "shared_row": {"threads": 32, "chunk": 72, "grid": 7},
     "simt": {"threadblock": "32x32x8", "warp": "32x16", "stages": 4},
     "simt sliced-k": {
         "threadblock": "32x32x32", "warp": "32x16", "stages": 3, "sliced_k": 2, "split_k": 0,

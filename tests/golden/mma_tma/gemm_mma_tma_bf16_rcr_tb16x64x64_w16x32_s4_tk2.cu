@@ -551,12 +551,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   if (threadIdx.x >= 32 * kConsumers) {  // producers
     if (threadIdx.x != 32 * kConsumers) return;
-    int exchanges = 0;  // the parity of their number
+    int exchanges = 0;  // one for each work tile that has steps
     for (int w = blockIdx.x; w < work; next(w)) {
-      if (w != int(blockIdx.x)) {
-        barrier_wait(exchanged, exchanges);
-        exchanges ^= 1;
-      }
+      if (steps > 0 && exchanges++ > 0) barrier_wait(exchanged, exchanges % 2);
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -611,10 +608,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     const int team = warp / kWarps, part = warp % kWarps;
     turn = n - steps;
     const auto given = reinterpret_cast<Exchange::Accumulators*>(stage0);
-    Exchange{given + part * (kWarpM * kWarpN / 4) + lane}.run(tile, team);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there again
-    __syncwarp();
-    if (lane == 0) barrier_arrive(exchanged);
+    if (steps > 0) {  // without any, nothing is added, and consumers would be ahead of the producer
+      Exchange{given + part * (kWarpM * kWarpN / 4) + lane}.run(tile, team);
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there again
+      __syncwarp();
+      if (lane == 0) barrier_arrive(exchanged);
+    }
     const int first_fragment = team * Exchange::kFirst;
     const int count = team == 0 ? Exchange::kFirst : kFragmentsM - Exchange::kFirst;
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};

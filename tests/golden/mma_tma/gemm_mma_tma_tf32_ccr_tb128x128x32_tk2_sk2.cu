@@ -513,12 +513,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     // Accumulators need registers, copies few: producers leave most of theirs to the consumers.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x != 32 * kConsumers) return;
-    int exchanges = 0;  // the parity of their number
+    int exchanges = 0;  // one for each work tile that has steps
     for (int w = blockIdx.x; w < work; next(w)) {
-      if (w != int(blockIdx.x)) {
-        barrier_wait(exchanged, exchanges);
-        exchanges ^= 1;
-      }
+      if (first < last && exchanges++ > 0) barrier_wait(exchanged, exchanges % 2);
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -574,10 +571,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     const int team = warp / kWarps, part = warp % kWarps;
     turn = n - last;
     const auto given = reinterpret_cast<Exchange::Accumulators*>(stage0);
-    Exchange{given + part * (kWarpM * kWarpN / 4) + lane}.run(tile, team);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there again
-    __syncwarp();
-    if (lane == 0) barrier_arrive(exchanged);
+    if (first < last) {  // without any, nothing is added, and consumers would be ahead of the producer
+      Exchange{given + part * (kWarpM * kWarpN / 4) + lane}.run(tile, team);
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there again
+      __syncwarp();
+      if (lane == 0) barrier_arrive(exchanged);
+    }
     const int first_fragment = team * Exchange::kFirst;
     const int count = team == 0 ? Exchange::kFirst : kFragmentsM - Exchange::kFirst;
     store_partial(tile, first_fragment, count, partials, w, part, lane);
