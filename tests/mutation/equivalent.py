@@ -91,6 +91,7 @@ _PROMOTED = "promoted twice as often: as right, and slower"
 _NEVER = "there are few tiles where K is cut into slices, and few slices"
 _SHIFTED_C = "C is not read there"
 _LATER = "handed back or on later: as right, and slower"
+_NO_STEPS = "another arrival where K is 0, and so in all tiles: the producer waits for none"
 _ONE_GROUP = "one warpgroup multiplies, whose number is 0; found where there are two"
 _REGISTERS = "promotion takes registers alone, and nothing of the stage"
 _ENOUGH = (
@@ -438,6 +439,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_OVERWRITTEN, "-> if (i / (Staging::kRows / 16) <= first / (Staging::kRows / 16)) {"),
     (_ASKED, "-> const bool ready = barrier_test(empty(stage), phase);"),
     *((_SLOTS, f"mma_tma sliced-k: {operator}: {_WAIT_FOR_ONE}") for operator in ("drop", "boxes")),
+    (_NO_STEPS, "mma_tma sliced-k: move hand back down: if (lane == 0) barrier_arrive(exchanged);"),
     (_ROWS, "int(blockIdx.y) * kThreadsY"),
     (_ROWS, "-> const int first_row ="),
     (_ROWS, "int(blockIdx.y) * kTile"),
