@@ -14,8 +14,8 @@ from gen.dispatch.ranking import Product, Ranked, rank
 from gen.dispatch.table import Entry, Run, Table
 from gen.source.versions import template_version
 
-RUN = Run(
-    "2026-01-02T03:04:05+00:00", "a test's GPU", "sm_90a", 132, "580.1", "1.0", {"sm": [1, 2]}
+RUN = Run(  # later than any that is shipped
+    "2096-01-02T03:04:05+00:00", "a test's GPU", "sm_90a", 132, "580.1", "1.0", {"sm": [1, 2]}
 )
 
 

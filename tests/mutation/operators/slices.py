@@ -146,9 +146,10 @@ SLICES: Operators = (
     ("teams", r"(?<=\()32 \* kConsumers|(?<== )32 \* kConsumers", ("32 * kWarps",)),
     ("teams", r"(?<=barrier_init\(exchanged, )kConsumers", ("kConsumers - 1", "kConsumers + 1")),
     ("teams", r"(?<=barriers \+ 16 \* )kStages", ("(kStages - 1)",)),
-    ("teams", r"exchanges \^= 1", ("exchanges ^= 0",)),
-    ("teams", r"(?<=barrier_wait\(exchanged, )exchanges", ("exchanges ^ 1",)),
-    ("teams", r"if \(w != int\(blockIdx\.x\)\)", ("if (true)",)),
+    ("teams", r"exchanges\+\+ > 0", ("exchanges++ >= 0", "exchanges++ > 1", "exchanges > 0")),
+    ("teams", r"(?<=barrier_wait\(exchanged, )exchanges % 2", ("exchanges % 2 ^ 1", "0")),
+    # Without a step along K, consumers may be ahead of the producer.
+    ("teams", r"(steps > 0|first < last)(?= && exchanges)", ("true",)),
     ("teams", r"team == 0", ("team != 0",)),
     ("teams", r"give<kFirst, kFragmentsM>", ("give<0, kFirst>", "give<0, kFragmentsM>")),
     ("teams", r"give<0, kFirst>", ("give<kFirst, kFragmentsM>",)),
