@@ -18,7 +18,8 @@ def evaluated(text: str, numbers: Mapping[str, int], what: str) -> int:
         raise UsageError(f"{what} '{text}': {error}; numbers that are known: {known}") from None
     except (ValueError, ZeroDivisionError, SyntaxError, TypeError, RecursionError) as error:
         raise UsageError(
-            f"{what} '{text}' is not a number or an expression such as (n+255)/256: {error}"
+            f"{what} '{text}' is no whole number from 0 on, nor an expression such as (n+255)/256: "
+            f"{error}"
         ) from None
     return value
 

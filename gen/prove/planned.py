@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gen.compile import nvrtc
 from gen.emulator import PtxKernel, PtxModule, parse_ptx, waits
-from gen.errors import UsageError
+from gen.errors import CheckError, UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
 from gen.prove.check_trials import check_trials, corner_trials, late_trials
@@ -49,7 +49,7 @@ def plan(
 ) -> Planned:
     """What `check` tries, on shapes or on those that it chooses itself. Raises as `check`.
 
-    thorough: all of it, as of an edited kernel.
+    thorough: all of it, as of an edited kernel. CheckError: for a block of another size, too.
     """
     emulated(shapes or ())
     spec = source.spec
@@ -133,7 +133,7 @@ def _size(argument: Argument) -> int:
 def _check_threads(launch: Launch, kernel: PtxKernel) -> None:
     wanted = math.prod(launch.block)
     if kernel.max_threads and math.prod(kernel.max_threads) != wanted:
-        raise UsageError(
-            f"the file's block has {math.prod(kernel.max_threads)} threads (__launch_bounds__), "
-            f"but its gen-spec line describes one of {wanted}; change that line to fit the file"
+        raise CheckError(
+            f"{launch.kernel} has __launch_bounds__ of {math.prod(kernel.max_threads)} threads, "
+            f"but its gen-spec line describes a block of {wanted}; mend the one that is wrong"
         )

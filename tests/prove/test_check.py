@@ -14,7 +14,7 @@ from gen.device.choose import FEW
 from gen.device.emulated import EmulatorRunner, default_budget
 from gen.device.execute import Case, run_kernel
 from gen.emulator import parse_ptx
-from gen.errors import CompileError, PtxError, UsageError
+from gen.errors import CheckError, CompileError, PtxError, UsageError
 from gen.kernels.registry import VARIANTS, make_spec
 from gen.prove import check as library
 from gen.prove import planned
@@ -66,6 +66,29 @@ def test_warpgroups_take_turns_without_steps_along_k() -> None:
     report = check(plant(spec, ("if (first >= last) asm", "if (false) asm")), shapes)
     assert report.findings
     assert all("may miss its phase" in one.finding.message for one in report.findings)
+
+
+def test_teams_have_nothing_to_add_without_steps_along_k() -> None:
+    """Or else they would be several work tiles ahead of the producer, which waits for each."""
+    spec = make_spec("mma_tma", threadblock="64x128x32", warp="32x64", sliced_k=2)
+    asked = "if (steps > 0 && exchanges++ > 0)"
+    source = plant(
+        spec,
+        (asked, "if (exchanges++ > 0)"),
+        ("if (steps > 0) {  // without any, nothing is added", "if (true) {  // nothing is added"),
+    )
+    trials = [one for one in planned.plan(render(spec)).trials if one.shape.k == 0 and one.watched]
+    both = [check(each, [], also=trials, first=True) for each in (render(spec), source)]
+    assert [report.ok for report in both] == [True, False]
+    (found,) = both[1].findings
+    assert "may miss its phase" in str(found.finding)
+
+
+def test_a_block_of_another_size_is_a_mistake() -> None:
+    """Of the kernel or of its line, which nobody can know; it is no mistake of the command's."""
+    source = plant(make_spec("tiles"), ("__launch_bounds__(kThreads)", "__launch_bounds__(32)"))
+    with pytest.raises(CheckError, match="threads, but its gen-spec line describes a block of"):
+        planned.plan(source)
 
 
 @pytest.mark.slow  # the README checks the default kernel of tiles
