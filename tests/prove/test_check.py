@@ -20,7 +20,7 @@ from gen.prove import check as library
 from gen.prove import planned
 from gen.prove.check import check
 from gen.prove.check_sizes import corners
-from gen.prove.check_trials import corner_trials
+from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
 from gen.prove.stand import Limits, Stand, outcomes
@@ -77,18 +77,11 @@ def test_teams_have_nothing_to_add_without_steps_along_k() -> None:
         (asked, "if (exchanges++ > 0)"),
         ("if (steps > 0) {  // without any, nothing is added", "if (true) {  // nothing is added"),
     )
-    trials = [one for one in planned.plan(render(spec)).trials if one.shape.k == 0 and one.watched]
+    trials = [one for one in check_trials(spec, (), False) if one.shape.k == 0 and one.watched]
     both = [check(each, [], also=trials, first=True) for each in (render(spec), source)]
     assert [report.ok for report in both] == [True, False]
     (found,) = both[1].findings
     assert "may miss its phase" in str(found.finding)
-
-
-def test_a_block_of_another_size_is_a_mistake() -> None:
-    """Of the kernel or of its line, which nobody can know; it is no mistake of the command's."""
-    source = plant(make_spec("tiles"), ("__launch_bounds__(kThreads)", "__launch_bounds__(32)"))
-    with pytest.raises(CheckError, match="threads, but its gen-spec line describes a block of"):
-        planned.plan(source)
 
 
 @pytest.mark.slow  # the README checks the default kernel of tiles
@@ -450,7 +443,7 @@ def test_files_that_do_not_fit_their_line() -> None:
     no_line = Source("mine", source.text.replace(line, ""))
     with pytest.raises(UsageError, match=r"no gen-spec line.*// gen-spec: "):
         check(no_line)
-    with pytest.raises(UsageError, match=r"block has 32 threads.*one of 64"):
+    with pytest.raises(CheckError, match=r"of 32 threads, but its .* a block of 64; mend the one"):
         check(plant(spec, ("kThreadRows = 8;", "kThreadRows = 4;")))
     renamed = Source(spec.name, source.text.replace(spec.name, "mine"), spec)
     with pytest.raises(UsageError, match="the file's kernels are: mine"):
