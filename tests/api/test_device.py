@@ -717,14 +717,12 @@ def test_torch_as_any_other_array(torch: Any) -> None:
     assert right(torch, out, a, b)
 
 
-@pytest.mark.gpu
-def test_torch_as_any_other_array_on_the_second_gpu(torch_on_two: Any) -> None:
-    """Its stream comes first, though another GPU is current."""
-    torch = torch_on_two
-    a = drawn(torch, 512, 512).to("cuda:1")
+def is_waited_for(torch: Any, gpu: int) -> None:
+    """What its own stream makes of an array comes first, though the first GPU is current."""
+    a = drawn(torch, 512, 512).to(f"cuda:{gpu}")
     gen.matmul(a, a)
-    torch.cuda.synchronize(1)
-    own = torch.cuda.Stream(1)
+    torch.cuda.synchronize(gpu)
+    own = torch.cuda.Stream(gpu)
     for wrap in (Other, lambda x: OnlyInterface(x, own.cuda_stream)):
         out = torch.zeros_like(a)
         with torch.cuda.stream(own):
@@ -732,11 +730,21 @@ def test_torch_as_any_other_array_on_the_second_gpu(torch_on_two: Any) -> None:
             late = (a * 0).copy_(a)
             with torch.cuda.device(0):
                 gen.matmul(wrap(late), wrap(late), out=wrap(out))
-        torch.cuda.synchronize(1)
+        torch.cuda.synchronize(gpu)
         assert right(torch, out, a, a)
     got = gen.matmul(Other(a), Other(a)).tensor
     assert got.device == a.device
     assert right(torch, got, a, a)
+
+
+@pytest.mark.gpu
+def test_torch_as_any_other_array_is_waited_for(torch: Any) -> None:
+    is_waited_for(torch, 0)
+
+
+@pytest.mark.gpu
+def test_torch_as_any_other_array_on_the_second_gpu(torch_on_two: Any) -> None:
+    is_waited_for(torch_on_two, 1)
 
 
 @pytest.mark.gpu
