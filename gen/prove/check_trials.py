@@ -63,7 +63,7 @@ def check_trials(
     trials = list(_at_corners(spec, thorough))
     whole, ragged = _both(spec)
     trials += _everything(spec, whole, thorough)
-    trials += _everything(spec, ragged, thorough) if thorough else _in_turn(spec, ragged)
+    trials += _everything(spec, ragged, True) if thorough else _in_turn(spec, ragged)
     trials += _whole_steps(spec)
     trials += _single_lines(spec)
     trials += _odd_lines(spec)

@@ -66,7 +66,9 @@ def run_far(
     """Runs the problems of a part. deadline, observers: see `far_indices.far_results`."""
     results: list[FarResult] = []
     lines, skipped, ended = _Lines(), "", None
-    problems: Any = _PARTS[part.what] if part.watched else partial(far_results, watched=False)
+    problems: Any = _PARTS[part.what]
+    if not part.watched:
+        problems = partial(problems, watched=False)
     try:
         for result in problems(spec, module, deadline, [lines, *observers]):
             results.append(result)
