@@ -314,6 +314,17 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_OUTSIDE, "wgmma grouped: start: const int steps = int((K + kTileK - 1) / kTileK), tiles_n"),
     (_SMALL, "wgmma stream-k: narrow: sums = static_cast<float*>(partials)"),
     (_SMALL, "-> const int blocks = work < multiprocessors ? work : multiprocessors;"),
+    (_SMALL, "-> const int clusters = multiprocessors < 8 ? 1 : multiprocessors / 4;"),
+    (_SMALL, "-> const int blocks = (tiles < clusters ? tiles : clusters) * 4;"),
+    (
+        "of the sums, each block stores only its own pieces",
+        "wgmma cluster along k: drop: if (p % kClusterBlocks != block) continue; ->  #2",
+    ),
+    (
+        "one addition whose operands change places; found in wgmma cluster of four",
+        "wgmma cluster along k: cluster sum: const float4 part = rank == block ? own : "
+        "parts[(first + place * kFours + n) * 32 + lane]; -> const float4 part = rank == 0 ? own",
+    ),
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
     (_NOBODYS, "-> for (index_t i = threadIdx.x; i < count - 1; i += 256) flags[i] = 0;"),

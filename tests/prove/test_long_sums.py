@@ -115,6 +115,16 @@ def test_sums_that_end_before_anything_is_skipped(epilogue: str) -> None:
     assert is_wrong(results(plant(make_spec("naive", epilogue=epilogue), edit)))
 
 
+@pytest.mark.slow
+def test_sums_that_are_wrong_where_rounds_are_skipped_for_a_trial() -> None:
+    spec = make_spec(
+        "wgmma", dtype="e4m3_f16", layout="rcr", threadblock="128x128x128", stages=2, promote=128
+    )
+    parts = "n = begin; n < end; ++n"
+    few = parts.replace("< end", "< (end < 700 ? end : 700)")
+    assert is_wrong(results(plant(spec, (parts, few))))
+
+
 @slow
 @pytest.mark.parametrize(
     ("variant", "old", "new"),
