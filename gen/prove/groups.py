@@ -56,6 +56,7 @@ def draw_ends(rows: int, tile: int, most: int, draw: random.Random) -> tuple[int
         (m // 2, m // 3, -5, m // 2 + 1, _FAR, m // 3, m + 1),
         (-_FAR - 1, min(m, 2), 0, m),
         (*range(1, 33), 7, m // 2, m),  # that fall where a warp looks at others
+        (m // 2 + 1, *[m // 3] * 20, m - 1, *[m // 3] * 40, m),  # that are behind a far one
     )
     small = [ends for ends in kinds if len(ends) <= most]
     return draw.choice(small or kinds[:1])

@@ -223,11 +223,13 @@ def joined(one: Run, other: Run) -> Run:
 def _may_win(
     each: Ranked, tried: Mapping[KernelSpec, float], predicted: Mapping[KernelSpec, float]
 ) -> bool:
-    """Whether a kernel could be the fastest, were its time as much below the model's as any here.
+    """Whether a kernel could be the fastest, were its time as much below the model's as any of its
+    variant here.
 
     tried: microseconds of other kernels, of which predicted are the model's.
     """
-    if not tried:
+    own = [spec for spec in tried if spec.variant == each.spec.variant]
+    if not own:
         return True
-    least = min(us / predicted[spec] for spec, us in tried.items())
+    least = min(tried[spec] / predicted[spec] for spec in own)
     return each.time / 1e6 * least * _CAN_WIN < min(tried.values())

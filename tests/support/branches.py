@@ -60,6 +60,7 @@ class Branches:
 def traced(templates: Sequence[str]) -> Iterator[Branches]:
     """Inside, rendering notes which ways the branches go, of these templates at least."""
     branches, environment = Branches(), rendering._environment.__wrapped__()
+    environment.bytecode_cache = None  # the others' templates note nothing
     parse = environment._parse
 
     def parse_and_wrap(source: str, name: str | None, filename: str | None) -> nodes.Template:

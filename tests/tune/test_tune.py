@@ -15,10 +15,13 @@ from gen.bench.device import GpuLost
 from gen.device.driver import OutOfMemory
 from gen.device.gpus import GPUS
 from gen.dispatch import choice, folders, table
-from gen.dispatch.ranking import INTERPOLATED, MEASURED, OUTDATED, rank
+from gen.dispatch.ranking import INTERPOLATED, MEASURED, OUTDATED, Product, rank
 from gen.errors import CheckError
+from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import KernelSpec
+from gen.spec.problem import GemmShape, parse_layout
 from gen.tune import search
+from gen.tune.outcomes import candidates
 from tests import ROOT
 from tests.conftest import Gen
 from tests.support.pretended import Gpu, Timed, pretend, product
@@ -97,9 +100,26 @@ def test_an_entry_says_what_was_measured_where(gen: Gen) -> None:
 def test_what_cannot_win_is_left_out(gen: Gen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "cpu_count", lambda: 1)
     monkeypatch.setattr(search, "_CAN_WIN", 1.0)
-    (found,) = tuned(gen)["problems"]
-    assert found["left_out"] == 3
-    assert found["measured"] == 1
+    out = gen("tune", "--shape", "16", "--candidates", "24", "--json")
+    (found,) = json.loads(out.out)["problems"]
+    # The first of each variant takes as long as the model says, and no other of a variant less.
+    variants = [one["spec"]["variant"] for one in found["times"]]
+    assert len(variants) == len(set(variants)) == found["measured"]
+    assert found["left_out"] == 24 - found["measured"] > 0
+
+
+def test_the_first_of_each_variant_is_a_candidate() -> None:
+    rows = Product.packed(GemmShape(1, 28672, 8192), DTYPES["f16"], parse_layout("rcr"))
+    ranking = choice.rank(rows, GPUS["h200"], "sm_90a")
+    few = candidates(ranking, 16)
+    firsts = {each.spec.variant: each for each in reversed(ranking)}.values()
+    near = {each.spec.variant for each in firsts if each.time <= 1.6 * ranking[0].time}
+    assert len(near) > 3
+    assert near <= {each.spec.variant for each in few}
+    assert near > {each.spec.variant for each in ranking[:16]}
+    assert [len(candidates(ranking, n)) for n in (1, 2, 16)] == [1, 2, 16]
+    assert candidates(ranking, 1) == ranking[:1]
+    assert few == [each for each in ranking if each in few]
 
 
 def test_a_wrong_kernel_has_no_time(gen: Gen, pretended: Gpu) -> None:

@@ -1,8 +1,7 @@
 // gemm_gemv_f32_ccc: D = alpha * A * B + beta * C
 //
-// For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
-// at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
-// A, which come from the caches.
+// For products of few rows, which take as long as it takes to read B. What a thread reads of B goes
+// straight into registers, and is multiplied by all of the few rows of A, which come from the caches.
 // The threads of a block share K: each has sums of its own for the whole tile of D. In the end those of
 // a warp are added up, then those of all warps, always in the same order.
 //

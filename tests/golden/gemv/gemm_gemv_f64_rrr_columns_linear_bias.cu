@@ -1,8 +1,7 @@
 // gemm_gemv_f64_rrr_columns_linear_bias: D = alpha * A * B + beta * C + bias
 //
-// For products of few columns, which take as long as it takes to read A. What a thread reads of A, 16 bytes
-// at once if it is aligned, goes straight into registers, and is multiplied by all of the few columns of
-// B, which come from the caches.
+// For products of few columns, which take as long as it takes to read A. What a thread reads of A goes
+// straight into registers, and is multiplied by all of the few columns of B, which come from the caches.
 // The threads of a block share K: each has sums of its own for the whole tile of D. In the end those of
 // a warp are added up, then those of all warps, always in the same order.
 //

@@ -105,7 +105,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// Starts to copy a box of one of several matrices, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
     uint32_t shared, const tensor_map_t& map, int inner, int outer, int matrix, uint32_t barrier) {

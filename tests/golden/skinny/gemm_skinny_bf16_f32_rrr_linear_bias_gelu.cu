@@ -111,7 +111,7 @@ struct Slab {
 
 // Computes a warp's sums for the tile of D that begins at (row0, col0). Where lines do not exist,
 // the last one counts again, or zeros.
-template <bool kAligned>  // whether kWidth elements are read at once
+template <bool kAligned>  // whether neighbours in a line of B are read at once
 __device__ inline void multiply(
     Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
     index_t lda, const input_t* B, index_t ldb) {
