@@ -55,7 +55,7 @@ def draw_trial(draw: random.Random, spec: KernelSpec, numbers: Sequence[int] = (
     ends = tuple[int, ...]()
     if spec.grouped or spec.grouped_k:
         length, step = (shape.k, k) if spec.grouped_k else (shape.m, m)
-        ends = draw_ends(length, step, min(most_groups(spec, shape), _GROUPS), draw)
+        ends = draw_ends(length, step, min(most_groups(spec, shape, draw), _GROUPS), draw)
     one = trial(spec, shape, kind, (alpha, beta), where, ends)
     many = _tiles(spec, shape) * one.problem.batch.products > _TILES
     one = replace(

@@ -16,17 +16,22 @@ MANY = 1100  # groups, most of them empty: more than a warp looks at thirty-two 
 _FAR = 2**31 - 1
 _B = 2 * 10**6  # elements of all groups' B: a tenth of a second to draw
 _D = 3 * 10**5  # of all groups' D, each of which is computed
+_TILE = 64 * 64  # elements of a small one
 
 
-def most_groups(spec: KernelSpec, shape: GemmShape) -> int:
+def most_groups(spec: KernelSpec, shape: GemmShape, draw: random.Random) -> int:
     """How many groups take no long time.
 
-    A group along K has tiles of its own also where it has no steps.
+    A group along K has tiles of its own also where it has no steps. Where these are large, there
+    are only now and then as many as of small ones.
     """
     if not spec.grouped_k:
         return _B // max(shape.n * shape.k, 1)
-    tiles = ceil_div(shape.m, spec.threadblock.m) * ceil_div(shape.n, spec.threadblock.n)
-    return min(_D // max(shape.m * shape.n, 1), MANY // max(tiles, 1))
+    tile = spec.threadblock
+    tiles = ceil_div(shape.m, tile.m) * ceil_div(shape.n, tile.n)
+    most = min(_D // max(shape.m * shape.n, 1), MANY // max(tiles, 1))
+    large = max(tile.m * tile.n // _TILE, 1)
+    return most if draw.random() < 1 / large else most // large
 
 
 def draw_ends(rows: int, tile: int, most: int, draw: random.Random) -> tuple[int, ...]:

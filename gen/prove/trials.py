@@ -346,13 +346,13 @@ def trial(
     problem = where.problem(shape, spec.layouts, *scalars)
     draw = random.Random(f"{shape} {kind} {scalars} {where}")
     if spec.grouped_k:
-        most = most_groups(spec, shape)
+        most = most_groups(spec, shape, draw)
         ends = ends or draw_ends(shape.k, spec.threadblock.k, most, draw)
         one = draw.random() < _BESIDE and kind in _DRAWN_APART
         problem = where.batched(problem, spec.layouts, len(ends), "ABC" if one else "AB")
         problem = replace(problem, ends_k=ends)
     elif spec.grouped:
-        most = most_groups(spec, shape)
+        most = most_groups(spec, shape, draw)
         ends = ends or draw_ends(shape.m, spec.threadblock.m, most, draw)
         one = draw.random() < _BESIDE and kind in _DRAWN_APART
         batch = where.batched(problem, spec.layouts, len(ends), "B" if one else "").batch
