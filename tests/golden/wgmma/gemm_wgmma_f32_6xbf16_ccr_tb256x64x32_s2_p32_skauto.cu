@@ -64,7 +64,7 @@ constexpr int kPanelA = kParts * kPartA;
 constexpr int kBytesA = kTileM / 64 * kPanelA;  // (kTileM / 64, kParts, kTileK, 64): 4 panels
 constexpr int kPartB = kTileN * 64;  // (kTileN, kTileK): 64 lines of 64 bytes along K
 constexpr int kBytesB = kParts * kPartB;
-constexpr int kStageBytes = kBytesA + kBytesB;  // 20480
+constexpr int kStageBytes = kBytesA + kBytesB;  // 61440
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it

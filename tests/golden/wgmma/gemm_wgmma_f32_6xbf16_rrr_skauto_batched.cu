@@ -67,7 +67,7 @@ constexpr int kBytesA = kParts * kPartA;
 constexpr int kPartB = kTileK * 128;  // (kTileK, 64): 32 lines of 64 elements along N
 constexpr int kPanelB = kParts * kPartB;
 constexpr int kBytesB = kTileN / 64 * kPanelB;  // (kTileN / 64, kParts, kTileK, 64): 2 panels
-constexpr int kStageBytes = kBytesA + kBytesB;  // 16384
+constexpr int kStageBytes = kBytesA + kBytesB;  // 49152
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
