@@ -17,6 +17,7 @@ PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
 MOST_PACKING = 64  # blocks that share a line
 MOST_DEEP = MAX_GRID_YZ // 2  # blocks along z for each operand that is packed
+_MOST_ELEMENTS = 2**58  # of all copies
 KSTRIDED_LINE = 128  # bytes of a line that does not run along K
 
 
@@ -114,19 +115,26 @@ class Operand:
         ]
 
     def _batch(self) -> list[Fact]:
-        """How many matrices there are; from one to the next, as the kernel reads them."""
+        """How many matrices there are; from one to the next, as the kernel reads them.
+
+        They may overlap, where their copies would need more memory than there is. How much has to
+        fit into 64 bits all the same, or else the launcher would take too small a workspace.
+        """
         x = self.letter
-        packed = f"{x}_count > 1 ? {x}_lines * {x}_ld : 0"
+        packed = f"{x}_count > 1 ? {x}_each : 0"
         return [
             Fact(f"{x}_count", f"stride_{x} > 0 ? {self.several} : 1", "matrices"),
+            Fact(f"{x}_each", f"{x}_lines * {x}_ld", "elements of a copy"),
+            Fact(f"{x}_most", f"{_MOST_ELEMENTS} / ({x}_each + 1)", "more than any memory has"),
+            Fact(f"{x}_copies", f"{x}_count < {x}_most ? {x}_count : {x}_most"),
             Fact(f"{x}_stride", f"packs_{x} ? ({packed}) : stride_{x}", "between them"),
         ]
 
     @property
     def elements(self) -> str:
         """Those of the packed operand, where it is packed."""
-        lines = f"{self.letter}_lines * {self.letter}_ld"
-        return f"{self.letter}_count * {lines}" if self.batched else lines
+        x = self.letter
+        return f"{x}_copies * {x}_each" if self.batched else f"{x}_lines * {x}_ld"
 
 
 def operands(spec: KernelSpec) -> tuple[Operand, Operand]:

@@ -620,11 +620,14 @@ struct Plan {
   index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 31) / 32 * 32 : ldb;  // as the kernel reads it
   index_t b_count = stride_b > 0 ? groups : 1;  // matrices
-  index_t b_stride = packs_b ? (b_count > 1 ? b_lines * b_ld : 0) : stride_b;  // between them
+  index_t b_each = b_lines * b_ld;  // elements of a copy
+  index_t b_most = 288230376151711744 / (b_each + 1);  // more than any memory has
+  index_t b_copies = b_count < b_most ? b_count : b_most;
+  index_t b_stride = packs_b ? (b_count > 1 ? b_each : 0) : stride_b;  // between them
   index_t b_offset = (a_lines * a_ld * 4 + 255) / 256 * 256;  // bytes
   index_t filled = groups < M ? groups : M;  // groups with rows, at most
   index_t tiles = (M + (kTileM - 1) * filled) / kTileM * ((N + kTileN - 1) / kTileN);  // at most
-  index_t bytes = b_offset + (b_count * b_lines * b_ld * 4 + 255) / 256 * 256;  // of the workspace
+  index_t bytes = b_offset + (b_copies * b_each * 4 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   index_t a_blocks = (a_lines + 7) / 8;  // that pack it
   index_t b_blocks = (b_lines + 31) / 32;  // that pack it

@@ -642,15 +642,21 @@ struct Plan {
   index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
   index_t a_ld = packs_a ? (a_length + 127) / 128 * 128 : lda;  // as the kernel reads it
   index_t a_count = stride_a > 0 ? batch : 1;  // matrices
-  index_t a_stride = packs_a ? (a_count > 1 ? a_lines * a_ld : 0) : stride_a;  // between them
+  index_t a_each = a_lines * a_ld;  // elements of a copy
+  index_t a_most = 288230376151711744 / (a_each + 1);  // more than any memory has
+  index_t a_copies = a_count < a_most ? a_count : a_most;
+  index_t a_stride = packs_a ? (a_count > 1 ? a_each : 0) : stride_a;  // between them
   bool packs_b = K > 0;  // its lines do not run along K
   index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
   index_t b_ld = packs_b ? (b_length + 127) / 128 * 128 : ldb;  // as the kernel reads it
   index_t b_count = stride_b > 0 ? batch : 1;  // matrices
-  index_t b_stride = packs_b ? (b_count > 1 ? b_lines * b_ld : 0) : stride_b;  // between them
-  index_t b_offset = (a_count * a_lines * a_ld + 255) / 256 * 256;  // bytes
+  index_t b_each = b_lines * b_ld;  // elements of a copy
+  index_t b_most = 288230376151711744 / (b_each + 1);  // more than any memory has
+  index_t b_copies = b_count < b_most ? b_count : b_most;
+  index_t b_stride = packs_b ? (b_count > 1 ? b_each : 0) : stride_b;  // between them
+  index_t b_offset = (a_copies * a_each + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
-  index_t bytes = b_offset + (b_count * b_lines * b_ld + 255) / 256 * 256;  // of the workspace
+  index_t bytes = b_offset + (b_copies * b_each + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t b_box = N < kTileN ? N : kTileN;  // lines of it
