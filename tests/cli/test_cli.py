@@ -837,7 +837,7 @@ def test_check_prints_what_was_found_before_an_interruption(
     assert (code, json.loads(out)["ok"]) == (130, False)
 
 
-@pytest.mark.parametrize("command", each(2, ["verify", "check"]))
+@pytest.mark.parametrize("command", each(2, ["check", "verify"]))
 def test_what_takes_long_on_the_emulator_is_said(
     gen: Gen, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -174,6 +174,7 @@ extern "C" const char* run(int n, int* out, int wrong) {
 """
 
 
+@slow
 @pytest.mark.nvcc
 def test_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEN_CACHE_DIR", str(tmp_path / "cache"))

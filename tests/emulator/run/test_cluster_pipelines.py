@@ -7,7 +7,7 @@ import pytest
 
 from gen.emulator import Emulator, Finding, SharedRaces, TensorMap
 from tests.emulator.emulator_kernels import compile_cuda
-from tests.support.slow import each, slow
+from tests.support.slow import slow
 
 PIPELINE = r"""
 #include <cutlass/arch/barrier.h>
@@ -89,20 +89,18 @@ def test_the_pipeline_of_cutlass(cluster: tuple[int, int, int]) -> None:
     assert right
 
 
+@slow
 @pytest.mark.parametrize(
     ("old", "new", "check"),
-    each(
-        7,
-        [
-            ("transaction_bytes = 1024", "transaction_bytes = 1040", "synccheck"),
-            ("pipe.consumer_wait(state);", "", "racecheck"),
-            ("pipe.consumer_release(state);", "", "synccheck"),
-            ("uint16_t((1 << CLUSTER) - 1)", "uint16_t(1 << rank)", "synccheck"),
-            ("cluster_arrive_relaxed();\n  cluster_wait();", "__syncthreads();", "racecheck"),
-            ("pipe.producer_tail(state);", "", "racecheck"),
-            ("cutlass::arch::NamedBarrier::sync(128, 0);", "", "racecheck"),
-        ],
-    ),
+    [
+        ("transaction_bytes = 1024", "transaction_bytes = 1040", "synccheck"),
+        ("pipe.consumer_wait(state);", "", "racecheck"),
+        ("pipe.consumer_release(state);", "", "synccheck"),
+        ("uint16_t((1 << CLUSTER) - 1)", "uint16_t(1 << rank)", "synccheck"),
+        ("cluster_arrive_relaxed();\n  cluster_wait();", "__syncthreads();", "racecheck"),
+        ("pipe.producer_tail(state);", "", "racecheck"),
+        ("cutlass::arch::NamedBarrier::sync(128, 0);", "", "racecheck"),
+    ],
 )
 def test_mistakes(old: str, new: str, check: str) -> None:
     assert old in PIPELINE
