@@ -68,6 +68,7 @@ def test_warpgroups_take_turns_without_steps_along_k() -> None:
     assert all("may miss its phase" in one.finding.message for one in report.findings)
 
 
+@pytest.mark.slow
 def test_teams_have_nothing_to_add_without_steps_along_k() -> None:
     """Or else they would be several work tiles ahead of the producer, which waits for each."""
     spec = make_spec("mma_tma", threadblock="64x128x32", warp="32x64", sliced_k=2)
