@@ -64,7 +64,7 @@ def draw_ends(rows: int, tile: int, most: int, draw: random.Random) -> tuple[int
         (m // 2 + 1, *[m // 3] * 20, m - 1, *[m // 3] * 40, m),  # that are behind a far one
     )
     small = [ends for ends in kinds if len(ends) <= most]
-    return draw.choice(small or kinds[:1])
+    return draw.choice(small or [(m // 2, m)])
 
 
 def covered(problem: GemmProblem) -> int:
