@@ -17,7 +17,7 @@ PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
 MOST_PACKING = 64  # blocks that share a line
 MOST_DEEP = MAX_GRID_YZ // 2  # blocks along z for each operand that is packed
-_MOST_ELEMENTS = 2**58  # of all copies
+_MOST_ELEMENTS = 2**58  # of all copies: 64 bits count the bytes of both operands
 KSTRIDED_LINE = 128  # bytes of a line that does not run along K
 
 

@@ -11,7 +11,7 @@ from gen.kernels.launches import ABOVE_BITS
 from gen.kernels.tensor_cores.facts import facts, may_be_early, reduce_width
 from gen.kernels.tensor_cores.operands import operands, transposed
 from gen.kernels.tensor_cores.plan import parameters
-from gen.kernels.tensor_cores.tiles import K_BLOCK, block_bytes, writes_d
+from gen.kernels.tensor_cores.tiles import K_BLOCK, block_bytes, stage_bytes, writes_d
 
 if TYPE_CHECKING:
     from gen.kernels.tensor_cores.operands import Operand
@@ -102,7 +102,7 @@ def _common(spec: KernelSpec) -> dict[str, Any]:
         "two_outputs": PAIRS[d.output.name],
         "halves": K_BLOCK // (spec.instruction.k * d.factor.size),
         "k_blocks": tile.k * d.factor.size // block_bytes(spec.instruction, d),
-        "stage_bytes": (tile.m + tile.n) * tile.k * d.factor.size,
+        "stage_bytes": stage_bytes(tile, d),
         # Whether D may be the accumulators as they are: of its type, with nothing done to them.
         "copies_accumulators": writes_d(spec.tunables)
         and d.accumulator.size == 2

@@ -199,7 +199,7 @@ def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
     """
     block, warp, _ = tiles(t)
     rows = warps(block, warp) * 16 * (warp.n + 8) * d.output.size if writes_d(t) else 0
-    return max(stages * _stage_bytes(t, d), rows)
+    return max(stages * stage_bytes(block, d), rows)
 
 
 _LINES = (128, 64, 32)  # bytes, as TMA can swizzle them
@@ -290,7 +290,7 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     if cluster_of(t)[2] > 1:
         more += warps(block, warp) * (_part_bytes(t, d) + 16)
     staged = teams(t) * warps(block, warp) * elements * d.output.size
-    return stages * (_stage_bytes(t, d) + 16) + staged + more
+    return stages * (stage_bytes(block, d) + 16) + staged + more
 
 
 def _part_bytes(t: Mapping[str, Any], d: DTypes) -> int:
@@ -306,6 +306,6 @@ def writes_d(t: Mapping[str, Any]) -> bool:
     return bool(t["split_k"] < 2)
 
 
-def _stage_bytes(t: Mapping[str, Any], d: DTypes) -> int:
-    block, _, _ = tiles(t)
-    return (block.m + block.n) * block.k * d.factor.size * d.parts
+def stage_bytes(tile: Tile, d: DTypes) -> int:
+    """Of the tiles of A and B of a step."""
+    return (tile.m + tile.n) * tile.k * d.factor.size * d.parts

@@ -38,14 +38,15 @@ def batches(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
     if spec.row.takes_workspace:
         long = GemmProblem.packed(GemmShape(64, 64, 2**28), spec.layouts, 2, -1)
         overlapping = long.batched(spec.layouts, 2**30, shared="ABC")
-        for changed in ({"stride_a": 1}, {"stride_b": 1}):  # copies of more than 64 bits count
-            yield Call(replace(overlapping, batch=overlapping.batch._replace(**changed)))
+        for a, b in ((1, 0), (0, 1)):  # copies of more bytes than 64 bits count
+            batch = overlapping.batch._replace(stride_a=a, stride_b=b)
+            yield Call(replace(overlapping, batch=batch))
     for name, count in itertools.product("abcd", (1, 2, 1024)):
         near = 2**44 // count
         for value in (-1, -(2**63), 0, 1, near, near + 1, 2**63 - 1):
             some = p.batched(spec.layouts, count)
-            one: dict[str, Any] = {f"stride_{name}": value}
-            read = replace(some, batch=some.batch._replace(**one))
+            changed: dict[str, Any] = {f"stride_{name}": value}
+            read = replace(some, batch=some.batch._replace(**changed))
             yield Call(read)
             yield Call(read, in_place=True)  # which excuses nothing
             yield Call(replace(read, shape=GemmShape(100, 70, 0), beta=0))
@@ -84,7 +85,8 @@ def groups(spec: KernelSpec, others: Sequence[Call]) -> Iterator[Call]:
         for stride in (-1, -(2**63), 0, 1, near, near + 1, 2**63 - 1):
             yield Call(replace(p, batch=Batch(count, stride_b=stride)))
     wide = GemmProblem.packed(GemmShape(128, 2**16, 2**17), spec.layouts, 2, -1)
-    yield Call(replace(wide, batch=Batch(2**30, stride_b=1)))  # copies of more than 64 bits count
+    # Copies of more bytes than 64 bits count.
+    yield Call(replace(wide, batch=Batch(2**30, stride_b=1)))
     yield from _many_groups(spec)
     yield from _without_offsets(p)
 
