@@ -76,7 +76,8 @@ def check_trials(
     some += [*groups_of_tiles(spec)[0 if thorough else -1 :], *near_thresholds(spec, thresholds)]
     for i, shape in enumerate(some):
         trials += _rotated(spec, shape, i, 3 if thorough and not spec.warp else 1)
-    if spec.dtypes.input.is_fp8 and (part := spec.tunables.get("promote", 0)):
+    few_bits = spec.dtypes.input.is_fp8 or spec.dtypes.parts > 1
+    if few_bits and (part := spec.tunables.get("promote", 0)):
         one = trial(spec, GemmShape(5, 7, 3 * part), "outweighed", (1, 0), WHOLE)
         trials.append(replace(one, multiprocessors=1))
     if spec.dtypes.input.name == "i8":

@@ -237,6 +237,14 @@ def _overflowing(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     return a, b, 0.0 * c, 0.0 * bias
 
 
+def _huge(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
+    """Single products up to the largest number of the input's type, of either sign."""
+    a = _sparse(rng, problem, 1, 1)
+    _, b, c, bias = _integers(rng, problem, 2)
+    large = numerics.largest(dtypes.input.name)
+    return a, rng.choice((-1, 1), b.shape) * large * 0.5 ** np.abs(b), 0 * c, 0 * bias
+
+
 def _brink(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """Results closer to each other than D's numbers are where these end: which ones are infinite?
 
@@ -287,13 +295,20 @@ def _spanning(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
 def _outweighed(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
     """The first third of K makes a large sum, which the last one takes away: small ones are left.
 
-    A sum of few bits, as tensor cores have of fp8, loses them unless it is promoted in between.
+    A sum of few bits, as tensor cores have of fp8, loses them unless it is promoted in between. So
+    does one of 24 bits, where none of 16 products alone reaches the last one that their sum has.
     """
     a, b, c, bias = _integers(rng, problem, 1)
     third = problem.shape.k // 3
-    a[:, :third], a[:, -third:] = 32, -32
-    b[:third] = b[-third:] = 32
-    return a, b, c, bias
+    if dtypes.parts == 1:
+        a[:, :third], a[:, -third:] = 32, -32
+        b[:third] = b[-third:] = 32
+        return a, b, c, bias
+    a, b = a.astype(float), rng.choice((-1.0, 1.0), b.shape[1]) * np.ones(b.shape)
+    a[:], a[:, third : 2 * third] = 0, 0.125
+    a[:, 0], a[:, -third] = 2**12, -(2**12)
+    b[[0, -third]] = 2**12
+    return a, b, 0 * c, 0 * bias
 
 
 def _wandering(rng: _Rng, problem: GemmProblem, dtypes: DTypes) -> _Drawn:
@@ -331,6 +346,7 @@ _EXACT: Mapping[str, Callable[[_Rng, GemmProblem, DTypes], _Drawn]] = {
     "opposed": _opposed,
     "rounded": _rounded,
     "overflowing": _overflowing,
+    "huge": _huge,
     "brink": _brink,
     "extreme": _extreme,
     "spanning": _spanning,

@@ -7,6 +7,7 @@ check` are many more: see `check_trials`.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -187,11 +188,15 @@ def _special(spec: KernelSpec) -> Sequence[tuple[str, float, float]]:
     narrow = spec.dtypes.output.size < spec.dtypes.accumulator.size
     unit = brink_unit(spec.dtypes.output.name)  # 0 of f64: nothing holds what is beyond
     all_bits = not spec.dtypes.input.is_fp8  # whose sums have fewer than f32
+    # What takes the largest input next to the end of alpha's type, and of D's.
+    end = min((spec.dtypes.scalar, spec.dtypes.output), key=lambda one: one.size).name
+    near = 2.0 ** int(math.log2(numerics.largest(end) / numerics.largest(spec.dtypes.input.name)))
     return (
         *kinds,
         # Many results where GELU bends, and some where exp leaves what floats hold.
         *(("random", 2, 0),) * bool(bends),
         *(("random", 40, 0),) * bool(spec.fused),
+        *(("huge", near, 0), ("huge", -near, 0)) * (not bounded),
         *(("residual", 1, 1), ("residual", -2, -2)) * narrow,
         *(("overflowing", 1, 0), ("overflowing", -1, 1)) * bounded,
         *(("brink", unit, 1),) * (bounded and unit > 0),

@@ -467,6 +467,26 @@ ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
         ),
         lambda trial: trial.kind == "opposed",
     ),
+    "leading parts are promoted after 32 products, not 16": (
+        Mistake(
+            "wgmma",
+            (
+                ("wgmma(leading[0], a_block, b_block, false);",
+                 "wgmma(leading[0], a_block, b_block, kb > 0);"),
+                ("        tile.promote();\n        if (kb == 0",
+                 "        if (kb == kKBlocks - 1) tile.promote();\n        if (kb == 0"),
+            ),
+            {"dtype": "f32_6xbf16", "layout": "rcr"},
+        ),
+        lambda trial: trial.kind == "outweighed",
+    ),
+    "GELU that is infinite where twice its argument is": (
+        one(
+            "naive", "return 0.5f * x * (1.0f + erff(x * 0.70710678f));",
+            "return x * (1.0f + erff(x * 0.70710678f)) * 0.5f;", epilogue="linear_bias_gelu",
+        ),
+        lambda trial: trial.kind == "huge",
+    ),
     "alpha that is 1 in f16 is 1": (
         one("naive", ALPHA, "scalar_t x = (float(input_t(alpha)) == 1 ? 1 : alpha) * sum;",
             dtype="f16"),

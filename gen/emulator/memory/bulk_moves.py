@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +75,12 @@ class Move:
             homes=self.homes[lanes],
             sources=None if self.sources is None else self.sources[lanes],
         )  # fmt: skip
+
+    def by_distance(self) -> Iterator[tuple[bool, Move]]:
+        """What threads store to other blocks, and what else there is: whether it is that, first."""
+        far = (self.blocks != self.homes) & (not self.by_proxy)
+        for which in np.unique(far).tolist():
+            yield which, self.some(far == which)
 
     def once_a_warp(self) -> Move:
         """Without copies that an earlier lane of the same warp makes as well.

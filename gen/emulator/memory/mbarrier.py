@@ -21,6 +21,8 @@ from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.warp.clusters import OFFSET
 from gen.emulator.warp.masks import NOBODY, Bits, Mask, lanes_of, narrow
 
+_WIDE = "cluster"  # the scope of an acquire beyond its block, which is the default
+
 
 @dataclass(frozen=True)
 class Poll:
@@ -143,6 +145,7 @@ class MBarriers(Objects):
         wanted = state.astype(np.int64) if parity else State.of(state).phase
         result: Value = np.False_
         late = self._comes_late(site, mask)
+        wide = _WIDE in site.item.modifiers
         for offset, lanes in self._own(site, address, mask):
             words, _ = self._read(site, offset, lanes)
             done = State.of(words).phase != wanted
@@ -152,7 +155,7 @@ class MBarriers(Objects):
             for observer in self.chunk.launch.observers if seen is not NOBODY else ():
                 observer.passed(self.chunk, site, offset, seen)
                 if acquires:
-                    observer.observe(self.chunk, offset, seen)
+                    observer.observe(self.chunk, offset, seen, wide)
             result = _blend(lanes, done, result)
         self._note(Poll(site, address, wanted, ~np.asarray(result)), mask)
         return result & np.False_ if late else result

@@ -229,8 +229,11 @@ class Observer:
         Before `observe`, with its `offset`.
         """
 
-    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
-        """The lanes have seen that the latest phase of the mbarrier at `offset` is complete."""
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None, wide: bool) -> None:
+        """The lanes have seen that the latest phase of the mbarrier at `offset` is complete.
+
+        wide: and acquire what threads of other blocks have released there.
+        """
 
     def cluster_arrive(
         self, chunk: ObservedChunk, mask: Mask | None, releases: Mask | None, done: Bits

@@ -206,13 +206,15 @@ class CopyRaces(ExitRaces):
         for rank in [0] if alone else np.unique(ranks):
             some = move if alone else move.some(ranks == rank)
             rows = self._rows(done, int(rank))
-            touch, record, mine = self._landed(self.flights, some)
             key = int(rank) << RANK_SHIFT | int(move.barriers[0])
             if move.rule:  # such accesses are recorded as those of their threads
+                self._landed(self.flights, some)
                 self.clocks.arrive(key, self._lanes(some.mask()), rows)
                 continue
-            self.writes.put(touch.index[mine], record[mine], self.clocks.bulk(key))
-            self.clocks.land_bulk(key, rows)
+            for far, those in some.by_distance():
+                touch, record, mine = self._landed(self.flights, those)
+                self.writes.put(touch.index[mine], record[mine], self.clocks.bulk(key, far))
+                self.clocks.land_bulk(key, rows, far)
 
     def _land_read(self, move: Move) -> None:
         touch, _, _ = self._landed(self.leaving, move)

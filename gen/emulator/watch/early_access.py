@@ -93,7 +93,7 @@ class EarlyAccesses(ChunkObserver):
                 offset, some = offset & OFFSET, there
             self.arrived[offset] = self.arrived.get(offset, np.False_) | some
 
-    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None, wide: bool) -> None:
         """See Observer."""
         if not self.done and offset in self.arrived:
             some = self.arrived[offset]
@@ -110,7 +110,7 @@ class EarlyAccesses(ChunkObserver):
 
     def cluster_wait(self, chunk: ObservedChunk, mask: Mask | None) -> None:
         """See Observer."""
-        self.observe(chunk, _CLUSTER, mask)
+        self.observe(chunk, _CLUSTER, mask, True)
 
     # -- accesses ------------------------------------------------------------------------------
     def load(

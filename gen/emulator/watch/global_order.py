@@ -159,7 +159,7 @@ class GlobalOrder(ChunkObserver):
         """See Observer."""
         self._met(1 if blocks is None else blocks)
 
-    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None, wide: bool) -> None:
         """See Observer. As `meet`: an mbarrier's phase is taken to order the whole block.
 
         In a cluster it is taken to order all of its blocks.

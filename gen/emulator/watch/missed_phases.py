@@ -85,7 +85,7 @@ class MissedPhases(Ordering):
     def arrive(self, chunk: ObservedChunk, offset: int, mask: Mask | None, done: Bits) -> None:
         """See Observer. `count` has been told."""
 
-    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None, wide: bool) -> None:
         """See Observer. `passed` has been told."""
 
     def cluster_arrive(

@@ -88,11 +88,11 @@ class Ordering(SharedWatch):
                 rows = self._rows(done, rank)
                 self.clocks.arrive(key, self._lanes(some), rows)
 
-    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None) -> None:
+    def observe(self, chunk: ObservedChunk, offset: int, mask: Mask | None, wide: bool) -> None:
         """See Observer."""
         if self.clocks:
             for key, _, some in self._objects(offset, mask):
-                self.clocks.observe(key, self._lanes(some))
+                self.clocks.observe(key, self._lanes(some), wide)
 
     def cluster_arrive(
         self, chunk: ObservedChunk, mask: Mask | None, releases: Mask | None, done: Bits

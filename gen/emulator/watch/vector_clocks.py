@@ -68,7 +68,7 @@ class Clocks:
         self.one_each: tuple[str, ...] = ("own",)
         self.objects: dict[Any, _Object] = {}
         self._others = 0  # places behind those of threads
-        self._bulk: dict[int, int] = {}
+        self._bulk: dict[tuple[int, bool], int] = {}
         self._inits: dict[int, int] = {}  # by the thread that initialises
         self._asked: Times | None = None
         self._renumber()
@@ -202,9 +202,9 @@ class Clocks:
         given[:, count : 2 * count][acting] = self.now + 1
         self._join(offset, given, done)
 
-    def land_bulk(self, offset: int, done: npt.NDArray[np.bool_]) -> None:
-        """Bulk copies have landed at an mbarrier."""
-        at, given = self.bulk(offset), self._nothing()
+    def land_bulk(self, offset: int, done: npt.NDArray[np.bool_], far: bool = False) -> None:
+        """Bulk copies have landed at an mbarrier; see `bulk`."""
+        at, given = self.bulk(offset, far), self._nothing()
         given[:, self._behind(at)] = self.now + 1
         self._join(offset, given, done)
 
@@ -223,17 +223,27 @@ class Clocks:
             self.objects[offset] = _Object(nothing, nothing)
         return self.objects[offset]
 
-    def observe(self, offset: Any, lanes: Lanes) -> None:
-        """Lanes have seen the latest phase of an mbarrier complete."""
+    def observe(self, offset: Any, lanes: Lanes, wide: bool = True) -> None:
+        """Lanes have seen the latest phase of an mbarrier complete.
+
+        Unless it is wide, that orders nothing that threads of other blocks have stored there.
+        """
         acting = self._acting(lanes)
-        self._take(acting, self._object(offset).complete[:, None])
+        given = self._object(offset).complete[:, None]
+        if not wide and (offset, True) in self._bulk:
+            given = given.copy()
+            given[..., self._behind(self._bulk[offset, True])] = 0
+        self._take(acting, given)
 
     # -- further places ------------------------------------------------------------------------
-    def bulk(self, offset: int) -> int:
-        """The place of the bulk copies that complete at an mbarrier."""
-        if offset not in self._bulk:
-            (self._bulk[offset],) = self._add_places(1)
-        return self._bulk[offset]
+    def bulk(self, offset: int, far: bool = False) -> int:
+        """The place of the bulk copies that complete at an mbarrier.
+
+        far: of those instead that threads of other blocks store, not the asynchronous proxy.
+        """
+        if (offset, far) not in self._bulk:
+            (self._bulk[offset, far],) = self._add_places(1)
+        return self._bulk[offset, far]
 
     def inits(self, codes: Codes) -> Index:
         """The places of the mbarriers that threads initialise, as the proxy sees them."""

@@ -35,6 +35,7 @@ def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     some = itertools.islice(_problems(spec), count)
     found = [first, *some, *_placed(spec), *_sliced(spec), *refusals(spec), *_largest(spec)]
     found += itertools.islice(_together(spec), count // 2)
+    found += itertools.islice(_long(spec), count // 2)
     if spec.batched:
         found = [*found, *batches(spec, found)]
     if spec.grouped_k:
@@ -67,6 +68,22 @@ def _problems(spec: KernelSpec) -> Iterator[Call]:
         if in_place := draw.random() < 0.2:
             call = replace(call, problem=replace(problem, ldc=problem.ldd), skips=(a, b, d, d))
         yield replace(call, current=device, capturing=capturing, in_place=in_place)
+
+
+def _long(spec: KernelSpec) -> Iterator[Call]:
+    """One or two sizes of any number of digits: where a limit of a grid, or of 32 bits, is met."""
+    draw = random.Random(3)
+    digits = math.log2(spec.row.most) if spec.row.takes_workspace else 43
+    while True:
+        sizes = [draw.choice((1, 3, side, 5 * side + 1)) for side in spec.threadblock]
+        for axis in draw.sample(range(3), draw.choice((1, 1, 2))):
+            sizes[axis] = int(2 ** draw.uniform(12, digits))
+        padding, multiple = draw.choice((0, 1, 3, 8)), draw.choice((1, 16))
+        shape = GemmShape(*sizes)
+        p = GemmProblem.packed(shape, spec.layouts, 2, draw.choice((0, -1)), padding, multiple)
+        size = spec.dtypes.input.size
+        skips = (draw.choice((0, size)), draw.choice((0, size)), 0, 0)
+        yield Call(p, skips, multiprocessors=draw.choice((1, 7, 108, 132)))
 
 
 def _together(spec: KernelSpec) -> Iterator[Call]:

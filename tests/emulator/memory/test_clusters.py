@@ -385,23 +385,36 @@ def test_masks_of_multicasts(mask: str, rule: str) -> None:
     assert rule in found.message
 
 
-def test_stores_that_count_their_bytes() -> None:
-    out = clean(
-        init(1)
-        + """
+STORES = """
 if (x == 0) expect(&bar, 32 * 8);
 const u32 to = peer(&s[2 * x], other), b = peer(&bar, other);
 asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 "
              "[%0], {%1, %2}, [%3];" ::"r"(to), "r"(x), "r"(1000 + me), "r"(b) : "memory");
-wait(&bar, 0);
+WAIT
 out[blockIdx.x * 64 + x] = s[2 * x];
 out[blockIdx.x * 64 + 32 + x] = s[2 * x + 1];
 CLUSTER_SYNC;
 """
-    )
+WIDE = """
+asm volatile("{.reg .pred p; again: "
+             "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], 0;"
+             "@!p bra again;}" ::"r"(at(&bar)) : "memory");
+"""
+
+
+def test_stores_that_count_their_bytes() -> None:
+    out = clean(init(1) + STORES.replace("WAIT", WIDE))
     for me in (0, 1):
         assert np.array_equal(out[me, :32], np.arange(32))
         assert (out[me, 32:] == 1001 - me).all()
+
+
+def test_what_another_block_has_stored_is_acquired_from_the_cluster() -> None:
+    """`.acquire` alone is `.acquire.cta`, in whose scope the other block is not."""
+    findings, _ = run(init(1) + STORES.replace("WAIT", "wait(&bar, 0);"))
+    raced = [found for found in findings if found.check == "racecheck"]
+    assert raced
+    assert "races with the st.async" in raced[0].message
 
 
 def test_reductions_that_count_their_bytes() -> None:

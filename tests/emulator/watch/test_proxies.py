@@ -393,4 +393,4 @@ def test_random_programs(seed: int) -> None:
         assert found == races | hidden, text
         kinds |= {kind for kind, *_ in found} or {"none"}
         line += text.count("\n")
-    assert kinds == {"race", "fence", "none"}
+    assert {"race", "fence"} <= kinds

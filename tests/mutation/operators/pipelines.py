@@ -94,7 +94,7 @@ PIPELINES: Operators = (
     (
         "cluster sum",
         r"wait_for_others\(arrived, parity\);",
-        ("", "wait_for_others(arrived, parity ^ 1);"),
+        ("", "wait_for_others(arrived, parity ^ 1);", "barrier_wait(arrived, parity);"),
     ),
     ("cluster sum", r"block < owner \? block : block - 1", ("0", "block", "block - 1")),
     ("cluster sum", r"owner == block", ("owner != block", "false")),

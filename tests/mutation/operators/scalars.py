@@ -9,6 +9,7 @@ _PRODUCT = rf"(?<== ){_ALPHA} \* (\w[\w.]*)(?=[;,])"
 _SUM = r"sum(\[.*\])? \+= (\w\S*) \* (\S.*);"
 _CONVERT = r"asm\(\"cvt\.rna\.tf32\.f32 .*\);"
 _TANH = "0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)))"
+_LAST = "x * (1.0f + erff(x * 0.70710678f)) * 0.5f"
 _HALF_UP = (
     "__ushort_as_bfloat16((unsigned short)((__float_as_uint(gelu(x)) + 0x8000u) >> 16))"  # bf16
 )
@@ -63,7 +64,7 @@ FLOATS: Operators = (
             r" if (__any_sync(0xffffffffu, any)) tile.multiply(\2);",
         ),
     ),
-    ("gelu", r"0\.5f \* x \* \(1\.0f \+ erff\(x \* 0\.70710678f\)\)", (_TANH,)),
+    ("gelu", r"0\.5f \* x \* \(1\.0f \+ erff\(x \* 0\.70710678f\)\)", (_TANH, _LAST)),
     ("gelu", r"output_t\(gelu\(x\)\)", (_HALF_UP, "output_t(x > 3.0f ? x : gelu(x))")),
     ("gelu", r"element = gelu\(element\)", ("element = element > 3.0f ? element : gelu(element)",)),
 )
