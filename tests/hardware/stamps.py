@@ -5,12 +5,14 @@
 A change of templates makes the entries of their kernels outdated (`gen.source.versions`), also
 where it leaves a kernel as it is. Of the tables, files or folders, each entry that is stamped with
 the templates of COMMIT is stamped with today's, if the code that both make for its specification is
-the same, up to the host's side. Printed is how many entries of each kernel were, and were not.
+the same, up to the host's side, or compiles to the same PTX. Printed is how many entries of each
+kernel were, and were not.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,24 +23,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gen import files
+from gen.compile import nvrtc
 from gen.dispatch.table import Table, load
+from gen.kernels.registry import spec_from_json
+from gen.prove.cpp_tokens import tokens
 from tests import ROOT
 
 # Prints, of each specification that the sources in the current folder take, the version of its
-# templates and its code. What is behind the last line is for programs that launch it.
+# templates and its code.
 _MAKE = """
 import json, sys
 from gen.errors import GenError
 from gen.kernels.registry import spec_from_json
-from gen.prove.cpp_tokens import tokens
 from gen.source.render import render
 from gen.source.versions import template_version
 found = {}
 for text in json.load(sys.stdin):
     try:
         spec = spec_from_json(text)
-        text_of = render(spec).text.partition("#ifndef __CUDACC_RTC__  // the host's side")[0]
-        code = " ".join(token.text for token in tokens(text_of))  # comments are none of it
+        code = render(spec).text
     except GenError:
         continue
     found[text] = template_version(spec.row.template), code
@@ -46,11 +49,31 @@ print(json.dumps(found))
 """
 
 
+# What a compiler writes of constants, whose names have the file's hash: no kernel refers to them.
+_CONSTANTS = re.compile(r"^\.(?:global|const) \.align \d+ .*= .*;$|^//.*$", re.MULTILINE)
+
+
 class Made(NamedTuple):
     """A kernel: the version of its templates, and its code."""
 
     version: str
     code: str
+
+    @property
+    def words(self) -> list[str]:
+        """Those of the device's side, of which comments are none."""
+        side = self.code.partition("#ifndef __CUDACC_RTC__  // the host's side")[0]
+        return [token.text for token in tokens(side)]
+
+    def ptx(self, arch: str) -> str:
+        """What it compiles to."""
+        compiled = nvrtc.compile_cuda(self.code, arch=arch, line_info=False)
+        return _CONSTANTS.sub("", compiled.code.decode())
+
+
+def same(old: Made, new: Made, arch: str) -> bool:
+    """Whether two kernels are the same code."""
+    return old.words == new.words or old.ptx(arch) == new.ptx(arch)
 
 
 def made(sources: Path, specs: Sequence[str]) -> dict[str, Made]:
@@ -80,9 +103,9 @@ def stamped(
         text = json.dumps(dict(entry.spec))
         old, new = then.get(text), now.get(text)
         if old and new and entry.templates == old.version != new.version:
-            same = old.code == new.code
-            counted[f"{entry.spec['variant']}, {'stamped' if same else 'other code'}"] += 1
-            entry = replace(entry, templates=new.version) if same else entry
+            is_same = same(old, new, spec_from_json(text).arch)
+            counted[f"{entry.spec['variant']}, {'stamped' if is_same else 'other code'}"] += 1
+            entry = replace(entry, templates=new.version) if is_same else entry
         entries.append(entry)
     return replace(table, entries=tuple(entries))
 

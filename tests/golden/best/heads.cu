@@ -112,7 +112,7 @@ static_assert(
 
 template <int kCount>  // neighbours in a line of B
 struct alignas(kCount * sizeof(input_t)) Piece {
-  input_t of[kCount];
+  input_t of[size_t(kCount)];
 
   __device__ void read(const input_t* from) {
     if constexpr (kCount == kWidth) {
@@ -471,7 +471,7 @@ struct AlongK {
   static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
   static constexpr int kLinesOwn = kWidth / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the first step
+  const input_t* from[size_t(kLinesOwn)];  // of the first step
   index_t gone = 0;  // bytes from there to the present step
   uint32_t to;
   int left;  // elements from there to the end along K
@@ -524,7 +524,7 @@ struct Across {
   static constexpr int kAtOnce = kThreads / kThreadsOfLine;  // lines
   static constexpr int kLinesOwn = (kTileK + kAtOnce - 1) / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the present step
+  const input_t* from[size_t(kLinesOwn)];  // of the present step
   index_t step;  // bytes from there to the next one
   uint32_t to;
   int left, room;  // lines from there to the last one, elements to the end of the line
@@ -711,7 +711,7 @@ constexpr int kStagedBytes = kTeams * kStagedRows * kStagedLine * sizeof(scalar_
 
 template <int kCount>
 struct alignas(kCount * sizeof(scalar_t)) Elements {
-  scalar_t of[kCount];
+  scalar_t of[size_t(kCount)];
 };
 
 // Writes all threads' sums of a pass to `staged`.
@@ -1118,7 +1118,7 @@ struct AlongK {
   static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
   static constexpr int kLinesOwn = kWidth / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the first step
+  const input_t* from[size_t(kLinesOwn)];  // of the first step
   index_t gone = 0;  // bytes from there to the present step
   uint32_t to;
   int left;  // elements from there to the end along K
@@ -1171,7 +1171,7 @@ struct Across {
   static constexpr int kAtOnce = kThreads / kThreadsOfLine;  // lines
   static constexpr int kLinesOwn = (kTileK + kAtOnce - 1) / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the present step
+  const input_t* from[size_t(kLinesOwn)];  // of the present step
   index_t step;  // bytes from there to the next one
   uint32_t to;
   int left, room;  // lines from there to the last one, elements to the end of the line
@@ -1358,7 +1358,7 @@ constexpr int kStagedBytes = kTeams * kStagedRows * kStagedLine * sizeof(scalar_
 
 template <int kCount>
 struct alignas(kCount * sizeof(scalar_t)) Elements {
-  scalar_t of[kCount];
+  scalar_t of[size_t(kCount)];
 };
 
 // Writes all threads' sums of a pass to `staged`.
@@ -1765,7 +1765,7 @@ struct AlongK {
   static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
   static constexpr int kLinesOwn = kWidth / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the first step
+  const input_t* from[size_t(kLinesOwn)];  // of the first step
   index_t gone = 0;  // bytes from there to the present step
   uint32_t to;
   int left;  // elements from there to the end along K
@@ -1818,7 +1818,7 @@ struct Across {
   static constexpr int kAtOnce = kThreads / kThreadsOfLine;  // lines
   static constexpr int kLinesOwn = (kTileK + kAtOnce - 1) / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the present step
+  const input_t* from[size_t(kLinesOwn)];  // of the present step
   index_t step;  // bytes from there to the next one
   uint32_t to;
   int left, room;  // lines from there to the last one, elements to the end of the line
@@ -2005,7 +2005,7 @@ constexpr int kStagedBytes = kTeams * kStagedRows * kStagedLine * sizeof(scalar_
 
 template <int kCount>
 struct alignas(kCount * sizeof(scalar_t)) Elements {
-  scalar_t of[kCount];
+  scalar_t of[size_t(kCount)];
 };
 
 // Writes all threads' sums of a pass to `staged`.

@@ -62,7 +62,7 @@ static_assert(
 
 template <int kCount>  // neighbours in a line of B
 struct alignas(kCount * sizeof(input_t)) Piece {
-  input_t of[kCount];
+  input_t of[size_t(kCount)];
 
   __device__ void read(const input_t* from) {
     if constexpr (kCount == kWidth) {

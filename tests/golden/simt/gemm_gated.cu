@@ -190,10 +190,10 @@ struct AlongK {
   static constexpr int kChunkLanes = 2, kChunksAtOnce = kThreads / kChunkLanes;  // of chunks
   static constexpr int kChunkLinesOwn = kWidth / kChunksAtOnce;
   struct Held {
-    chunk_t of[kTileK / 8][kChunkLinesOwn];
+    chunk_t of[kTileK / 8][size_t(kChunkLinesOwn)];
   };
 
-  const input_t* from[kChunkLinesOwn];  // of the first step
+  const input_t* from[size_t(kChunkLinesOwn)];  // of the first step
   index_t beside;  // bytes from a line to the one kAtOnce lines on
   uint32_t to;
   int own, room;  // the thread's first k of a step, lines from its first one to the last one
@@ -267,10 +267,10 @@ struct Across {
   static constexpr int kAtOnce = kThreads / kOfLine, kLinesOwn = kTileK / kAtOnce;  // lines
   static constexpr int kNone = 1 << 30;  // a line that does not exist
   struct Held {
-    chunk_t of[kLinesOwn];
+    chunk_t of[size_t(kLinesOwn)];
   };
 
-  const input_t* from[kLinesOwn];  // of the present step
+  const input_t* from[size_t(kLinesOwn)];  // of the present step
   index_t step;  // bytes from there to the next one
   uint32_t to;
   int own, room;  // the thread's first line of a step, elements to the end of the line
@@ -480,7 +480,7 @@ constexpr int kStagedBytes = kStagedRows * kStagedLine * sizeof(scalar_t);
 
 template <int kCount>
 struct alignas(kCount * sizeof(scalar_t)) Elements {
-  scalar_t of[kCount];
+  scalar_t of[size_t(kCount)];
 };
 
 // Writes all threads' sums of a pass to `staged`.

@@ -167,7 +167,7 @@ struct AlongK {
   static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
   static constexpr int kLinesOwn = kWidth / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the first step
+  const input_t* from[size_t(kLinesOwn)];  // of the first step
   index_t gone = 0;  // bytes from there to the present step
   uint32_t to;
   int left;  // elements from there to the end along K
@@ -324,7 +324,7 @@ constexpr int kStagedBytes = kTeams * kStagedRows * kStagedLine * sizeof(scalar_
 
 template <int kCount>
 struct alignas(kCount * sizeof(scalar_t)) Elements {
-  scalar_t of[kCount];
+  scalar_t of[size_t(kCount)];
 };
 
 // Writes all threads' sums of a pass to `staged`.

@@ -171,7 +171,7 @@ struct Across {
   static constexpr int kAtOnce = kThreads / kThreadsOfLine;  // lines
   static constexpr int kLinesOwn = (kTileK + kAtOnce - 1) / kAtOnce;
 
-  const input_t* from[kLinesOwn];  // of the present step
+  const input_t* from[size_t(kLinesOwn)];  // of the present step
   index_t step;  // bytes from there to the next one
   uint32_t to;
   int left, room;  // lines from there to the last one, elements to the end of the line
@@ -317,7 +317,7 @@ constexpr int kStagedBytes = kStagedRows * kStagedLine * sizeof(scalar_t);
 
 template <int kCount>
 struct alignas(kCount * sizeof(scalar_t)) Elements {
-  scalar_t of[kCount];
+  scalar_t of[size_t(kCount)];
 };
 
 // Writes all threads' sums of a pass to `staged`.

@@ -144,6 +144,8 @@ __device__ inline void wgmma(float (&acc)[16][4], uint64_t a, uint64_t b, bool a
 }
 #undef ACC
 
+static_assert(kKBlocks * 16 == kTileK, "leading parts are promoted after each K block");
+
 // A warp's part of the work tile: 16 rows of the 64 of its warpgroup.
 struct WarpTile {
   using Sums = float[kFragmentsM][2 * kFragmentsN][4];
