@@ -211,7 +211,7 @@ def _exact(a: Factor, b: Factor, c: Sums, rule: Rule) -> Sums | None:
         sums = a.numbers @ b.numbers
         sums += c.numbers
         if rule.kept < 23:
-            sums = _result(sums.astype(np.float64), rule) if rule.kept else sums.astype(rule.dtype)
+            sums = _result(sums if not rule.kept else sums.astype(np.float64), rule)
     else:  # in float64: `fraction` bits, and those of K terms
         sums = a.numbers.astype(np.float64) @ b.numbers.astype(np.float64)
         sums += c.numbers
@@ -306,12 +306,15 @@ def _cut(sums: Array, kept: int) -> Array:
 
 
 def _result(sums: Array, rule: Rule) -> Array:
-    """Sums (float64) in the result's type."""
+    """Sums in the result's type: float64, for f16 also float32.
+
+    What is too small for that type is 0 without a sign.
+    """
     if not rule.kept:
-        return sums.astype(rule.dtype)
+        return np.asarray(sums.astype(rule.dtype) + rule.dtype.type(0))
     result = _cut(sums, rule.kept)
     least = 2.0 ** SMALLEST["f32"]
     if np.any((sums != 0) & (np.abs(sums) < least)):  # subnormal ones
         unit = least * 2.0**-rule.kept
-        result = np.where(np.abs(sums) < least, np.trunc(sums / unit) * unit, result)
+        result = np.where(np.abs(sums) < least, np.trunc(sums / unit) * unit + 0.0, result)
     return result.astype(rule.dtype)

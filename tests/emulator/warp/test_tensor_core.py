@@ -156,6 +156,12 @@ def test_sums_are_the_rules(kind: str, total: str, k: int, data: st.DataObject) 
     assert same(dot(a, b, c, kind, total), one_sum(a, b, c, (kind, kind), total, bits))
 
 
+@pytest.mark.parametrize(("kind", "total", "exponent"), [("f16", "f16", 14), ("tf32", "f32", 80)])
+def test_what_is_too_small_is_zero_without_a_sign(kind: str, total: str, exponent: int) -> None:
+    a, b = [-(2.0**-exponent)] + [0.0] * 3, [2.0**-exponent] + [0.0] * 3
+    assert math.copysign(1, dot(a, b, 0.0, kind, total)) == 1
+
+
 def drawn(kind: str, shape: tuple[int, ...], spread: int, rng: np.random.Generator) -> np.ndarray:
     """Numbers of a type with exponents up to `spread` from 0 either way."""
     x = rng.uniform(1, 2, shape) * rng.choice((-1, 1), shape) * 2.0 ** rng.integers(
