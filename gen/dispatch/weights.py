@@ -138,8 +138,10 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     pace, d, g, tile = spec.row.pace(spec.dtypes), spec.dtypes, spec.geometry, spec.threadblock
     clock = 1e3 / gpu.clock
     threads = math.prod(spec.threads)
+    runs = along_k(replace(spec.layouts, c=not spec.swapped))  # as the kernel has them
+    share = pace.share * (pace.along if runs[1 - _short(spec)] else 1)
     products = (
-        tile.m * tile.n * tile.k * d.products / (peak(gpu, d, pace.unit) / 2 / gpu.sms * pace.share)
+        tile.m * tile.n * tile.k * d.products / (peak(gpu, d, pace.unit) / 2 / gpu.sms * share)
     )
     byte = clock / L2_CLOCK.get(gpu.capability, L2_OTHERS)
     step = tile.k * d.factor.size * d.parts
@@ -152,7 +154,6 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         static, dynamic = g.static_shared, g.dynamic_shared
         resident = max(1, occupancy(gpu, threads, registers, static + dynamic).blocks)
     turned = not spec.layouts.c and not spec.swapped
-    runs = along_k(replace(spec.layouts, c=not spec.swapped))  # as the kernel has them
     along = sum(side for side, run in zip(tile[:2], runs, strict=True) if run)
     more = (pace.wait_k + pace.across_k * along) * tile.k * clock
     turns = spec.tunables.get("schedule") == PING_PONG
@@ -197,6 +198,11 @@ def _unrolled(spec: KernelSpec, pace: Pace, threads: int) -> float:
     return elements * int(spec.geometry.values.get("width", 1)) / threads
 
 
+def _short(spec: KernelSpec) -> int:
+    """Which operand is short, of a kernel for few rows or columns: 0 is the left one."""
+    return int(spec.tunables.get("few") == "columns")
+
+
 def _gathered(
     spec: KernelSpec, pace: Pace, copies: tuple[float, float], runs: tuple[bool, bool]
 ) -> float:
@@ -205,7 +211,7 @@ def _gathered(
     """
     if "few" not in spec.tunables:
         return 0
-    short = ("rows", "columns").index(spec.tunables["few"])
+    short = _short(spec)
     if runs[short]:
         return 0
     own = int(spec.tunables["vectors"]) * spec.dtypes.input.size

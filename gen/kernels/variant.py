@@ -60,7 +60,8 @@ class Pace(NamedTuple):
     there and after its last step. store: of 128 elements of D; rough: times as long where lines of
     D are not aligned; scatter: times as many bytes where neighbouring threads write elements of a
     row, and D is column-major. gather: the same for loads of the short operand, where the kernel is
-    for few rows or columns. start: nanoseconds of a launch; code: nanoseconds more for each element
+    for few rows or columns. along: times `share`, where lines of that kernel's long operand run
+    along K. start: nanoseconds of a launch; code: nanoseconds more for each element
     that a thread has, since cold instructions have to be fetched. registers: of a thread, about,
     where they do not follow from the sums of a warp. exact: whether it computes no more than there
     is along K, in place of whole steps. lines: whether a block computes whole rows.
@@ -79,6 +80,7 @@ class Pace(NamedTuple):
     rough: float = 2
     scatter: float = 1
     gather: float = 1
+    along: float = 1
     start: float = 900
     code: float = 10
     registers: int = 0

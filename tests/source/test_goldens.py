@@ -241,7 +241,7 @@ FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
 # Kernels that are chosen for shapes and GPUs, in one file; whether that has a header, and is chosen
 # by measured times.
 CHOSEN: tuple[tuple[str, str, str, list[str], list[str], bool, bool, str | None, str], ...] = (
-    ("few", "f16", "rcr", ["1x2048x1024"], ["t4", "a100"], False, False, None, "linear"),
+    ("few", "f16", "rcr", ["8x2048x1024"], ["t4", "a100"], False, False, None, "linear"),
     ("steps", "f32", "rrr", ["100x3000x50"], ["t4", "rtx3060"], False, False, None, "linear"),
     ("one", "f16", "rrr", ["1x2048x1024"], ["a100"], False, False, None, "linear"),
     ("decode", "f16", "rcc", ["8x4096x4096", "64"], ["h200"], True, True, None, "linear"),
