@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 // Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
-// current device.
+// current device, or to 0 where it returns what the launch does for these, 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 GEMMGEN_API cudaError_t  // cudaSuccess once *bytes is set
 decode_workspace(
@@ -50,7 +50,7 @@ decode_workspace(
 // M, N and K may be 0. Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //   209  cudaErrorNoKernelImageForDevice: a GPU of none of these generations, or older, or with less
 //        shared memory for a block: H200 SXM 141 GB
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -65,7 +65,7 @@ decode_launch(
     const gemmgen_f16* B, long long ldb,  // column-major; leading dimensions >= K, in elements
     float beta,  // if it is 0, C is not read, and may be null
     const gemmgen_f16* C, long long ldc,  // column-major; leading dimension >= M
-    gemmgen_f16* D, long long ldd,  // as C; may be C, must not overlap A or B
+    gemmgen_f16* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
     cudaStream_t stream);
 

@@ -58,7 +58,7 @@ decode_workspace(
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
 // one of these, D is as it was:
 //     1  CUDA_ERROR_INVALID_VALUE: a size below 0 or above 2^31 - 4096, a null matrix or one of more
-//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //     3  CUDA_ERROR_NOT_INITIALIZED: nobody has called cuInit
 //    36  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: a driver older than the table above asks for
 //   201  CUDA_ERROR_INVALID_CONTEXT: this thread has no current context. cuCtxSetCurrent, or the
@@ -75,7 +75,7 @@ decode_launch(
     const void* B, long long ldb,  // __half, column-major; leading dimension >= K
     float beta,  // if it is 0, C is not read, and may be null
     const void* C, long long ldc,  // __half, column-major; leading dimension >= M
-    void* D, long long ldd,  // as C; may be C, must not overlap A or B
+    void* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
     struct CUstream_st* stream);
 

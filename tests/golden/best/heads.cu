@@ -6,7 +6,8 @@
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 //   kernel for variant    tile       tunables
 //   1      a10 gemv       1x32x2048  --vectors 1
@@ -36,13 +37,14 @@
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
@@ -311,13 +313,14 @@ heads_1_launch(  // D = alpha * A * B + beta * C
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.6 or newer and C++17.
@@ -864,7 +867,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 heads_2_workspace(  // for a launch with these arguments
@@ -892,8 +896,8 @@ heads_2_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
-//        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
+//        a negative stride, products of D that overlap, or too many: see 9
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -958,13 +962,14 @@ heads_2_launch(  // D = alpha * A * B + beta * C
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.6 or newer and C++17.
@@ -1511,7 +1516,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 heads_3_workspace(  // for a launch with these arguments
@@ -1539,8 +1545,8 @@ heads_3_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
-//        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
+//        a negative stride, products of D that overlap, or too many: see 9
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -1605,13 +1611,14 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.6 or newer and C++17.
@@ -2158,7 +2165,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 heads_4_workspace(  // for a launch with these arguments
@@ -2186,8 +2194,8 @@ heads_4_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
-//        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
+//        a negative stride, products of D that overlap, or too many: see 9
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -2245,13 +2253,14 @@ heads_4_launch(  // D = alpha * A * B + beta * C
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //   up  M x N, in D's order, __half
 //   slope  a number of alpha's type
 //   rest  M x N, in D's order, float
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 8.0 or newer and C++17.

@@ -7,7 +7,8 @@
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 //   kernel for variant    tile       tunables
 //   1      a10 gemv       1x32x2048  --vectors 1

@@ -60,7 +60,7 @@ heads_workspace(
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
 // one of these, D is as it was:
 //     1  CUDA_ERROR_INVALID_VALUE: a size below 0 or above 2^31 - 4096, a null matrix or one of more
-//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 blocks, 2^31 - 2^16 work tiles, or more,
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 blocks or more, or more than 2^31 - 2^16 work tiles,
 //        a negative stride, products of D that overlap
 //     3  CUDA_ERROR_NOT_INITIALIZED: nobody has called cuInit
 //    36  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: a driver older than the table above asks for
@@ -82,7 +82,7 @@ heads_launch(
     float beta,  // if it is 0, C is not read, and may be null
     const float* C, long long ldc,  // float, row-major; leading dimension >= N
     long long stride_c,  // from C of one product to that of the next; 0: they have the same
-    float* D, long long ldd,  // as C; may be C, must not overlap A or B
+    float* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     long long stride_d,  // from D of one product to that of the next; at least what one takes
     const void* up, long long ld_up,  // __half, row-major; leading dimension >= N
     float slope,  // a value, not a pointer

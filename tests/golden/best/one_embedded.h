@@ -74,7 +74,7 @@ one_launch(
     const void* B, long long ldb,  // __half, row-major; leading dimension >= N
     float beta,  // if it is 0, C is not read, and may be null
     const void* C, long long ldc,  // __half, row-major; leading dimension >= N
-    void* D, long long ldd,  // as C; may be C, must not overlap A or B
+    void* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
     struct CUstream_st* stream);
 

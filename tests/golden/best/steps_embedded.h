@@ -75,7 +75,7 @@ steps_launch(
     const float* B, long long ldb,  // float, row-major; leading dimension >= N
     float beta,  // if it is 0, C is not read, and may be null
     const float* C, long long ldc,  // float, row-major; leading dimension >= N
-    float* D, long long ldd,  // as C; may be C, must not overlap A or B
+    float* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
     struct CUstream_st* stream);
 

@@ -28,7 +28,7 @@
 //   A  M x K, row-major, __half
 //   B  K x N, row-major, __half
 //   C  M x N, row-major, __half; not read when beta is 0
-//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
@@ -504,7 +504,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_f16_rrr_1_workspace(  // for a launch with these arguments
@@ -530,7 +531,7 @@ gemm_mma_f16_rrr_1_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -591,7 +592,7 @@ gemm_mma_f16_rrr_1_launch(  // D = alpha * A * B + beta * C
 //   A  M x K, row-major, signed char
 //   B  K x N, row-major, signed char
 //   C  M x N, row-major, int; not read when beta is 0
-//   D  M x N, row-major, int; may be C, must not overlap A or B
+//   D  M x N, row-major, int; must not overlap A or B; may be C, where ldc is ldd
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 8.0 or newer and C++17.
@@ -1082,7 +1083,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It holds B transposed, a copy of the other operand if its pointer or leading dimension is no
 // multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
@@ -1109,7 +1111,7 @@ gemm_mma_i8_rrr_2_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -1168,7 +1170,7 @@ gemm_mma_i8_rrr_2_launch(  // D = alpha * A * B + beta * C
 //   A  M x K, row-major, __half
 //   B  K x N, row-major, __half
 //   C  M x N, row-major, __half; not read when beta is 0
-//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //   bias  N elements, __half: one for each column of D
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
@@ -1340,7 +1342,7 @@ gemm_tiles_f16_rrr_3_launch(  // D = alpha * A * B + beta * C
 //   A  M x K, row-major, double
 //   B  K x N, row-major, double
 //   C  M x N, row-major, double; not read when beta is 0
-//   D  M x N, row-major, double; may be C, must not overlap A or B
+//   D  M x N, row-major, double; must not overlap A or B; may be C, where ldc is ldd
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are double. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.

@@ -77,7 +77,7 @@ typedef struct one_problem {
   double beta;  // if it is 0, C is not read, and may be null
   const void* C;
   long long ldc;
-  void* D;  // may be C, must not overlap A or B
+  void* D;  // must not overlap A or B; may be C, where ldc is ldd
   long long ldd;
   const void* bias;  // read only by epilogues with a bias
 } one_problem;

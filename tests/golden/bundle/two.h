@@ -77,7 +77,7 @@ typedef struct two_problem {
   double beta;  // if it is 0, C is not read, and may be null
   const void* C;
   long long ldc;
-  void* D;  // may be C, must not overlap A or B
+  void* D;  // must not overlap A or B; may be C, where ldc is ldd
   long long ldd;
   const void* bias;  // read only by epilogues with a bias
 } two_problem;
@@ -101,7 +101,7 @@ GEMMGEN_API cudaError_t two_workspace(  // cudaSuccess once *bytes is set
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

@@ -66,7 +66,7 @@ gemm_gemv_f32_rrr_batched_launch(
     float beta,  // if it is 0, C is not read, and may be null
     const float* C, long long ldc,  // float, row-major; leading dimension >= N
     long long stride_c,  // from C of one product to that of the next; 0: they have the same
-    float* D, long long ldd,  // as C; may be C, must not overlap A or B
+    float* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     long long stride_d,  // from D of one product to that of the next; at least what one takes
     struct CUstream_st* stream);
 

@@ -61,7 +61,7 @@ gemm_gemv_f32_rrr_e24c24dde_launch(
     const float* B, long long ldb,  // float, row-major; leading dimension >= N
     float beta,  // if it is 0, C is not read, and may be null
     const float* C, long long ldc,  // float, row-major; leading dimension >= N
-    float* D, long long ldd,  // as C; may be C, must not overlap A or B
+    float* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     const void* up, long long ld_up,  // __half, row-major; leading dimension >= N
     float slope,  // a value, not a pointer
     const float* rest, long long ld_rest,  // float, row-major; leading dimension >= N

@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 // Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
-// current device.
+// current device, or to 0 where it returns what the launch does for these, 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 GEMMGEN_API cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_f16_crr_grouped_k_workspace(
@@ -52,7 +52,7 @@ gemm_mma_f16_crr_grouped_k_workspace(
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
 //        a negative stride, products of D that overlap, null offsets
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
@@ -69,7 +69,7 @@ gemm_mma_f16_crr_grouped_k_launch(
     float beta,  // if it is 0, C is not read, and may be null
     const gemmgen_f16* C, long long ldc,  // row-major; leading dimension >= N
     long long stride_c,  // from C of one group to that of the next; 0: they have the same
-    gemmgen_f16* D, long long ldd,  // as C; may be C, must not overlap A or B
+    gemmgen_f16* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     long long stride_d,  // from D of one group to that of the next; at least what one takes
     void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
     cudaStream_t stream);

@@ -46,7 +46,7 @@ gemm_naive_f32_rrr_launch(
     const float* B, long long ldb,  // row-major; leading dimensions >= N, in elements
     float beta,  // if it is 0, C is not read, and may be null
     const float* C, long long ldc,  // row-major; leading dimension >= N
-    float* D, long long ldd,  // as C; may be C, must not overlap A or B
+    float* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -10,13 +10,13 @@
 //   A  M x K, column-major, __nv_bfloat16
 //   B  K x N, row-major, __nv_bfloat16
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //
 // Groups along K: each has a product of its own, whose matrices D are stride_d elements apart, and C
-// stride_c; 0: all have the same C. Group g has columns offsets[g - 1] to offsets[g] - 1 of A and these
-// rows of B, and the first one begins with 0. K is as many as there may be at most. An end below one
-// before counts as that one, and one above K as K: where a group is empty, its sums are 0. All offsets
-// are on the device.
+// stride_c; 0: all have the same C; where D is C, both have one stride. Group g has columns
+// offsets[g - 1] to offsets[g] - 1 of A and these rows of B, and the first one begins with 0. K is as
+// many as there may be at most. An end below one before counts as that one, and one above K as K: where
+// a group is empty, its sums are 0. All offsets are on the device.
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
@@ -555,7 +555,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_bf16_f32_crr_grouped_k_workspace(  // for a launch with these arguments
@@ -583,7 +584,7 @@ gemm_mma_bf16_f32_crr_grouped_k_workspace(  // for a launch with these arguments
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
 //        a negative stride, products of D that overlap, null offsets
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

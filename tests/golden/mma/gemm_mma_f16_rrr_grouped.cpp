@@ -3,7 +3,7 @@
 //   A  M x K, row-major, __half
 //   B  K x N, row-major, __half
 //   C  M x N, row-major, __half; not read when beta is 0
-//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //
 // Groups of rows: those of each are multiplied with a matrix B of its own, stride_b elements behind the
 // one before. Group g has rows offsets[g - 1] to offsets[g] - 1 of A, C and D, and the first one begins

@@ -3,7 +3,7 @@
 //   A  M x K, row-major, __half
 //   B  K x N, row-major, __half
 //   C  M x N, row-major, __half; not read when beta is 0
-//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //
 // Kernels as machine code for sm_80, sm_90, with a launcher on the driver API.
 // The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or

@@ -11,14 +11,14 @@
 //   A  M x K, column-major, double
 //   B  K x N, row-major, double
 //   C  M x N, column-major, double; not read when beta is 0
-//   D  M x N, column-major, double; may be C, must not overlap A or B
+//   D  M x N, column-major, double; must not overlap A or B; may be C, where ldc is ldd
 //   bias  N elements, double: one for each column of D
 //
 // Groups along K: each has a product of its own, whose matrices D are stride_d elements apart, and C
-// stride_c; 0: all have the same C. Group g has columns offsets[g - 1] to offsets[g] - 1 of A and these
-// rows of B, and the first one begins with 0. K is as many as there may be at most. An end below one
-// before counts as that one, and one above K as K: where a group is empty, its sums are 0. All offsets
-// are on the device.
+// stride_c; 0: all have the same C; where D is C, both have one stride. Group g has columns
+// offsets[g - 1] to offsets[g] - 1 of A and these rows of B, and the first one begins with 0. K is as
+// many as there may be at most. An end below one before counts as that one, and one above K as K: where
+// a group is empty, its sums are 0. All offsets are on the device.
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 or newer and C++17.
@@ -497,7 +497,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_f64_crc_linear_bias_grouped_k_sm90_workspace(  // for a launch with these arguments
@@ -524,7 +525,7 @@ gemm_mma_f64_crc_linear_bias_grouped_k_sm90_workspace(  // for a launch with the
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
 //        a negative stride, products of D that overlap, null offsets
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

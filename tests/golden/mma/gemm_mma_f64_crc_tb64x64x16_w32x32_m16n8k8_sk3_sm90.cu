@@ -11,7 +11,7 @@
 //   A  M x K, column-major, double
 //   B  K x N, row-major, double
 //   C  M x N, column-major, double; not read when beta is 0
-//   D  M x N, column-major, double; may be C, must not overlap A or B
+//   D  M x N, column-major, double; must not overlap A or B; may be C, where ldc is ldd
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 or newer and C++17.
@@ -392,7 +392,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It holds partial sums.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_workspace(  // for a launch with these arguments
@@ -419,7 +420,7 @@ gemm_mma_f64_crc_tb64x64x16_w32x32_m16n8k8_sk3_sm90_workspace(  // for a launch 
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

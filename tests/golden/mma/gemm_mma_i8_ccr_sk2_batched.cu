@@ -10,10 +10,11 @@
 //   A  M x K, column-major, signed char
 //   B  K x N, column-major, signed char
 //   C  M x N, row-major, int; not read when beta is 0
-//   D  M x N, row-major, int; may be C, must not overlap A or B
+//   D  M x N, row-major, int; must not overlap A or B; may be C, where ldc is ldd
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 8.0 or newer and C++17.
@@ -506,7 +507,8 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It holds A transposed, a copy of the other operand if its pointer or leading dimension is no
 // multiple of 16 bytes, and partial sums.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
@@ -537,8 +539,8 @@ gemm_mma_i8_ccr_sk2_batched_workspace(  // for a launch with these arguments
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
-//        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, or more
+//        a negative stride, products of D that overlap, or too many: see 9
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device

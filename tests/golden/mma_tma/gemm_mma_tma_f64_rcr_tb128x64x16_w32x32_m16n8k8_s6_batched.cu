@@ -10,10 +10,11 @@
 //   A  M x K, row-major, double
 //   B  K x N, column-major, double
 //   C  M x N, row-major, double; not read when beta is 0
-//   D  M x N, row-major, double; may be C, must not overlap A or B
+//   D  M x N, row-major, double; must not overlap A or B; may be C, where ldc is ldd
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 and C++17.
@@ -687,7 +688,8 @@ inline cudaError_t make_map(
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_workspace(  // for a launch with these arguments
@@ -716,8 +718,8 @@ gemm_mma_tma_f64_rcr_tb128x64x16_w32x32_m16n8k8_s6_batched_workspace(  // for a 
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
-//        a negative stride, products of D that overlap
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//        a negative stride, products of D that overlap, or too many: see 9
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12

@@ -8,10 +8,11 @@
 //   A  M x K, column-major, float
 //   B  K x N, row-major, float
 //   C  M x N, column-major, float; not read when beta is 0
-//   D  M x N, column-major, float; may be C, must not overlap A or B
+//   D  M x N, column-major, float; must not overlap A or B; may be C, where ldc is ldd
 //
 // A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 8.0 or newer and C++17.

@@ -8,7 +8,7 @@
 //   A  M x K, column-major, double
 //   B  K x N, row-major, double
 //   C  M x N, row-major, double; not read when beta is 0
-//   D  M x N, row-major, double; may be C, must not overlap A or B
+//   D  M x N, row-major, double; must not overlap A or B; may be C, where ldc is ldd
 //   bias  N elements, double: one for each column of D
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are double. Leading dimensions count elements.

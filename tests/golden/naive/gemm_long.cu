@@ -8,7 +8,7 @@
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //   weights_of_all  M x N, in D's order, float
 //   of_each_column  N elements: one for each column of D, float
 //   attention_mask  M x N, in D's order, float

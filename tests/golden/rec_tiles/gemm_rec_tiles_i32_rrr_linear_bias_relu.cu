@@ -8,7 +8,7 @@
 //   A  M x K, row-major, int
 //   B  K x N, row-major, int
 //   C  M x N, row-major, int; not read when beta is 0
-//   D  M x N, row-major, int; may be C, must not overlap A or B
+//   D  M x N, row-major, int; must not overlap A or B; may be C, where ldc is ldd
 //   bias  N elements, int: one for each column of D
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are int. Leading dimensions count elements.

@@ -8,7 +8,7 @@
 //   A  M x K, row-major, __nv_bfloat16
 //   B  K x N, row-major, __nv_bfloat16
 //   C  M x N, column-major, __nv_bfloat16; not read when beta is 0
-//   D  M x N, column-major, __nv_bfloat16; may be C, must not overlap A or B
+//   D  M x N, column-major, __nv_bfloat16; must not overlap A or B; may be C, where ldc is ldd
 //   bias  N elements, __nv_bfloat16: one for each column of D
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.

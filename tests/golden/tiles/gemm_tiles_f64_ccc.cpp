@@ -3,7 +3,7 @@
 //   A  M x K, column-major, double
 //   B  K x N, column-major, double
 //   C  M x N, column-major, double; not read when beta is 0
-//   D  M x N, column-major, double; may be C, must not overlap A or B
+//   D  M x N, column-major, double; must not overlap A or B; may be C, where ldc is ldd
 //
 // A kernel as machine code and PTX for sm_80, sm_90a, with a launcher on the driver API.
 // The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or

@@ -64,7 +64,7 @@ gemm_tiles_f64_ccc_launch(
     const double* B, long long ldb,  // double, column-major; leading dimension >= K
     double beta,  // if it is 0, C is not read, and may be null
     const double* C, long long ldc,  // double, column-major; leading dimension >= M
-    double* D, long long ldd,  // as C; may be C, must not overlap A or B
+    double* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
     struct CUstream_st* stream);
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 //   A  M x K, column-major, __half
 //   B  K x N, row-major, __half
 //   C  M x N, row-major, __half; not read when beta is 0
-//   D  M x N, row-major, __half; may be C, must not overlap A or B
+//   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //   bias  N elements, __half: one for each column of D
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.

@@ -8,7 +8,7 @@
 //   A  M x K, row-major, signed char
 //   B  K x N, column-major, signed char
 //   C  M x N, column-major, int; not read when beta is 0
-//   D  M x N, column-major, int; may be C, must not overlap A or B
+//   D  M x N, column-major, int; must not overlap A or B; may be C, where ldc is ldd
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are int. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.

@@ -3,7 +3,7 @@
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //
 // Kernels as machine code for sm_90a, with a launcher on the driver API.
 // The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or

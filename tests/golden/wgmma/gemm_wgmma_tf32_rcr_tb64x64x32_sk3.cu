@@ -11,7 +11,7 @@
 //   A  M x K, row-major, float
 //   B  K x N, column-major, float
 //   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; may be C, must not overlap A or B
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
@@ -521,7 +521,8 @@ inline cudaError_t make_map(
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Sets *bytes to the size of the workspace that the launcher needs.
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
 // and partial sums.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
@@ -549,7 +550,7 @@ gemm_wgmma_tf32_rcr_tb64x64x32_sk3_workspace(  // for a launch with these argume
 // Where it returns one of these, D is as it was:
 //     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
 //        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks, 2^31 - 2^16 work tiles, or more
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
