@@ -66,7 +66,8 @@ def is_null(text: str) -> bool:
 def in_order(given: Mapping[str, Any], built: Built) -> list[tuple[str, Parameter | None, Any]]:
     """Each parameter's name, declaration and argument.
 
-    By name where the source shows the names, and in order elsewhere. Raises UsageError.
+    By name where the source shows the names, or PTX has these, and in order elsewhere. Raises
+    UsageError.
     """
     signature, kernel, title = built.signature, built.kernel, built.title
     count = len(kernel.params)
@@ -76,7 +77,9 @@ def in_order(given: Mapping[str, Any], built: Built) -> list[tuple[str, Paramete
                 f"{title} has {count} parameters ({_types(kernel)}), got {len(given)} arguments; "
                 "pass one --arg for each, in order"
             )
-        return [(name, None, value) for name, value in given.items()]
+        own = [param.name for param in kernel.params]
+        names = own if {*own} == {*given} else [*given]
+        return [(name, None, given[name]) for name in names]
     names = [parameter.name for parameter in signature.parameters]
     wrong = [name for name in given if name not in names]
     lacking = [name for name in names if name not in given]

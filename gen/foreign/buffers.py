@@ -76,7 +76,9 @@ def content_of(
 ) -> Content | None:
     """What a text describes if it describes a buffer. Raises UsageError."""
     if text.endswith(".npy") and "[" not in text:
-        return _of_file(name, text, None, None)
+        content = _of_file(name, text, None, None)
+        check_array(name, content.kind, parameter)
+        return content
     found = _BUFFER.fullmatch(text)
     if found is None:
         return None
@@ -127,8 +129,37 @@ def _check_room(name: str, kind: str, count: int, drawn: bool) -> None:
     )
 
 
+def check_array(name: str, kind: str, parameter: Parameter | None) -> None:
+    """Refuses an array of `kind` where the source wants floats of another, or other sizes."""
+    wanted = (
+        elements.of_cxx(parameter.type) if parameter and not _is_of_pointers(parameter) else None
+    )
+    if wanted is None or not parameter or not parameter.pointer:
+        return
+    floats = {kind, wanted} & set(elements.FLOATS) and {kind, wanted} != {"f32", "tf32"}
+    if kind != wanted and (
+        floats or elements.storage(kind).itemsize != elements.storage(wanted).itemsize
+    ):
+        raise UsageError(
+            f"the array of {name} has elements of {kind}, but {parameter.text} points to {wanted}; "
+            f"convert it, as array.astype does, or have it reinterpreted by array.view"
+        )
+
+
+def _is_of_pointers(parameter: Parameter) -> bool:
+    """Whether it points to pointers, or is an array of them."""
+    return re.search(r"\*[^()]*[*\[]", parameter.text) is not None
+
+
 def _check_type(name: str, text: str, kind: str, parameter: Parameter | None) -> None:
     """Refuses a buffer where the source wants a number, or floats of another type."""
+    if parameter and _is_of_pointers(parameter):
+        if kind != "u64":
+            raise UsageError(
+                f"--arg {name}={text}: {parameter.text} points to pointers, to which addresses of "
+                "other buffers cannot be given; u64[...]:zeros are null pointers"
+            )
+        return
     wanted = elements.of_cxx(parameter.type) if parameter else None
     if parameter is None or wanted is None:
         return

@@ -101,12 +101,30 @@ def is_ptx(text: str) -> bool:
 def _from_ptx(text: str, name: str, kernel: str | None) -> Built:
     from gen.emulator import parse_ptx
 
+    lines: tuple[str, ...] = ()
+    if not re.search(r"^\s*\.loc\b", text, re.MULTILINE):
+        text, lines = _with_lines(text), tuple(text.splitlines())
+    # Other line numbers are those of a CUDA file, which is not here to be quoted.
     parsed = parse_ptx(text)
     kernels = parsed.kernels
     symbol = _by_symbol(list(kernels), kernel, name)
-    # Its line numbers are those of the CUDA file, which is not here to be quoted.
     return Built(name, kernel or plain(symbol), symbol, text, None, kernels[symbol],
-                 reachable(parsed), None, ())  # fmt: skip
+                 reachable(parsed), None, lines)  # fmt: skip
+
+
+def _with_lines(text: str) -> str:
+    """PTX in which each instruction that begins a line has that line's number."""
+    depth, data, begins, out = 0, False, False, list[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.partition("//")[0].strip()
+        if depth == 0:
+            data = "=" in code  # the values of a variable follow
+        if depth and not data and begins and re.match(r"@|[a-z]", code):
+            out.append(f".loc 1 {number} 0")
+        out.append(line)
+        depth += code.count("{") - code.count("}")
+        begins = code.endswith((";", "{", "}", ":")) or (begins and not code)
+    return "\n".join(out) + "\n"
 
 
 def _by_symbol(symbols: Sequence[str], wanted: str | None, name: str) -> str:

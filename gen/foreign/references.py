@@ -42,7 +42,7 @@ def from_reference(step: Step, outcome: Outcome) -> Mapping[str, np.ndarray]:
         given = {name: given[name] for name in named if name in given}
     try:
         found = function(**given)
-    except Exception as error:  # whatever a user's function may raise
+    except (Exception, SystemExit) as error:  # whatever a user's function may raise
         raise UsageError(
             f"--reference {reference} raised {type(error).__name__}: {error}{_line_of(error)}; "
             f"it gets {', '.join(given)}"
@@ -66,7 +66,7 @@ def _aliases(texts: Mapping[str, str], outcome: Outcome) -> dict[str, str]:
     return {name: text for name, text in own if text in outcome.arrays}
 
 
-def _line_of(error: Exception) -> str:
+def _line_of(error: BaseException) -> str:
     """Where in the user's file an error was raised, as far as that is known."""
     trace = error.__traceback__
     here = trace.tb_next if trace else None  # behind the call above
@@ -139,7 +139,7 @@ def find_function(text: str) -> Callable[..., Any]:
                 sys.path.insert(0, "")
             loaded = importlib.import_module(module)
         function: Callable[..., Any] = getattr(loaded, name)
-    except Exception as error:  # whatever a user's file may raise
+    except (Exception, SystemExit) as error:  # whatever a user's file may raise
         raise UsageError(
             f"--reference {text} cannot be imported: {type(error).__name__}: {error}"
         ) from None

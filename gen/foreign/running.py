@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.device.gpus import PARTITIONS, REGISTER_UNIT
 from gen.emulator import (
     Chances,
     Counters,
@@ -32,12 +34,14 @@ from gen.emulator import (
 from gen.errors import BudgetError, GenError, UsageError, command_words, unknown
 from gen.foreign import elements
 from gen.foreign.arguments import argument, in_order, numbers_of, parse_pairs
-from gen.foreign.buffers import Content, Memory
+from gen.foreign.buffers import Content, Memory, check_array
 from gen.foreign.build import Built
 from gen.foreign.launch import sizes
 from gen.foreign.looser import with_loops
 from gen.foreign.steps import Step
 from gen.foreign.symbols import find_variables, is_pointer, set_variable, symbols_of
+from gen.kernels.formulas import ceil_div, round_up
+from gen.spec.arch import MOST_REGISTERS, REGISTERS, WARP
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 20
@@ -50,6 +54,7 @@ INSTRUCTIONS_A_THREAD = 1_000_000  # after which a kernel is taken for endless
 # How blocks of a launch run: those that wait for each other run three times.
 TOGETHER = "all at once"
 FIRST, LAST = "one by one, from the first on", "one by one, from the last on"
+_TARGET = re.compile(r"^\.target\s+(sm_(\d+)\w?)", re.MULTILINE)
 _PIECE = 1 << 24  # bytes that are compared at a time
 
 
@@ -311,6 +316,14 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
             "blocks (cudaErrorInvalidConfiguration); leave it out where there is no work"
         )
     cluster = sizes(text.cluster, "cluster", numbers) if text.cluster else None
+    target = _TARGET.search(built.ptx)
+    if cluster and math.prod(cluster) > 1 and target and int(target[2]) < 90:
+        raise UsageError(
+            f"--cluster {text.cluster} is for sm_90 and newer, and the code for {target[1]}; "
+            "give --arch sm_90"
+        )
+    if target:
+        _check_registers(built, target[1], block)
     dynamic = sizes(text.dynamic_shared, "dynamic-shared", numbers)[0]
     threads = int(np.prod([*grid, *block], dtype=object))
     memory.emulator.instruction_budget = checks.budget or INSTRUCTIONS_A_THREAD * max(threads, 1)
@@ -325,6 +338,26 @@ def _launch(step: Step, memory: Memory, checks: Checks, observers: Sequence[Obse
     return Launched(built, grid, block, dynamic, report)
 
 
+def _check_registers(built: Built, arch: str, block: tuple[int, int, int]) -> None:
+    """Refuses a block whose threads have more registers than a multiprocessor.
+
+    Where the kernel says how large its blocks are, the compiler sees to that.
+    """
+    threads = math.prod(block)
+    if threads * MOST_REGISTERS <= REGISTERS or built.kernel.max_threads or not built.recompile:
+        return
+    resources = built.recompile(arch, "cubin").resources.get(built.symbol)
+    registers = resources.registers if resources else 0
+    warps = round_up(ceil_div(threads, WARP), PARTITIONS)
+    needed = round_up(registers * WARP, REGISTER_UNIT) * warps
+    if needed > REGISTERS:
+        raise UsageError(
+            f"--block {','.join(map(str, block))} has {threads} threads, each of {registers} "
+            f"registers on {arch}: a GPU refuses the launch (cudaErrorLaunchOutOfResources); use "
+            f"smaller blocks, or write __launch_bounds__({threads}) before the kernel's name"
+        )
+
+
 def _from_python(
     name: str, value: Any, parameter: Any, param: Any, memory: Memory, numbers: Mapping[str, int]
 ) -> Any:
@@ -332,6 +365,7 @@ def _from_python(
     if isinstance(value, np.ndarray | Undefined):
         array = value.array if isinstance(value, Undefined) else value
         kind = elements.of_dtype(array.dtype)
+        check_array(name, kind, parameter)
         array = np.ascontiguousarray(array).view(elements.storage(kind))
         defined = not isinstance(value, Undefined)
         return memory.add(name, Content(kind, array, None, defined)).device

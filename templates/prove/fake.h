@@ -90,7 +90,7 @@ inline int encode(
     void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
     const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave,
     int swizzle, int promotion, int fill) {
-  bool odd = rank < 2 || rank > 4 || interleave || promotion != 3 || fill;
+  bool odd = rank < 2 || rank > 4 || interleave || promotion < 0 || promotion > 3 || fill;
   for (unsigned at = 0; at < rank; ++at) odd |= every[at] != 1;
   for (unsigned at = 1; at + 1 < rank; ++at) odd |= strides[at] % 16 || strides[at] >> 40;
   const size_t at = reinterpret_cast<size_t>(address);

@@ -74,6 +74,7 @@ def nothing(**b): pass
 def other(**b): return {"z": 1}
 def lacks(z): return z
 def exits(**b): raise KeyError("x")
+def quits(**b): raise SystemExit(0)
 number = 3
 """
 MISTAKES = {
@@ -84,6 +85,7 @@ MISTAKES = {
     "other": "returned z, which are no buffers of the launch: x, y",
     "lacks": "wants z; the launch has x, y",
     "exits": "raised KeyError: 'x'",
+    "quits": "raised SystemExit: 0",
     "number": "is no function",
     "none": "cannot be imported",
 }
@@ -110,11 +112,14 @@ def test_a_mistake_in_a_reference_hides_nothing(gen: Gen, name: str) -> None:
     assert len(found["findings"]) == 2
 
 
-def test_a_file_of_references_with_a_mistake(gen: Gen) -> None:
-    write("def ref(:\n", "refs.py")
+@pytest.mark.parametrize(
+    ("text", "error"), [("def ref(:\n", "SyntaxError"), ("raise SystemExit(0)\n", "SystemExit: 0")]
+)
+def test_a_file_of_references_with_a_mistake(gen: Gen, text: str, error: str) -> None:
+    write(text, "refs.py")
     code, _, err = gen("check", write(RIGHT), "--reference", "refs.py:ref")
     assert code == 2
-    assert "cannot be imported: SyntaxError" in err
+    assert f"cannot be imported: {error}" in err
 
 
 def test_an_array_is_compared_with_the_buffer_that_can_be_meant(gen: Gen) -> None:

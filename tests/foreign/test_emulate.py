@@ -134,6 +134,79 @@ def test_rows_by_the_name_of_their_parameter() -> None:
     assert outcome.arrays["b"].tolist() == [0, 0, 0, 0, 0, 0, 6, 0]
 
 
+def test_pointers_to_pointers() -> None:
+    source = "__global__ void k(float* const* a, int* n) { *n = a[threadIdx.x] == nullptr; }"
+    done = gen.emulate(source, args={"a": "u64[2]:zeros", "n": "[1]:zeros"})
+    assert done.arrays["n"].tolist() == [1]
+    with pytest.raises(UsageError, match="points to pointers"):
+        gen.emulate(source, args={"a": "f32[2]:zeros", "n": "[1]:zeros"})
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32])
+def test_arrays_of_other_types_than_the_kernels(dtype: type) -> None:
+    source = "__global__ void k(const float* a, float* b) { b[0] = a[0]; }"
+    with pytest.raises(UsageError, match="const float\\* a points to f32"):
+        gen.emulate(source, args={"a": np.ones(4, dtype), "b": np.ones(4, np.float32)})
+
+
+def test_clusters_are_for_newer_gpus() -> None:
+    with pytest.raises(UsageError, match="is for sm_90 and newer, and the code for sm_80"):
+        gen.emulate("__global__ void k() {}", grid=2, cluster=2)
+
+
+def test_an_exchange_whose_result_nobody_reads() -> None:
+    source = "__global__ void k(int* a, int* b) { RESULT atomicExch(a + threadIdx.x, 7); }"
+    for result, checks in (("", []), ("*b =", ["initcheck"])):
+        text = source.replace("RESULT", result)
+        done = gen.emulate(text, block=4, args={"a": "[4]:poison", "b": "[1]:zeros"})
+        assert [one.check for one in done.findings if one.check == "initcheck"] == checks
+
+
+def test_no_block_has_the_warps_of_another() -> None:
+    """What %warpid says, where the number of a warp in its block is wanted."""
+    source = """__global__ void k(int* out) {
+      int warp; asm volatile("mov.u32 %0, %%warpid;" : "=r"(warp));
+      if (threadIdx.x % 32 == 0) out[2 * blockIdx.x + threadIdx.x / 32] = warp; }"""
+    done = gen.emulate(source, grid=3, block=64, args={"out": "[6]:poison"})
+    assert done.arrays["out"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_blocks_that_need_more_registers_than_there_are() -> None:
+    sums = " + ".join(f"x[{i}]" for i in range(120))
+    source = f"""__global__ void k(float* a) {{
+      float x[120];
+      for (int i = 0; i < 120; ++i) x[i] = a[threadIdx.x + 1024 * i];
+      __syncthreads();
+      for (int j = 0; j < 8; ++j)
+        for (int i = 0; i < 120; ++i) x[i] = x[i] * x[(i + 7) % 120] + j;
+      a[threadIdx.x] = {sums}; }}"""
+    args = {"a": "[122880]:zeros"}
+    with pytest.raises(UsageError, match="cudaErrorLaunchOutOfResources"):
+        gen.emulate(source, block=1024, args=args)
+    bounded = source.replace("void k", "void __launch_bounds__(1024) k")
+    assert not gen.emulate(bounded, block=1024, args=args).findings
+
+
+def test_ptx_by_the_names_and_lines_that_it_has() -> None:
+    source = """.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 to, .param .u32 value)
+{
+  .reg .b64 %rd<2>;
+  .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [to];
+  ld.param.u32 %r1, [value];
+  st.global.u32 [%rd1+4], %r1;
+  ret;
+}
+"""
+    done = gen.emulate(source, args={"value": 3, "to": "i32[2]:zeros"})
+    assert done.arrays["to"].tolist() == [0, 3]
+    (found,) = gen.emulate(source, args={"to": "i32[1]:zeros", "value": 3}).findings
+    assert (found.file_line, found.source.strip()) == (10, "st.global.u32 [%rd1+4], %r1;")
+
+
 def test_pointers() -> None:
     source = """__global__ void k(float* a, const float* b, int* p, uchar4 s) {
       a[threadIdx.x] = b[threadIdx.x] + (p == nullptr) + s.y; }"""

@@ -251,6 +251,11 @@ def test_more_shared_memory_than_there_is() -> None:
     assert "262144 bytes of shared memory, sm_80 has 166912" in report.wrong[0]
 
 
+def test_another_promotion_in_l2_is_right() -> None:
+    source = edited(make_spec("mma_tma"), ("L2_PROMOTION_L2_256B", "L2_PROMOTION_L2_128B"))
+    assert not check_launcher(source).wrong
+
+
 @slow
 def test_a_launch_between_arrows() -> None:
     """As CUDA has it: it is compared with the plan, too."""

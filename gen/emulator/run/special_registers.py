@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from gen.emulator.isa.instructions import WIDE_SPECIALS
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.buffers import Owners
 from gen.emulator.run.launch_state import LaunchState
 from gen.emulator.warp.clusters import Clusters
-from gen.emulator.warp.masks import Coordinates, Shape, compact
+from gen.emulator.warp.masks import WARP, Coordinates, Shape, compact
+
+_MOST_WARPS = 64  # of a multiprocessor
 
 
 class SpecialRegisters:
@@ -62,7 +65,7 @@ class SpecialRegisters:
                 numbers = compact(numbers % np.int32(launch.grid[2]))
             return np.int32(numbers.item()) if numbers.size == 1 else numbers
         if word in ("smid", "nsmid", "nwarpid"):  # as if the GPU had one multiprocessor
-            return np.int32({"smid": 0, "nsmid": 1, "nwarpid": 64}[word])
+            return np.int32({"smid": 0, "nsmid": 1, "nwarpid": _MOST_WARPS}[word])
         if word.startswith("lanemask"):
             one = np.int32(1) << self.special("%laneid")
             below = one - np.int32(1)
@@ -71,7 +74,7 @@ class SpecialRegisters:
         if word in ("laneid", "warpid"):
             _, tz, _, ty, _, tx = self.shape
             linear = np.arange(self.threads, dtype=np.int32).reshape(1, tz, 1, ty, 1, tx)
-            return linear % np.int32(32) if word == "laneid" else linear // np.int32(32)
+            return linear % np.int32(32) if word == "laneid" else self._warps(linear)
         if word in ("gridid", "current_graph_exec"):
             return np.int64(word == "gridid")
         if word.startswith("envreg"):  # the workspace of a cooperative launch, and zeros
@@ -80,6 +83,16 @@ class SpecialRegisters:
         if word.startswith("reserved"):  # in front of a kernel's shared memory: none
             return np.int32(0)
         return np.int32(launch.dynamic_bytes if word[0] == "d" else launch.shared_bytes)
+
+    def _warps(self, linear: npt.NDArray[np.int32]) -> Value:
+        """%warpid: where a multiprocessor has room, which is elsewhere for one block and another.
+
+        PTX promises no more. No block has the number of a warp in the block, threadIdx.x / 32.
+        """
+        count = -(-self.threads // WARP)
+        block = sum(self.special(f"%ctaid.{axis}") for axis in "xyz")
+        first = (block * np.int32(count) % np.int32(_MOST_WARPS - count)) + np.int32(1)
+        return np.asarray(first + linear // np.int32(WARP), np.int32)
 
     def _blocks(self, at: int) -> Value:
         """How many blocks there are along an axis: launches that run abreast may differ."""

@@ -9,6 +9,9 @@ the matrix.
 
 from __future__ import annotations
 
+import functools
+import re
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,8 +20,23 @@ from gen.emulator.memory.buffers import Buffer
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
+from gen.emulator.ptx.module import Instruction
+from gen.emulator.ptx.operands import Reg
+from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import Mask, lanes_of
 from gen.emulator.watch.granules import SharedWatch
+
+
+@functools.lru_cache(maxsize=256)
+def _is_read(program: Program, item: Instruction) -> bool:
+    """Whether an instruction has the register of a result elsewhere."""
+    result = item.operands[0]
+    others = (one for block in program.blocks for one in block.body if one is not item)
+    return isinstance(result, Reg) and any(
+        result == one.predicate
+        or re.search(rf"(?<![\w$%]){re.escape(str(result))}(?![\w$])", str(one))
+        for one in others
+    )
 
 
 class UninitializedReads(SharedWatch):
@@ -61,8 +79,9 @@ class UninitializedReads(SharedWatch):
     def atomic(
         self, chunk: ObservedChunk, site: Site, space: str, address: Value, mask: Mask | None
     ) -> None:
-        """See Observer."""
-        self.load(chunk, site, space, address, mask)
+        """See Observer. An exchange whose result nobody reads is a store."""
+        if "exch" not in site.item.modifiers or _is_read(chunk.launch.program, site.item):
+            self.load(chunk, site, space, address, mask)
         self.store(chunk, site, space, address, mask)
 
     def copy(

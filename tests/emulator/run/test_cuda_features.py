@@ -370,7 +370,7 @@ extern "C" __global__ void k(int* x, int* y) {
 
 def test_special_registers() -> None:
     names = {
-        "nsmid": 1, "smid": 0, "warpid": [0, 1], "laneid": range(32), "dynamic_smem_size": 0,
+        "nsmid": 1, "smid": 0, "warpid": [1, 2], "laneid": range(32), "dynamic_smem_size": 0,
         "total_smem_size": 16, "aggr_smem_size": 16, "reserved_smem_offset_1": 0, "envreg3": 0,
         "lanemask_lt": [(1 << i) - 1 for i in range(32)], "is_explicit_cluster": 0,
     }  # fmt: skip
