@@ -70,6 +70,8 @@ class Undefined:
             self.registers |= results
             if first:
                 self.used_by.update({name: self.used_by.get(name, first) for name in results})
+        if first and first.opcode != "shfl":  # what goes in is the cause before who takes part
+            self.used_by.update(dict.fromkeys(_shuffled(item), first))
 
     def _sources(self, item: Instruction) -> list[str]:
         """The operands of an instruction that may have no value, and its predicate."""

@@ -166,6 +166,17 @@ def test_a_shuffle_from_lanes_that_do_not_take_part(
     assert findings(body + "  if (x < n) out[x] = v;\n}", threads=32, n=8) == []
 
 
+def test_what_a_shuffle_is_given_without_a_value_is_the_cause() -> None:
+    body = """int v;
+  for (int i = 0; i < n; ++i) v += in[x + i];
+  v += __shfl_xor_sync(~0u, v, 8);
+  out[x] = v;
+"""
+    (found,) = findings(body, threads=32, n=2)
+    assert "a variable is used that has no value, by 64 threads" in found.message
+    assert found.file_line == 3
+
+
 def test_a_shuffle_passes_on_what_has_no_value() -> None:
     """20 threads: lane 4 has read lane 20, and lane 0 reads lane 4."""
     body = "int v = in[x];\nfor (int o = 16; o; o /= 2)\n  v += __shfl_xor_sync(0xfffff, v, o);\n"
