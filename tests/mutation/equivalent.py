@@ -317,6 +317,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SMALL, "-> const int clusters = multiprocessors < 8 ? 1 : multiprocessors / 4;"),
     (_SMALL, "-> const int blocks = (tiles < clusters ? tiles : clusters) * 4;"),
     (
+        "a factor of 0.5 is exact, and what f16 holds does not leave float twice as large",
+        "mma_tma sliced-k: gelu: return 0.5f * x * (1.0f + erff(x * 0.70710678f)); -> return x *",
+    ),
+    (
         "of the sums, each block stores only its own pieces",
         "wgmma cluster along k: drop: if (p % kClusterBlocks != block) continue; ->  #2",
     ),
