@@ -135,7 +135,7 @@ BROKEN = [
     (FIXED, "reinterpret_cast<scalar_t*>(space + plan.partials_offset)",
      "reinterpret_cast<scalar_t*>(space)"),
     (FIXED, "if (M > kLargest / N) return cudaErrorInvalidValue;", ""),
-    (FIXED, "if (size_t(plan.reduce_blocks) > kMost) return cudaErrorInvalidConfiguration;", ""),
+    (FIXED, "if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;", ""),
     (FIXED, "*bytes = size_t(plan.bytes);", "*bytes = size_t(plan.partials_offset);"),
     (FIXED, "  *bytes = 0;\n", ""),
     (FIXED, "const Plan plan{N, M,", "const Plan plan{M, N,"),
