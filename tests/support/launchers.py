@@ -208,7 +208,8 @@ def chosen(bundle: Bundle, call: Call) -> Entry | None:
 
 def wrong_bundle(program: Program, bundle: Bundle, threads: int = 1) -> list[str]:
     """What is wrong with a bundle's launcher."""
-    tried = bundle_calls(bundle)
+    # Of several threads, any may be the first to look the TMA up.
+    tried = [c for c in bundle_calls(bundle) if threads == 1 or not c.no_tma]
     pairs = itertools.zip_longest(tried, program.run(tried, threads))
     return [f"{text}, on {c}" for c, r in pairs if (text := _complaint(bundle, c, r))]
 
