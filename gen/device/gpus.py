@@ -165,6 +165,13 @@ class Occupancy:
         return self.warps / self.max_warps
 
 
+def blocks_by_registers(warps: int, registers: int) -> int:
+    """Blocks of so many warps that an SM has registers for, with `registers` (not 0) a thread."""
+    unit = round_up(registers * WARP, REGISTER_UNIT)
+    resident = REGISTERS // PARTITIONS // unit * PARTITIONS
+    return resident // round_up(warps, PARTITIONS)
+
+
 def occupancy(gpu: GpuModel, threads: int, registers: int, shared_bytes: int) -> Occupancy:
     """Blocks per SM for a kernel with `registers` a thread and `shared_bytes` a block.
 
@@ -174,9 +181,7 @@ def occupancy(gpu: GpuModel, threads: int, registers: int, shared_bytes: int) ->
     warps = -(-threads // WARP)
     limits = {"warps": sm.warps // warps, "blocks": sm.blocks}
     if registers:
-        unit = round_up(registers * WARP, REGISTER_UNIT)
-        resident = REGISTERS // PARTITIONS // unit * PARTITIONS
-        limits["registers"] = resident // round_up(warps, PARTITIONS)
+        limits["registers"] = blocks_by_registers(warps, registers)
     shared = round_up(shared_bytes + sm.reserved, sm.shared_unit)
     if shared_bytes > SHARED_KIB[gpu.capability] * 1024:
         limits["shared memory"] = 0

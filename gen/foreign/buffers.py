@@ -131,15 +131,13 @@ def _check_room(name: str, kind: str, count: int, drawn: bool) -> None:
 
 def check_array(name: str, kind: str, parameter: Parameter | None) -> None:
     """Refuses an array of `kind` where the source wants floats of another, or other sizes."""
-    wanted = (
-        elements.of_cxx(parameter.type) if parameter and not _is_of_pointers(parameter) else None
-    )
-    if wanted is None or not parameter or not parameter.pointer:
+    if parameter is None or not parameter.pointer or _is_of_pointers(parameter):
+        return
+    wanted = elements.of_cxx(parameter.type)
+    if wanted is None or kind == wanted:
         return
     floats = {kind, wanted} & set(elements.FLOATS) and {kind, wanted} != {"f32", "tf32"}
-    if kind != wanted and (
-        floats or elements.storage(kind).itemsize != elements.storage(wanted).itemsize
-    ):
+    if floats or elements.storage(kind).itemsize != elements.storage(wanted).itemsize:
         raise UsageError(
             f"the array of {name} has elements of {kind}, but {parameter.text} points to {wanted}; "
             f"convert it, as array.astype does, or have it reinterpreted by array.view"

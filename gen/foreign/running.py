@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.device.gpus import PARTITIONS, REGISTER_UNIT
+from gen.device.gpus import blocks_by_registers
 from gen.emulator import (
     Chances,
     Counters,
@@ -40,7 +40,7 @@ from gen.foreign.launch import sizes
 from gen.foreign.looser import with_loops
 from gen.foreign.steps import Step
 from gen.foreign.symbols import find_variables, is_pointer, set_variable, symbols_of
-from gen.kernels.formulas import ceil_div, round_up
+from gen.kernels.formulas import ceil_div
 from gen.spec.arch import MOST_REGISTERS, REGISTERS, WARP
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -348,9 +348,7 @@ def _check_registers(built: Built, arch: str, block: tuple[int, int, int]) -> No
         return
     resources = built.recompile(arch, "cubin").resources.get(built.symbol)
     registers = resources.registers if resources else 0
-    warps = round_up(ceil_div(threads, WARP), PARTITIONS)
-    needed = round_up(registers * WARP, REGISTER_UNIT) * warps
-    if needed > REGISTERS:
+    if registers and not blocks_by_registers(ceil_div(threads, WARP), registers):
         raise UsageError(
             f"--block {','.join(map(str, block))} has {threads} threads, each of {registers} "
             f"registers on {arch}: a GPU refuses the launch (cudaErrorLaunchOutOfResources); use "

@@ -11,6 +11,7 @@ kernel were, and were not.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -71,6 +72,7 @@ class Made(NamedTuple):
         return _CONSTANTS.sub("", compiled.code.decode())
 
 
+@functools.cache  # a table has many times of a kernel
 def same(old: Made, new: Made, arch: str) -> bool:
     """Whether two kernels are the same code."""
     return old.words == new.words or old.ptx(arch) == new.ptx(arch)

@@ -78,7 +78,10 @@ class Move:
 
     def by_distance(self) -> Iterator[tuple[bool, Move]]:
         """What threads store to other blocks, and what else there is: whether it is that, first."""
-        far = (self.blocks != self.homes) & (not self.by_proxy)
+        if self.by_proxy:
+            yield False, self
+            return
+        far = self.blocks != self.homes
         for which in np.unique(far).tolist():
             yield which, self.some(far == which)
 

@@ -10,18 +10,17 @@ the matrix.
 from __future__ import annotations
 
 import functools
-import re
 
 import numpy as np
 import numpy.typing as npt
 
+from gen.emulator.isa import instructions
 from gen.emulator.isa.ops import Value
 from gen.emulator.memory.buffers import Buffer
 from gen.emulator.memory.bulk_moves import Move
 from gen.emulator.memory.global_memory import Site
 from gen.emulator.memory.observer import ObservedChunk
 from gen.emulator.ptx.module import Instruction
-from gen.emulator.ptx.operands import Reg
 from gen.emulator.translate.program import Program
 from gen.emulator.warp.masks import Mask, lanes_of
 from gen.emulator.watch.granules import SharedWatch
@@ -29,14 +28,11 @@ from gen.emulator.watch.granules import SharedWatch
 
 @functools.lru_cache(maxsize=256)
 def _is_read(program: Program, item: Instruction) -> bool:
-    """Whether an instruction has the register of a result elsewhere."""
-    result = item.operands[0]
-    others = (one for block in program.blocks for one in block.body if one is not item)
-    return isinstance(result, Reg) and any(
-        result == one.predicate
-        or re.search(rf"(?<![\w$%]){re.escape(str(result))}(?![\w$])", str(one))
-        for one in others
-    )
+    """Whether another instruction reads what an instruction gives."""
+    results = instructions.registers(item)[1]
+    bodies = ([*block.body, *([block.end] if block.end else [])] for block in program.blocks)
+    others = (one for body in bodies for one in body if one is not item)
+    return any(results & instructions.registers(one)[0] for one in others)
 
 
 class UninitializedReads(SharedWatch):
