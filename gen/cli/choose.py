@@ -184,6 +184,7 @@ def _how(found: Ranked) -> str:
     t, said = found.spec.tunables, []
     names = ("few", "schedule", "stages", "sliced_k")
     said += [f"{name.replace('_', '-')} {t[name]}" for name in names if name in t]
+    said += [f"bursts of {t['burst']}"] if t.get("burst", 1) > 1 else []
     said += [f"cluster {t['cluster']}"] if found.spec.cluster_blocks > 1 else []
     said += ["stream-k"] * bool(t.get("stream_k"))
     if found.value("slices") > 1:

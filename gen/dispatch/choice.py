@@ -53,9 +53,12 @@ class Tuned:
 
     @cached_property
     def known(self) -> Mapping[Kernel, Known]:
-        """The kernels that were measured, as far as this gen still has them."""
-        found = {}
-        for entry in self._entries:
+        """The kernels that were measured, as far as this gen still has them.
+
+        Of two entries of one, that of the later run: an older gen may lack a tunable that is 0.
+        """
+        found: dict[Kernel, Known] = {}
+        for entry in sorted(self._entries, key=lambda entry: entry.run):
             try:
                 spec = make_spec(**entry.spec)
                 predicted = ranking.ranked(spec, self.product, self._gpu).time

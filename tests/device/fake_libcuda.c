@@ -406,7 +406,7 @@ CUresult cuTensorMapEncodeTiled(
   ASKED(" %p", address);
   memcpy(map, words, sizeof words);
   if (rank != 2 || every[0] != 1 || every[1] != 1) return CUDA_ERROR_INVALID_VALUE;
-  const int odd = interleave || promotion != CU_TENSOR_MAP_L2_PROMOTION_L2_256B || filled;
+  const int odd = interleave || promotion != CU_TENSOR_MAP_L2_PROMOTION_NONE || filled;
   return odd ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -6,7 +6,8 @@ A change of templates makes the entries of their kernels outdated (`gen.source.v
 where it leaves a kernel as it is. Of the tables, files or folders, each entry that is stamped with
 the templates of COMMIT is stamped with today's, if the code that both make for its specification is
 the same, up to the host's side, or compiles to the same PTX. Printed is how many entries of each
-kernel were, and were not.
+kernel were, and were not. Tunables that are new are written to all entries, with their defaults: a
+kernel that is measured again would have two entries otherwise.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def made_by(commit: str, specs: Sequence[str]) -> dict[str, Made]:
 def stamped(
     table: Table, then: Mapping[str, Made], now: Mapping[str, Made], counted: Counter[str]
 ) -> Table:
-    """The table, with today's stamps where a kernel's code is the same."""
+    """The table, with today's tunables, and today's stamps where a kernel's code is the same."""
     entries = []
     for entry in table.entries:
         text = json.dumps(dict(entry.spec))
@@ -108,8 +109,9 @@ def stamped(
             is_same = same(old, new, spec_from_json(text).arch)
             counted[f"{entry.spec['variant']}, {'stamped' if is_same else 'other code'}"] += 1
             entry = replace(entry, templates=new.version) if is_same else entry
-        entries.append(entry)
-    return replace(table, entries=tuple(entries))
+        spec = json.loads(spec_from_json(text).to_json()) if new else entry.spec
+        entries.append(replace(entry, spec=spec))
+    return replace(table, entries=tuple(entries)).merged(Table())
 
 
 def main(args: Sequence[str]) -> int:

@@ -99,10 +99,15 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "wgmma parts": {
         "dtype": "f32_6xbf16", "threadblock": "64x128x32", "stages": 2, "split_k": 1,
     },
-    # Sums of 14 bits, promoted after one step and after two; registers that change hands.
+    # Sums of 14 bits, promoted after one step, during the next one or before it, and after two;
+    # registers that change hands.
     "wgmma fp8": {
         "dtype": "e4m3_f16", "layout": "rcr", "threadblock": "128x128x128", "stages": 2,
         "promote": 128,
+    },
+    "wgmma fp8 wide": {
+        "dtype": "e5m2_f16", "layout": "rcr", "threadblock": "64x192x64", "stages": 2,
+        "promote": 64,
     },
     "wgmma fp8 two steps": {
         "dtype": "e5m2_f16", "layout": "rcr", "threadblock": "64x128x64", "stages": 3,
@@ -113,6 +118,10 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     # Blocks share tiles along K: one finishes two of three pieces; one of four adds three others.
     "wgmma cluster along k": {
         "layout": "rcr", "threadblock": "64x48x64", "stages": 2, "cluster": "1x1x2",
+    },
+    # Copies of two steps at once, one warpgroup after the other.
+    "wgmma bursts": {
+        "layout": "rcr", "schedule": "pingpong", "threadblock": "64x48x64", "stages": 4, "burst": 2,
     },
     "wgmma cluster of four": {
         "layout": "rcr", "threadblock": "64x64x64", "stages": 2, "cluster": "1x1x4",

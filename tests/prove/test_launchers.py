@@ -252,7 +252,7 @@ def test_more_shared_memory_than_there_is() -> None:
 
 
 def test_another_promotion_in_l2_is_right() -> None:
-    source = edited(make_spec("mma_tma"), ("L2_PROMOTION_L2_256B", "L2_PROMOTION_L2_128B"))
+    source = edited(make_spec("mma_tma"), ("L2_PROMOTION_NONE", "L2_PROMOTION_L2_128B"))
     assert not check_launcher(source).wrong
 
 

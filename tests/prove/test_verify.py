@@ -200,6 +200,9 @@ WIDE: list[tuple[str, str, dict[str, Any]]] = [
     ("e4m3", "ccr", {"schedule": "pingpong", "threadblock": "64x96x64", "split_k": 3}),
     ("f16_f16", "crc", {"schedule": "pingpong", "stages": 5, "epilogue": "linear_bias"}),
     ("i8", "rrr", {"schedule": "pingpong", "threadblock": "192x32x64", "stream_k": 1}),
+    ("e4m3", "rcr", {"threadblock": "64x96x64", "promote": 64, "stream_k": 1}),
+    ("bf16_f32", "crc", {"threadblock": "64x64x32", "stages": 6, "burst": 3}),
+    ("f16", "rcr", {"schedule": "pingpong", "threadblock": "64x48x32", "stages": 4, "burst": 2}),
     ("f32_6xbf16", "rcc", {"threadblock": "64x64x32", "stages": 2}),
 ]
 QUICK_WIDE = [WIDE[1], WIDE[-1]]

@@ -292,6 +292,15 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "a whole tile; use cluster=1x1 or stream_k=0",
         ),
         (
+            {"variant": "wgmma", "dtype": "e4m3", "stream_k": 1, "promote": 256},
+            "promote=256 goes with stream_k=0, or as threadblock.k=128 with stream_k=1: steps of a "
+            "block begin anywhere, so that each of them is promoted; use promote=128 or stream_k=0",
+        ),
+        (
+            {"variant": "wgmma", "stages": 4, "burst": 4, "threadblock": "64x64x64"},
+            "stages=4 are not two bursts of 4 or more; use burst=2 or stages=8",
+        ),
+        (
             {"variant": "wgmma", "stages": 9},
             "stages=9 of threadblock=128x256x64 want 459920 bytes of shared memory, more than the "
             "232448 that a block may have on sm_90a; use stages=4 or threadblock=128x192x32",

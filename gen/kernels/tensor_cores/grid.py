@@ -69,11 +69,15 @@ _WGMMA = (
     ("64x96", 9),
     ("128x64", 8),
     ("128x48", 9),
+    ("64x80", 10),
+    ("64x64", 13),
     ("64x64", 8),
     ("64x48", 12),
     ("64x32", 16),
 )
 _WGMMA_HALF = (("256x256", 3),)
+# Wide tiles for few rows, where memory is the limit, with copies of so many steps at once.
+_WGMMA_BURSTS = (("128x224", 4, 2), ("64x224", 6, 2), ("64x112", 8, 2))
 # Warpgroups that take turns; also with tiles that blocks share along K.
 _WGMMA_TURNS = (
     ("128x192", 4),
@@ -157,11 +161,14 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
     k = _step(chosen, 128)
     half = _WGMMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
     shared = _threadblocks(half + _WGMMA, k)
+    bursts = _threadblocks([row[:2] for row in _WGMMA_BURSTS], k)
+    bursts = [{**one, "burst": row[2]} for one, row in zip(bursts, _WGMMA_BURSTS, strict=True)]
     clusters = _clusters(_WGMMA_CLUSTERS, k)
     turns = _threadblocks(_WGMMA_TURNS, k)
     streams = [{**one, "stream_k": 1} for one in turns]
     turning = [*turns, *streams, *_clusters(_WGMMA_TURNS_CLUSTERS, k)]
-    return [*_split(shared), *clusters, *({**one, "schedule": PING_PONG} for one in turning)]
+    alone = [{**one, "schedule": PING_PONG} for one in turning]
+    return [*_split(shared), *bursts, *clusters, *alone]
 
 
 def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any]]:

@@ -11,7 +11,15 @@ from gen.kernels.launches import ABOVE_BITS
 from gen.kernels.tensor_cores.facts import facts, may_be_early, reduce_width
 from gen.kernels.tensor_cores.operands import operands, transposed
 from gen.kernels.tensor_cores.plan import parameters
-from gen.kernels.tensor_cores.tiles import K_BLOCK, block_bytes, stage_bytes, writes_d
+from gen.kernels.tensor_cores.tiles import (
+    K_BLOCK,
+    WGMMA_OTHERS,
+    block_bytes,
+    promotes_behind,
+    stage_bytes,
+    sums,
+    writes_d,
+)
 
 if TYPE_CHECKING:
     from gen.kernels.tensor_cores.operands import Operand
@@ -72,6 +80,7 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
         "four_scalars": FOURS[spec.dtypes.scalar.name],
         "shared_bytes": spec.geometry.dynamic_shared,
         "stream_k": spec.stream_k,
+        "burst": spec.tunables.get("burst", 1),
         "multiprocessors": spec.persistent or split_k == 0,
         "facts": facts(spec),
         "apart": apart(spec.layouts, spec.several.number),
@@ -193,4 +202,10 @@ def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
         "a_bits": sum(1 << below * j for j in range(beside)),
         "b_bits": (1 << below) - 1,
         "tests_barriers": False,
+        "behind": promotes_behind(
+            spec.tunables,
+            spec.dtypes,
+            sums(spec.warp, spec.dtypes),
+            spec.geometry.values["consumer_registers"] - WGMMA_OTHERS,
+        ),
     }

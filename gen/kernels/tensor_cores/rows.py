@@ -121,6 +121,8 @@ _CLUSTER = (
 
 _SCHEDULE = "whether warpgroups share each work tile, or have one each and take turns to multiply"
 
+_BURST = "steps along K whose copies are asked for together, once there is room for all of them"
+
 _STREAM = "1: blocks share work tiles along K that would not fill a round, so that all end together"
 
 _INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
@@ -224,6 +226,7 @@ TENSOR_VARIANTS = (
             Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
             _PROMOTE,
             Integer("stream_k", _STREAM, 0, 0, 1, tag="stream"),
+            Integer("burst", _BURST, 1, 1, 8, tag="b"),
             *_REST[:2],
             replace(_SWIZZLE, default=_wgmma_group),
             BATCHED,

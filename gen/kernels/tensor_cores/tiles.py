@@ -22,6 +22,7 @@ WARPGROUP = 4  # warps
 K_BLOCK = 32  # bytes along K of a fragment, at least
 PING_PONG = "pingpong"  # wgmma's schedule where warpgroups have work tiles of their own
 WGMMA_ROWS, WGMMA_BYTES = 64, 32  # of a wgmma's A; along K, of both of its operands
+WGMMA_OTHERS = 48  # registers of a thread for all but sums
 MANY_WGMMAS = 4  # of a work tile, one below another, from which on two warpgroups share them
 
 # By mma_tma's number of consumers: the registers of a thread's sums for which an equal share of all
@@ -74,6 +75,15 @@ def held_sums(t: Mapping[str, Any], warp: Tile, d: DTypes) -> int:
     Of parts, products of the leading ones are, and those of the others have their own sums.
     """
     return sums(warp, d) * (3 if d.parts > 1 else 2 if t.get("promote") else 1)
+
+
+def promotes_behind(t: Mapping[str, Any], d: DTypes, sums: int, most: int) -> bool:
+    """Whether sums of a step are promoted while the next one is multiplied.
+
+    That takes a third set of them, for which there have to be registers: `most` for all.
+    """
+    step = Tile._make(sizes(t["threadblock"])).k
+    return d.parts == 1 and t.get("promote") == step and 3 * sums <= most
 
 
 def block_bytes(instruction: Tile, d: DTypes) -> int:

@@ -7,6 +7,7 @@ from gen.kernels.tensor_cores.rules import grouped_rule, line_rule, panel_rule, 
 from gen.kernels.tensor_cores.tiles import (
     PIECE,
     WGMMA_BYTES,
+    WGMMA_OTHERS,
     WGMMA_ROWS,
     held_sums,
     is_grouped,
@@ -26,9 +27,8 @@ from gen.spec.problem import along_k
 
 WGMMA_COLUMNS = 256  # of a wgmma's B at most
 MOST_ROWS = 256  # of wgmma's work tile
-# Registers of a thread for all but sums; and of an equal share of all for all but those of one
-# wgmma: ptxas goes by that.
-WGMMA_OTHERS, SHARE_OTHERS = 48, 26
+# Registers of an equal share of all for all but the sums of one wgmma: ptxas goes by that.
+SHARE_OTHERS = 26
 # Blocks along M and N, or along K, of wgmma's clusters, of which 8 blocks are always possible.
 # Where one breaks a rule, its neighbours are proposed first.
 CLUSTERS = ("1x1x4", "1x1x2", "1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
@@ -52,6 +52,7 @@ def wgmma_rules(chosen: Choice) -> None:
     _, warp, _ = tiles(as_tma.values)
     roles = tma_roles(as_tma.values, chosen.dtypes)
     _promotion_rule(chosen, block)
+    _burst_rule(chosen)
     wanted = held_sums(chosen.values, warp, chosen.dtypes)
     _sums_fit(chosen, wanted, roles.consumer_registers - WGMMA_OTHERS)
     share = registers(WARP * (roles.consumers + roles.producers))
@@ -140,19 +141,25 @@ def _sliced_rule(chosen: Choice, block: Tile, blocks: int) -> None:
 
 
 def _stream_rule(chosen: Choice) -> None:
-    """Sums that blocks give each other are those of whole warps, as wgmma adds them up.
-
-    Those of parts are promoted within each step, wherever the steps of a block begin.
-    """
-    promote = () if chosen.dtypes.parts > 1 else (("promote", 0),)
-    for name, alone in (("split_k", 1), ("cluster", "1x1"), *promote):
-        if chosen.values["stream_k"] and chosen.values[name] != alone:
+    """Sums that blocks give each other are those of whole warps, of whole steps."""
+    if not chosen.values["stream_k"]:
+        return
+    for name, alone in (("split_k", 1), ("cluster", "1x1")):
+        if chosen.values[name] != alone:
             raise Conflict(
                 f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
                 "blocks share the sums of a whole tile",
                 name,
                 "stream_k",
             )
+    promote, step = chosen.values["promote"], Tile._make(sizes(chosen.values["threadblock"])).k
+    if promote > step:
+        raise Conflict(
+            f"promote={promote} goes with stream_k=0, or as threadblock.k={step} with stream_k=1: "
+            "steps of a block begin anywhere, so that each of them is promoted",
+            "promote",
+            "stream_k",
+        )
 
 
 def _promotion_rule(chosen: Choice, block: Tile) -> None:
@@ -177,6 +184,16 @@ def _promotion_rule(chosen: Choice, block: Tile) -> None:
             "promote",
         )
     multiple_rule("promote", "", promote, block.k, f"threadblock.k={block.k}", "threadblock")
+
+
+def _burst_rule(chosen: Choice) -> None:
+    """While the stages of one burst are filled, consumers hand back those of another.
+
+    They hand back a step once they have the next one: a single burst would wait for itself.
+    """
+    burst, stages = chosen.values["burst"], chosen.values["stages"]
+    if burst > 1 and (stages % burst != 0 or stages == burst):
+        raise Conflict(f"stages={stages} are not two bursts of {burst} or more", "burst", "stages")
 
 
 def _sums_fit(chosen: Choice, wanted: int, most: int) -> None:

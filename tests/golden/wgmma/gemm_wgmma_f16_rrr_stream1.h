@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 // The specification. gemm_wgmma_f16_rrr_stream1.cpp does not compile with the header of another one.
-#define GEMM_WGMMA_F16_RRR_STREAM1_SPEC 0x05169017
+#define GEMM_WGMMA_F16_RRR_STREAM1_SPEC 0x95dfe0b9
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

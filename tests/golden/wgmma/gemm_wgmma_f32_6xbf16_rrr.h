@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 // The specification. gemm_wgmma_f32_6xbf16_rrr.cpp does not compile with the header of another one.
-#define GEMM_WGMMA_F32_6XBF16_RRR_SPEC 0xaf19264e
+#define GEMM_WGMMA_F32_6XBF16_RRR_SPEC 0x94645e4b
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API
