@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from gen.kernels.epilogues import epilogue_rule
-from gen.kernels.tensor_cores.rules import grouped_rule, line_rule, panel_rule, shared_rule
+from gen.kernels.tensor_cores.rules import (
+    grouped_rule,
+    line_rule,
+    panel_rule,
+    shared_rule,
+    stream_rule,
+)
 from gen.kernels.tensor_cores.tiles import (
     PIECE,
     WGMMA_BYTES,
@@ -145,14 +151,7 @@ def _stream_rule(chosen: Choice) -> None:
     Those of parts are promoted within each step, wherever the steps of a block begin.
     """
     promote = () if chosen.dtypes.parts > 1 else (("promote", 0),)
-    for name, alone in (("split_k", 1), ("cluster", "1x1"), *promote):
-        if chosen.values["stream_k"] and chosen.values[name] != alone:
-            raise Conflict(
-                f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
-                "blocks share the sums of a whole tile",
-                name,
-                "stream_k",
-            )
+    stream_rule(chosen, ("split_k", 1), ("cluster", "1x1"), *promote)
 
 
 def _promotion_rule(chosen: Choice, block: Tile) -> None:
