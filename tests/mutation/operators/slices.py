@@ -181,3 +181,6 @@ SLICES: Operators = (
     ("packing", r"(?<=gridDim\.y\)) \* 32", (" * 33", " * 31")),
     ("packing", r"(?<=i \+= gridDim\.z) (- 1|/ 2)", (r"- 2", r"")),
 )
+
+# What blocks that share tiles do in any kernel.
+STREAM: Operators = tuple(one for one in SLICES if one[0] == "stream")
