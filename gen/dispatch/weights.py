@@ -167,7 +167,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         + _gathered(spec, pace, (copy_a, copy_b), runs)
     )
     lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock
-    wait = pace.wait * clock * (1 if resident == 1 else HIDDEN)
+    # Blocks that stay are alone on their multiprocessor in all rounds, not in the last one only.
+    stays = spec.stream_k and not persistent
+    wait = (pace.alone if stays else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
     short = g.values.get("staging_line") == SECTOR
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu

@@ -169,15 +169,20 @@ def reduce(epilogue: Sequence[Parameter], batched: bool) -> tuple[Parameter, ...
 
 
 def mma(
-    writes_d: bool, epilogue: Sequence[Parameter], has_partials: bool, several: Several
+    writes_d: bool,
+    epilogue: Sequence[Parameter],
+    has_slices: bool,
+    several: Several,
+    has_stream: bool,
 ) -> tuple[Parameter, ...]:
-    """Of the kernel `mma`. One that leaves D to the reduction takes nothing of D."""
-    if several.number == "groups":
-        return restricted(_of_several(matrices(epilogue), several))
+    """Of `mma` and `simt`. One that leaves D to the reduction takes nothing of D."""
+    if several.number == "groups" or has_stream:  # blocks have to know how many products there are
+        stream = STREAM if has_stream else ()
+        return (*restricted(_of_several(matrices(epilogue), several)), *stream)
     operands, batched = (*SIZES, *OPERANDS), bool(several)
     of_ab = with_strides(operands) if batched else operands
     of_d = matrices(epilogue, batched) if writes_d else of_ab
-    return (*restricted(of_d), *(PARTIALS if has_partials else ()))
+    return (*restricted(of_d), *(PARTIALS if has_slices else ()))
 
 
 def mma_tma(

@@ -12,7 +12,7 @@ from gen.kernels.batches import check_batch
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.launches import Dim3, Plan, one_kernel
 from gen.kernels.signature import given_as
-from gen.kernels.tunables import Choice, Conflict, Flag, Tunable
+from gen.kernels.tunables import Choice, Conflict, Flag, Integer, Tunable
 from gen.spec.arch import MAX_GRID_X, MAX_GRID_YZ, compute_capability
 from gen.spec.dtypes import SCALAR_DTYPES, DTypes
 from gen.spec.kernel import KernelSpec, Tile
@@ -242,6 +242,14 @@ def launch_facts(spec: KernelSpec) -> tuple[Fact, ...]:
 _MAX_GRID = (MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ)
 
 
+STREAM_K = Integer(
+    "stream_k",
+    "1: blocks share work tiles along K that would not fill a round, so that all end together",
+    0,
+    0,
+    1,
+    tag="stream",
+)
 BATCHED = Flag("batched", "take a batch: products of one shape, at strides in memory")
 GROUPED = Flag("grouped", "take groups of rows, with a matrix B each: the device reads how many")
 GROUPED_K = Flag(

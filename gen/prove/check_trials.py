@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gen.kernels.formulas import ceil_div
+from gen.kernels.tensor_cores.facts import giving_warps
 from gen.kernels.tensor_cores.operands import HELPER_THREADS, operands
 from gen.prove.check_sizes import (
     MANY,
@@ -148,7 +149,8 @@ def late_trials(spec: KernelSpec, thorough: bool = True) -> Iterator[Trial]:
     """
     m, n, k = spec.threadblock
     steps = (2 if thorough else 1) * spec.stages + 1
-    (shape,) = turned(spec, [fitting(spec, m + 1 if spec.row.persistent else m, n, steps * k)])
+    rows = m + 1 if spec.row.persistent or spec.stream_k else m
+    (shape,) = turned(spec, [fitting(spec, rows, n, steps * k)])
     one = trial(spec, shape, "integer", (3, -2), WHOLE)
     yield replace(one, multiprocessors=1, watched=True, late=True)
 
@@ -304,7 +306,7 @@ def _crowds(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
         size = (3, 5, ends[-1]) if spec.grouped_k else (ends[-1], 5, 3)
         one = trial(spec, GemmShape(*size), "integer", (3, -2), WHOLE, ends)
         yield replace(one, multiprocessors=MANY)
-    if spec.row.persistent:
+    if spec.row.persistent or spec.stream_k:
         m, n, k = spec.threadblock
         for count, depth in ((1, k + 1), (2, k + 1), (3, k + 1), (MANY, k + 1), (2, 0)):
             shape = GemmShape(2 * m + 1, (2 if thorough else 1) * n + 1, depth)
@@ -377,8 +379,7 @@ def _streams(spec: KernelSpec) -> list[tuple[int, int, int]]:
     is left of a tile takes all stages twice. The last are so many that the helper's threads clear
     several flags each, and that blocks wait for those.
     """
-    s, values = spec.stages, spec.geometry.values
-    many = 2 * HELPER_THREADS // (values["consumers"] // values["teams"]) + 8
+    s, many = spec.stages, 2 * HELPER_THREADS // giving_warps(spec) + 8
     return [
         (3, 2, 3), (4, 3, s), (3, 2, 4 * s + 3), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1),
         (9, 2, s + 1), (9, 5, 4), (many + 1, many, 2),

@@ -91,7 +91,7 @@ def _along(spec: KernelSpec, sizes: tuple[int, int, int]) -> Iterator[Trial | No
         shape = [_SMALL.m, _SMALL.n, _SMALL.k]
         shape[axis] = size
         yield _problem(spec, GemmShape(*shape))
-    if spec.row.persistent:
+    if spec.row.persistent or spec.stream_k:
         for few in (GemmShape(sizes[0], 5, 6), GemmShape(3, sizes[1], 6)):
             if one := _problem(spec, few):
                 yield replace(one, multiprocessors=1)

@@ -233,7 +233,7 @@ class KernelSpec:
     @property
     def persistent(self) -> bool:
         """Whether a block computes tile after tile."""
-        return self.row.persistent or self.grouped
+        return self.row.persistent or self.grouped or self.stream_k
 
     @property
     def most_work(self) -> int:

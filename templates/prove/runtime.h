@@ -108,6 +108,9 @@ inline size_t __cvta_generic_to_shared(const void*) {
 inline unsigned __ballot_sync(unsigned, int) {
   return 0;
 }
+inline int __all_sync(unsigned, int x) {
+  return x;
+}
 inline int __ffs(int) {
   return 0;
 }

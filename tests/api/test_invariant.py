@@ -157,4 +157,6 @@ def test_what_is_refused() -> None:
         multiply(a, a, variant="gemv")
     with pytest.raises(SpecError, match="stream_k=1 shares those tiles"):
         gen.Kernel(make_spec("wgmma", schedule="pingpong", stream_k=1), invariant="rows")
+    with pytest.raises(SpecError, match="stream_k=1 shares those tiles"):
+        gen.Kernel(make_spec("simt", stream_k=1), invariant="rows")
     assert "invariant='rows'" in repr(gen.Kernel("tiles", invariant="rows"))

@@ -89,7 +89,8 @@ def test_a_gpu_smaller_than_a_cluster_has_times(multiprocessors: int) -> None:
 
 
 def test_what_else_is_chosen() -> None:
-    for side, tile in {512: "64x32", 1024: "64x128", 2048: "128x256", 4096: "128x256"}.items():
+    tiles = {512: "64x32", 1024: "64x128", 2048: "128x256", 4096: "128x256 stream"}
+    for side, tile in tiles.items():
         assert what(chosen("f32", "sm_90a", side, side, side)) == f"simt {tile}", side
     assert what(chosen("f64", "sm_90a", 4096, 4096, 4096)) == "mma_tma 128x128"
     assert what(chosen("f16", "sm_80", 4096, 4096, 4096)) == "mma 128x256"

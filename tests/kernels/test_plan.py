@@ -317,6 +317,31 @@ def test_blocks_share_tiles_where_a_round_would_not_be_full() -> None:
     assert all(launch.early for launch in packed.launches)
 
 
+def test_blocks_on_cuda_cores_share_tiles_too() -> None:
+    tile = {"threadblock": "128x64x16", "sliced_k": 2}  # two blocks on a multiprocessor
+    for tunables, dtype, held, sums, warps in (
+        ({}, "f32", 1, 128 * 256 * 4, 8),
+        (tile, "i32", 2, 2 * 128 * 64 * 4, 4),
+        ({}, "f64", 1, 128 * 128 * 8, 8),
+    ):
+        spec = make_spec("simt", dtype=dtype, stream_k=1, **tunables)
+        m, n, _ = spec.threadblock
+        for tiles, multiprocessors, shared in ((9, 4, True), (8, 4, False), (3, 4, False)):
+            steps = made(spec, m * tiles, n, 77, multiprocessors=multiprocessors)
+            blocks = min(tiles, held * multiprocessors)
+            assert steps.launch(spec.name).grid == (blocks, 1, 1)
+            names = [f"{spec.name}_clear"] * shared + [spec.name]
+            assert [launch.kernel for launch in steps.launches] == names
+            args = main(steps, spec)
+            if shared:
+                assert args["partials"] == Pointer("workspace", 0)
+                assert args["flags"] == Pointer("workspace", blocks * sums)
+                assert steps.workspace_bytes == blocks * (sums + 4 * warps)
+            else:
+                assert (args["partials"], args["flags"], steps.workspace_bytes) == (NULL, NULL, 0)
+        assert not made(spec, m * 9, n, 0, multiprocessors=4).workspace_bytes
+
+
 def test_teams_have_room_for_the_rows_that_they_finish() -> None:
     tile = {"threadblock": "96x96x64", "warp": "48x48", "stages": 4, "layout": "rcr"}
     one, two = (make_spec("mma_tma", **tile, sliced_k=n).geometry for n in (1, 2))

@@ -24,6 +24,10 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "threadblock": "32x32x32", "warp": "32x16", "stages": 3, "sliced_k": 2, "split_k": 0,
         "layout": "rcr",
     },
+    # Blocks that share tiles, by teams of warps.
+    "simt stream-k": {
+        "threadblock": "32x32x16", "warp": "32x32", "stages": 3, "sliced_k": 2, "stream_k": 1,
+    },
     "mma": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3},
     "mma i8": {
         "dtype": "i8", "layout": "crr", "threadblock": "64x64x64", "warp": "32x32",

@@ -225,6 +225,7 @@ _STARTS = [
     ("mma_tma", "bf16", {"sliced_k": 2, "stages": 3}),
     ("wgmma", "tf32", {"split_k": 2}),
     ("wgmma", "bf16", {"split_k": 1, "stream_k": 1}),
+    ("simt", "f32", {"split_k": 1, "stream_k": 1}),
 ]
 
 

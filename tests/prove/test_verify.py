@@ -249,6 +249,27 @@ def test_tiles_that_blocks_share(
     assert complaints(spec, runner) == []
 
 
+_TEAMS = {"threadblock": "32x32x16", "sliced_k": 2}
+STREAMS_ON_CUDA_CORES: list[tuple[str, str, dict[str, Any], int]] = [
+    ("f32", "rcr", {}, 2),
+    ("f32", "rrr", {**_TEAMS, "batched": True}, 4),
+    ("f64", "crc", {**_TEAMS, "epilogue": "linear_bias_gelu"}, 3),
+    ("i32", "ccr", {"epilogue": "linear_bias", "arch": "sm_90"}, 5),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "more", "multiprocessors"),
+    sift(STREAMS_ON_CUDA_CORES, STREAMS_ON_CUDA_CORES[:1]),
+)
+def test_tiles_that_blocks_share_on_cuda_cores(
+    dtype: str, layout: str, more: dict[str, Any], multiprocessors: int
+) -> None:
+    spec = small("simt", dtype, layout, split_k=1, stream_k=1, **more)
+    runner = EmulatorRunner(multiprocessors=multiprocessors)
+    assert complaints(spec, runner) == []
+
+
 # On CUDA cores all epilogues are one function's; layouts and functions differ from type to type.
 EPILOGUES_OF_SUMS = [
     (variant, dtype, epilogue)

@@ -93,6 +93,9 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
               "split_k": 3, "arch": "sm_90"}),
     ("simt", {"epilogue": DEQUANTIZED, "name": "gemm_dequantized"}),
     ("simt", {"layout": "rrc", "split_k": 3, "epilogue": GATED, "name": "gemm_gated"}),
+    ("simt", {"layout": "rcr", "stream_k": 1, "arch": "sm_90a"}),
+    ("simt", {"dtype": "f64", "layout": "crc", "threadblock": "64x64x16", "warp": "32x32",
+              "sliced_k": 2, "stream_k": 1, "epilogue": "linear_bias", "batched": True}),
     ("gemv", {}),
     ("gemv", {"dtype": "f16", "layout": "rcr", "epilogue": "linear_bias_relu"}),
     ("gemv", {"layout": "ccc"}),
@@ -264,6 +267,7 @@ EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ..
     ("mma_tma", {}, ("sm_90a",), ("cubin",)),
     ("wgmma", {"dtype": "f32_6xbf16"}, ("sm_90a",), ("cubin",)),
     ("wgmma", {"stream_k": 1}, ("sm_90a",), ("cubin",)),
+    ("simt", {"stream_k": 1}, ("sm_80",), ("cubin",)),
 )
 
 

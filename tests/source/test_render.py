@@ -257,6 +257,7 @@ def test_index_arithmetic_is_64_bits_wide(variant: str) -> None:
         ("wgmma", {}),
         ("wgmma", {"split_k": 3}),
         ("wgmma", {"stream_k": 1}),
+        ("simt", {"stream_k": 1}),
         ("wgmma", {"schedule": "pingpong"}),
     ]),
 )  # fmt: skip

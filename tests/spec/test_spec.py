@@ -301,6 +301,11 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "stages=4 are not two bursts of 4 or more; use burst=2 or stages=8",
         ),
         (
+            {"variant": "simt", "stream_k": 1, "split_k": 0},
+            "split_k=0 goes with stream_k=0, since with stream-K single blocks share the sums of a "
+            "whole tile; use split_k=1 or stream_k=0",
+        ),
+        (
             {"variant": "wgmma", "stages": 9},
             "stages=9 of threadblock=128x256x64 want 459920 bytes of shared memory, more than the "
             "232448 that a block may have on sm_90a; use stages=4 or threadblock=128x192x32",
@@ -673,6 +678,11 @@ def test_a_warp_of_wgmma_stages_16_rows(threadblock: str) -> None:
         ),
         ("wgmma_f16_rrr", {}),
         ("wgmma_f16_rrr_stream1", {"stream_k": 1}),
+        ("simt_f32_rrr_stream1", {"stream_k": 1}),
+        (
+            "simt_i32_rrr_tb128x64x16_tk2_stream1",
+            {"dtype": "i32", "threadblock": "128x64x16", "sliced_k": 2, "stream_k": 1},
+        ),
         ("wgmma_f16_rrr_pingpong", {"schedule": "pingpong", "threadblock": "128x192x64"}),
         ("wgmma_f16_rcr_tb64x80x64_s5", {"layout": "rcr", "threadblock": "64x80x64", "stages": 5}),
         (

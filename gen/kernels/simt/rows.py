@@ -12,7 +12,7 @@ from gen.kernels.tensor_cores.operands import Operand, operands
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
 from gen.kernels.tensor_cores.printed import launched
 from gen.kernels.tunables import Choice, Integer, Size
-from gen.kernels.variant import BATCHED, Pace, Variant
+from gen.kernels.variant import BATCHED, STREAM_K, Pace, Variant
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import along_k
@@ -87,12 +87,14 @@ _DOUBLE = (
 
 
 def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
+    """The largest tiles, whose rounds are long, also with stream-K."""
     rows = _SINGLE if chosen.dtypes.input.size == 4 else _DOUBLE
-    return [
-        {"threadblock": tile, "warp": warp, "sliced_k": teams, "stages": stages, "split_k": slices}
+    tiles = [
+        {"threadblock": tile, "warp": warp, "sliced_k": teams, "stages": stages}
         for tile, warp, teams, stages in rows
-        for slices in (1, 0)
     ]
+    streams = [{**one, "stream_k": 1} for one in tiles[:1]]
+    return [*({**one, "split_k": slices} for one in tiles for slices in (1, 0)), *streams]
 
 
 def _pace(dtypes: DTypes) -> Pace:
@@ -133,6 +135,7 @@ SIMT_VARIANTS = (
                 tag="s",
             ),
             Integer("sliced_k", "teams of warps that share out K", 1, 1, TEAMS, tag="tk"),
+            STREAM_K,
             Integer(
                 "split_k", "slices of K that different blocks multiply", 1, 0, 65_535, "auto",
                 tag="sk",

@@ -12,7 +12,7 @@ from gen.kernels.simt.geometry import (
     shared_bytes,
     threads_of,
 )
-from gen.kernels.tensor_cores.rules import shared_rule
+from gen.kernels.tensor_cores.rules import shared_rule, stream_rule
 from gen.kernels.tensor_cores.tiles import registers, sums
 from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import multiple_rule
@@ -48,6 +48,7 @@ def rules(chosen: Choice) -> None:
             "warp",
             "threadblock",
         )
+    stream_rule(chosen, ("split_k", 1))
     _registers_rule(chosen, warp)
     _copies_rule(chosen, block)
     shared_rule(chosen, shared_bytes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.tensor_cores.operands import Operand, operands, packing, rounded, transposed
 from gen.kernels.tensor_cores.tiles import sums, writes_d
-from gen.spec.arch import MOST_REGISTERS, REGISTERS, SHARED_KIB, compute_capability
+from gen.spec.arch import MOST_REGISTERS, REGISTERS, SHARED_KIB, WARP, compute_capability
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GROUPS
 
@@ -43,6 +43,8 @@ def facts(spec: KernelSpec) -> list[Fact]:
     if not spec.packs:
         if spec.grouped:
             return [*_tiles(spec), *_blocks(spec)]
+        if spec.stream_k:
+            return [*_tiles(spec), *_stream(spec)]
         return [*_tiles(spec), *([] if spec.split_k == 1 else [*_slices(spec), *_partials(spec)])]
     a, b = operands(spec)
     size = spec.dtypes.factor.size
@@ -123,18 +125,28 @@ def _partials(spec: KernelSpec, offset: str = "") -> list[Fact]:
     ]
 
 
-def _stream(spec: KernelSpec, offset: str) -> list[Fact]:
-    """What blocks that share work tiles give each other: a tile of sums each, a flag for a warp."""
-    sums = f"kTileM * kTileN * {spec.dtypes.accumulator.size}"
-    warps = spec.geometry.values["consumers"] // spec.geometry.values["teams"]
+def _stream(spec: KernelSpec, offset: str = "") -> list[Fact]:
+    """What blocks that share work tiles give each other: a tile of sums each, a flag for a warp.
+
+    Teams that share each step have a tile of sums each.
+    """
+    sums = f"sharing * kTileM * kTileN * {spec.sliced_k * spec.dtypes.accumulator.size}"
+    behind = [Fact("partials_offset", offset), Fact("flags_offset", f"partials_offset + {sums}")]
     return [
         *_blocks(spec),
         Fact("sharing", "K > 0 && tiles % blocks > 0 ? blocks : 0", "blocks that share tiles"),
-        Fact("partials_offset", offset),
-        Fact("flags_offset", f"partials_offset + sharing * {sums}"),
-        Fact("flags", f"sharing * {warps}", "for each warp of a tile one"),
+        *(behind if offset else [Fact("flags_offset", sums, "bytes")]),
+        Fact("flags", f"sharing * {giving_warps(spec)}", "for each warp of a tile one"),
         Fact("bytes", "flags_offset + flags * 4", "of the workspace"),
     ]
+
+
+def giving_warps(spec: KernelSpec) -> int:
+    """Warps that have the sums of a tile: of a persistent kernel, all but producers."""
+    if not spec.row.persistent:
+        return spec.threads[0] // WARP
+    consumers, teams = (int(spec.geometry.values[name]) for name in ("consumers", "teams"))
+    return consumers // teams
 
 
 def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:

@@ -33,9 +33,9 @@ MOST_SIZE = 2**31 - 4096  # M, N, K: where tiles and steps ahead end is an int
 def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
     """Those of the kernel that multiplies."""
     epilogue = signature.of_epilogue(spec)
-    wanted = writes_d(spec.tunables), epilogue, spec.split_k != 1, spec.several
+    wanted = writes_d(spec.tunables), epilogue, spec.split_k != 1, spec.several, spec.stream_k
     if spec.row.persistent:
-        return signature.mma_tma(*wanted, spec.stream_k, may_be_early(spec))
+        return signature.mma_tma(*wanted, may_be_early(spec))
     return signature.mma(*wanted)
 
 

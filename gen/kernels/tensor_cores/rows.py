@@ -27,7 +27,7 @@ from gen.kernels.tensor_cores.rules import (
 from gen.kernels.tensor_cores.tiles import PING_PONG, WGMMA_BYTES, mma, mma_tma, wgmma
 from gen.kernels.tensor_cores.wgmma_rules import CLUSTERS, wgmma_rules
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
-from gen.kernels.variant import BATCHED, GROUPED, GROUPED_K, Variant
+from gen.kernels.variant import BATCHED, GROUPED, GROUPED_K, STREAM_K, Variant
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES
 from gen.spec.kernel import cluster_of
 
@@ -122,8 +122,6 @@ _CLUSTER = (
 _SCHEDULE = "whether warpgroups share each work tile, or have one each and take turns to multiply"
 
 _BURST = "steps along K whose copies are asked for together, once there is room for all of them"
-
-_STREAM = "1: blocks share work tiles along K that would not fill a round, so that all end together"
 
 _INSTRUCTION = Word("instruction", "the tensor-core instruction", _instruction, _ALL_INSTRUCTIONS)
 # So many share operands in the L2 cache.
@@ -225,7 +223,7 @@ TENSOR_VARIANTS = (
             Integer("stages", _STAGES, _wgmma_stages, 2, 16, tag="s"),
             Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
             _PROMOTE,
-            Integer("stream_k", _STREAM, 0, 0, 1, tag="stream"),
+            STREAM_K,
             Integer("burst", _BURST, 1, 1, 8, tag="b"),
             *_REST[:2],
             replace(_SWIZZLE, default=_wgmma_group),

@@ -145,6 +145,18 @@ def grouped_rule(chosen: Choice) -> None:
         )
 
 
+def stream_rule(chosen: Choice, *alone: tuple[str, object]) -> None:
+    """What has to be as it is without, where blocks share work tiles along K."""
+    for name, value in alone:
+        if chosen.values["stream_k"] and chosen.values[name] != value:
+            raise Conflict(
+                f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
+                "blocks share the sums of a whole tile",
+                name,
+                "stream_k",
+            )
+
+
 def _since(chosen: Choice) -> None:
     name, stages = chosen.dtypes.name, chosen.values["stages"]
     if DTYPES_SINCE[name] > chosen.cc:

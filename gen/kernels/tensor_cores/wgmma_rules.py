@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from gen.kernels.epilogues import epilogue_rule
-from gen.kernels.tensor_cores.rules import grouped_rule, line_rule, panel_rule, shared_rule
+from gen.kernels.tensor_cores.rules import (
+    grouped_rule,
+    line_rule,
+    panel_rule,
+    shared_rule,
+    stream_rule,
+)
 from gen.kernels.tensor_cores.tiles import (
     PIECE,
     WGMMA_BYTES,
@@ -142,18 +148,9 @@ def _sliced_rule(chosen: Choice, block: Tile, blocks: int) -> None:
 
 def _stream_rule(chosen: Choice) -> None:
     """Sums that blocks give each other are those of whole warps, of whole steps."""
-    if not chosen.values["stream_k"]:
-        return
-    for name, alone in (("split_k", 1), ("cluster", "1x1")):
-        if chosen.values[name] != alone:
-            raise Conflict(
-                f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
-                "blocks share the sums of a whole tile",
-                name,
-                "stream_k",
-            )
+    stream_rule(chosen, ("split_k", 1), ("cluster", "1x1"))
     promote, step = chosen.values["promote"], Tile._make(sizes(chosen.values["threadblock"])).k
-    if promote > step:
+    if chosen.values["stream_k"] and promote > step:
         raise Conflict(
             f"promote={promote} goes with stream_k=0, or as threadblock.k={step} with stream_k=1: "
             "steps of a block begin anywhere, so that each of them is promoted",

@@ -24,7 +24,7 @@
 
 #include "heads.h"
 
-#if HEADS_SPEC != 0x29703e71
+#if HEADS_SPEC != 0x06b47829
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -21,9 +21,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rrr --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --split-k 1 --epilogue 'clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]' --swizzle 12 --name gemm_dequantized
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rrr --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 0 --split-k 1 --epilogue 'clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]' --swizzle 12 --name gemm_dequantized
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_dequantized.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "split_k": 1, "epilogue": "clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]", "swizzle": 12, "name": "gemm_dequantized"}
+// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rrr", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "stream_k": 0, "split_k": 1, "epilogue": "clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]", "swizzle": 12, "name": "gemm_dequantized"}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -22,9 +22,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rrc --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --split-k 3 --epilogue 'silu(x) * up[row, col] + slope * rest[row, col] where up=f16[row, col], slope=scalar' --swizzle 12 --name gemm_gated
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rrc --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 0 --split-k 3 --epilogue 'silu(x) * up[row, col] + slope * rest[row, col] where up=f16[row, col], slope=scalar' --swizzle 12 --name gemm_gated
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_gated.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rrc", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "split_k": 3, "epilogue": "silu(x) * up[row, col] + slope * rest[row, col] where up=f16[row, col], slope=scalar", "swizzle": 12, "name": "gemm_gated"}
+// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rrc", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "stream_k": 0, "split_k": 3, "epilogue": "silu(x) * up[row, col] + slope * rest[row, col] where up=f16[row, col], slope=scalar", "swizzle": 12, "name": "gemm_gated"}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

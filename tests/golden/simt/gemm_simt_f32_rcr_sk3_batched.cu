@@ -23,9 +23,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --split-k 3 --epilogue linear --swizzle 12 --batched
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 0 --split-k 3 --epilogue linear --swizzle 12 --batched
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_simt_f32_rcr_sk3_batched.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rcr", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "split_k": 3, "epilogue": "linear", "swizzle": 12, "batched": true}
+// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rcr", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 12, "batched": true}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -19,9 +19,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f64 --layout crc --arch sm_80 --threadblock 64x64x16 --warp 32x32 --stages 4 --sliced-k 1 --split-k 20 --epilogue linear_bias --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f64 --layout crc --arch sm_80 --threadblock 64x64x16 --warp 32x32 --stages 4 --sliced-k 1 --stream-k 0 --split-k 20 --epilogue linear_bias --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_simt_f64_crc_tb64x64x16_w32x32_sk20_linear_bias.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "f64", "layout": "crc", "arch": "sm_80", "threadblock": "64x64x16", "warp": "32x32", "stages": 4, "sliced_k": 1, "split_k": 20, "epilogue": "linear_bias", "swizzle": 12}
+// gen-spec: {"variant": "simt", "dtype": "f64", "layout": "crc", "arch": "sm_80", "threadblock": "64x64x16", "warp": "32x32", "stages": 4, "sliced_k": 1, "stream_k": 0, "split_k": 20, "epilogue": "linear_bias", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -20,9 +20,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 9.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype i32 --layout crr --arch sm_90 --threadblock 64x64x32 --warp 64x64 --stages 4 --sliced-k 8 --split-k 3 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype i32 --layout crr --arch sm_90 --threadblock 64x64x32 --warp 64x64 --stages 4 --sliced-k 8 --stream-k 0 --split-k 3 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_simt_i32_crr_tb64x64x32_tk8_sk3_sm90.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "i32", "layout": "crr", "arch": "sm_90", "threadblock": "64x64x32", "warp": "64x64", "stages": 4, "sliced_k": 8, "split_k": 3, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "simt", "dtype": "i32", "layout": "crr", "arch": "sm_90", "threadblock": "64x64x32", "warp": "64x64", "stages": 4, "sliced_k": 8, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900

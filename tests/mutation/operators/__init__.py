@@ -14,7 +14,7 @@ from tests.mutation.operators.operator import Operators
 from tests.mutation.operators.pipelines import PIPELINES
 from tests.mutation.operators.scalars import FLOATS, HALVES, INTEGERS
 from tests.mutation.operators.skinny import SKINNY
-from tests.mutation.operators.slices import SLICES
+from tests.mutation.operators.slices import SLICES, STREAM
 from tests.mutation.operators.tiles import TILES
 
 __all__ = ["LAUNCHERS", "operators"]
@@ -23,7 +23,8 @@ __all__ = ["LAUNCHERS", "operators"]
 def operators(spec: KernelSpec) -> Operators:
     """The mistakes in what a GPU runs of a kernel."""
     if spec.instruction is None:
-        own = SIMT if spec.row.planner else CUDA_CORES
+        stream = STREAM if spec.stream_k else ()
+        own = (*SIMT, *stream) if spec.row.planner else CUDA_CORES
     else:
         own = (*PIPELINES, *TILES, *SLICES) if spec.row.planner else (*SKINNY, *CUDA_CORES)
     scalars = INTEGERS if spec.dtypes.accumulator.name.startswith("i") else FLOATS

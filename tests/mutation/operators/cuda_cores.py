@@ -116,7 +116,11 @@ SIMT: Operators = (
     ("stage count", r"s < kStages - 1(?=;)", ("s < kStages - 2", "s < kStages")),
     ("phase", r"@!over", ("@over",)),
     ("phase", r"phase \^= 1", ("phase ^= 0",)),
-    ("arrivals", r"(?<=barrier_init\(ready, )kThreads / 32", ("kThreads / 64", "kThreads / 16")),
+    (
+        "arrivals",
+        r"(?<=barrier_init\()(ready|shared_address\(shared\)), kThreads / 32",
+        (r"\1, kThreads / 64", r"\1, kThreads / 16"),
+    ),
     ("stage count", r"(?<=\+\+stage == )kStages", ("kStages - 1", "kStages + 1")),
     ("ring", r"kTileK - kLines", ("kTileK", "-kLines")),
     ("ring", r"(?<=if \(place == )kLines", ("kTileK", "(kLines - 1)")),

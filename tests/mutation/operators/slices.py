@@ -27,7 +27,7 @@ SLICES: Operators = (
     ("stream", r"blockIdx\.x - 1(?=\)\.take)", ("blockIdx.x",)),
     ("stream", r"blockIdx\.x(?=\)\.give)", ("blockIdx.x + 1",)),
     ("stream", r"flags \+ warp", ("flags", "flags + warp / 2")),
-    ("stream", r"warp = block \* kWarps", ("warp = block",)),
+    ("stream", r"warp = block \* (kWarps|\(kThreads / 32\))", ("warp = block",)),
     ("stream", r"index_t\(warp\) \*", ("index_t(warp / 2) *",)),
     ("stream", r" \+ thread % 32(?=;)", ("",)),
     ("stream", r"range \+ more / gridDim\.x", ("range",)),
@@ -43,7 +43,15 @@ SLICES: Operators = (
     ("stream", r"first > 0(?=\) Given)", ("first > 1", "false")),
     ("stream", r"w >= whole(?=\) \{)", ("w > whole",)),
     ("stream", r"(?<=gridDim\.x\)) >= whole", (" > whole",)),
-    ("stream", r"w == (begin|end)_tile \? \w+", (r"w == \1_tile ? steps", r"w == \1_tile ? 0")),
+    (
+        "stream",
+        r"(w|tile) == (begin|end)_tile \? \w+",
+        (r"\1 == \2_tile ? steps", r"\1 == \2_tile ? 0"),
+    ),
+    ("stream", r"end_tile - begin_tile == 2", ("true", "false")),
+    ("stream", r"2 \* begin_tile \+ 1 - w", ("begin_tile", "2 * begin_tile - w")),
+    ("stream", r"first \* kTileK, end", ("0, end", "first, end")),
+    ("stream", r"end < int\(K\) \? end : ", ("",)),
     ("stream", r"w <= end_tile", ("w < end_tile",)),
     ("stream", r"= work - gridDim\.x - work % gridDim\.x", ("= work - work % gridDim.x",)),
     ("stream", r"int\(blockIdx\.x\) - int\(gridDim\.x\)", ("int(blockIdx.x)",)),
@@ -173,3 +181,6 @@ SLICES: Operators = (
     ("packing", r"(?<=gridDim\.y\)) \* 32", (" * 33", " * 31")),
     ("packing", r"(?<=i \+= gridDim\.z) (- 1|/ 2)", (r"- 2", r"")),
 )
+
+# What blocks that share tiles do in any kernel.
+STREAM: Operators = tuple(one for one in SLICES if one[0] == "stream")

@@ -468,6 +468,7 @@ def check_on(gpu: GpuRunner, library: ctypes.CDLL, spec: KernelSpec, shape: Gemm
 HELPED: list[tuple[str, dict[str, Any]]] = [
     ("skinny", {}), ("gemv", {}), ("mma", {"split_k": 0}), ("simt", {"split_k": 2}),
     ("mma", {"dtype": "f64"}), ("mma_tma", {"dtype": "f64"}), ("wgmma", {"stream_k": 1}),
+    ("simt", {"stream_k": 1}),
 ]  # fmt: skip
 
 

@@ -62,6 +62,8 @@ BROKEN: list[tuple[str, dict[str, Any], str, str]] = [
      " device)", "cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)"),
     ("mma", {"split_k": 3}, "kernels.reduce, loaded.reduce", "kernels.reduce, loaded.pack"),
     ("wgmma", {"stream_k": 1}, "kernels.clear, loaded.clear", "kernels.clear, loaded.pack"),
+    ("simt", {"stream_k": 1}, "dim3(1), 256, 0, stream, plan.flags, flags",
+     "dim3(1), 256, 0, stream, plan.flags - 1, flags"),
     ("mma_tma", {}, "result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE",
      "CUDA_SUCCESS"),
     ("mma_tma", {}, "{cuuint64_t(length), cuuint64_t(lines)}",

@@ -38,6 +38,7 @@ KERNELS: dict[str, dict[str, Any]] = {
     "mma": {"dtype": "f16", "split_k": 2},
     "mma_tma": {"dtype": "f16", "split_k": 2},
     "wgmma": {"dtype": "f16", "stream_k": 1, "threadblock": "64x64x64"},
+    "simt": {"dtype": "f32", "stream_k": 1, "threadblock": "32x32x8", "warp": "32x32"},
 }
 LAUNCHERS = [*KERNELS, *(f"{variant} embedded" for variant in KERNELS), "bundle"]
 BUNDLE = "--variant mma --dtype f16 --split-k 2 --aligned\n--variant mma --dtype f16\n"
