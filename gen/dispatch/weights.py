@@ -167,9 +167,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         + _gathered(spec, pace, (copy_a, copy_b), runs)
     )
     lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock
-    # Blocks that stay are alone on their multiprocessor in all rounds, not in the last one only.
-    stays = spec.stream_k and not persistent
-    wait = (pace.alone if stays else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
+    # Time that is shared evenly counts `wait` alone, also where no other block works meanwhile.
+    lonely = spec.stream_k and not persistent and resident == 1
+    wait = (pace.alone if lonely else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
     short = g.values.get("staging_line") == SECTOR
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu

@@ -342,6 +342,12 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             f"{_STEP_OF} - part * (steps / gridDim.x) - part * (steps % gridDim.x) / gridDim.x; ->",
         )
     ),
+    (_SHARES, f"simt stream-k: stream: {_PART} = more % gridDim.x; -> {_PART} = 0;"),
+    (
+        "a block computes the same pieces in another order",
+        "simt stream-k: stream: const bool turned = w >= whole && w < end_tile && end_tile - "
+        "begin_tile == 2; -> const bool turned = w >= whole && w < end_tile && false;",
+    ),
     (_FEWER, "-> stage = stage + 1 < kStages - 1 ?"),
     (_STAGED, "mma_tma split-k: bytes: const auto staging"),
     (_PADDING, "kStages * kStageBytes + 16);"),
