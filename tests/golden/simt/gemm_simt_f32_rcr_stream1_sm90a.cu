@@ -364,7 +364,8 @@ __device__ inline void multiply(
       tile.multiply(k % 2);
     }
   }
-  phase ^= 1;  // nobody waits for the last arrivals
+  barrier_wait(ready, phase);  // for the last arrivals, so that phases stay in step with pieces
+  phase ^= 1;
   asm volatile("cp.async.wait_all;" ::: "memory");  // what nobody needs, and sums take the place of
 }
 
