@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.models import CommandInfo
 
 from gen._version import __version__
 from gen.cli import (
@@ -76,12 +78,22 @@ app = typer.Typer(
 command = partial(app.command, cls=Command)
 
 
-_group = cache(typer.main.get_command)  # takes longer than most commands
+def _called(own: CommandInfo) -> str:
+    assert own.callback
+    return own.name or typer.main.get_command_name(own.callback.__name__)
+
+
+@cache  # it takes longer than most commands
+def _group(name: str) -> TyperGroup:
+    """The command of that name alone; all of them, as help has them, where none has it."""
+    own = copy(app)
+    own.registered_commands = [c for c in app.registered_commands if _called(c) == name]
+    return typer.main.get_group(own if own.registered_commands else app)
 
 
 def run(args: Sequence[str]) -> int:
     """Runs one command and returns its exit code. Raises GenError for what went wrong."""
-    group = _group(app)
+    group = _group(args[0] if args and COMPLETION not in os.environ else "")
     if COMPLETION in os.environ:  # a shell asks, as --show-completion has told it
         group.main(list(args), prog_name="gen", complete_var=COMPLETION)
     try:

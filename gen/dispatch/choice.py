@@ -18,6 +18,7 @@ from gen.dispatch.invariant import rank_invariant
 from gen.dispatch.nearness import OWN, Point
 from gen.dispatch.ranking import INTERPOLATED, MEASURED, OUTDATED, Product, Ranked
 from gen.dispatch.table import Entry, Table
+from gen.dispatch.weights import Weighed, weigh
 from gen.errors import GenError
 from gen.kernels.registry import make_spec
 from gen.source.versions import template_version
@@ -43,6 +44,14 @@ class Known(NamedTuple):
     fresh: bool
 
 
+@lru_cache(maxsize=4096)  # a table has each kernel on many problems
+def _weighed(
+    fields: tuple[tuple[str, Any], ...], gpu: GpuModel
+) -> tuple[KernelSpec, Weighed, Kernel]:
+    spec = make_spec(**dict(fields))
+    return spec, weigh(spec, gpu), kernel_of(spec)
+
+
 class Tuned:
     """A problem that was tuned on a GPU."""
 
@@ -50,6 +59,10 @@ class Tuned:
         self._entries, self._gpu = entries, gpu
         self.product = product_of(entries[0])
         self.at = _point(nearness.place(self.product.given, self.product.dtypes.input.size))
+
+    @cached_property
+    def _places(self) -> tuple[nearness.Place, nearness.Place]:
+        return _places(self.product)
 
     @cached_property
     def known(self) -> Mapping[Kernel, Known]:
@@ -60,14 +73,14 @@ class Tuned:
         found: dict[Kernel, Known] = {}
         for entry in sorted(self._entries, key=lambda entry: entry.run):
             try:
-                spec = make_spec(**entry.spec)
-                predicted = ranking.ranked(spec, self.product, self._gpu).time
+                spec, weighed, kernel = _weighed(tuple(entry.spec.items()), self._gpu)
+                predicted = ranking.timed(self.product, self._gpu, spec, weighed).time
             except (GenError, TypeError, AssertionError):
                 continue
             ratio = round(entry.us * 1e6 * nearness.ONE / predicted)
             ratio = min(max(ratio, nearness.LEAST), nearness.MOST)
             fresh = entry.templates == template_version(spec.row.template)
-            found[kernel_of(spec)] = Known(entry, spec, ratio, fresh)
+            found[kernel] = Known(entry, spec, ratio, fresh)
         return found
 
     @cached_property
@@ -79,16 +92,16 @@ class Tuned:
                 logs.setdefault(name, []).append(math.log(one.ratio))
         return {name: round(math.exp(math.fsum(x) / len(x))) for name, x in logs.items()}
 
-    def point(self, spec: KernelSpec) -> Point:
+    def point(self, spec: KernelSpec, kernel: Kernel) -> Point:
         """For a kernel: with its own ratio, or that of its variant, or that of all."""
-        at, known = place(spec, self.product), self.known.get(kernel_of(spec))
+        at, known = self._places[spec.swapped], self.known.get(kernel)
         if known:
             return _point(at, OWN if known.fresh else 1, known.ratio)
         return _point(at, 1, self._means.get(spec.variant, self._means[""]))
 
-    def basis(self, spec: KernelSpec) -> str:
+    def basis(self, spec: KernelSpec, kernel: Kernel) -> str:
         """What a kernel's time rests on, for the problem itself."""
-        known = self.known.get(kernel_of(spec))
+        known = self.known.get(kernel)
         if known is None or known.spec.epilogue != spec.epilogue:
             return INTERPOLATED
         return MEASURED if known.fresh else OUTDATED
@@ -107,8 +120,13 @@ def _point(at: nearness.Place, own: int = 1, ratio: int = nearness.ONE) -> Point
 
 def place(spec: KernelSpec, product: Product) -> nearness.Place:
     """Where a problem is for a kernel."""
-    given = product.swapped if spec.swapped else product.given
-    return nearness.place(given, product.dtypes.input.size)
+    return _places(product)[spec.swapped]
+
+
+def _places(product: Product) -> tuple[nearness.Place, nearness.Place]:
+    """Where a problem is for kernels that compute it as it is, and for those that swap operands."""
+    size = product.dtypes.input.size
+    return nearness.place(product.given, size), nearness.place(product.swapped, size)
 
 
 class Learnt:
@@ -135,7 +153,8 @@ class Learnt:
     def points(self, spec: KernelSpec, products: Iterable[Product]) -> tuple[Point, ...]:
         """A kernel's, that count for one of the problems."""
         near = dict.fromkeys(one for product in products for one in self._near(product))
-        return tuple(one.point(spec) for one in near)
+        kernel = kernel_of(spec)
+        return tuple(one.point(spec, kernel) for one in near)
 
     def corrected(self, product: Product, found: Sequence[Ranked]) -> Sequence[Ranked]:
         """The same kernels, with the times that what was measured makes of the model's."""
@@ -144,10 +163,14 @@ class Learnt:
             return found
         itself = next((one for one in near if one.product == product), None)
 
+        places = _places(product)
+
         def one(each: Ranked) -> Ranked:
-            spec, points = each.spec, [one.point(each.spec) for one in near]
-            time = nearness.corrected(each.modelled, place(spec, product), points)
-            return each._replace(time=time, basis=itself.basis(spec) if itself else INTERPOLATED)
+            spec, kernel = each.spec, kernel_of(each.spec)
+            points = [one.point(spec, kernel) for one in near]
+            time = nearness.corrected(each.modelled, places[spec.swapped], points)
+            basis = itself.basis(spec, kernel) if itself else INTERPOLATED
+            return each._replace(time=time, basis=basis)
 
         return [one(each) for each in found]
 

@@ -11,6 +11,7 @@ as much as the model in itself, or six times as much where the kernel was measur
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gen.dispatch import cost
@@ -88,7 +89,12 @@ def place(given: Sequence[int], size: int) -> Place:
 
 def weight(at: Place, point: Point) -> int:
     """How much a point counts at a place."""
-    return _weight(*at, *point)[-1]
+    return _counts(at, point[:-1])
+
+
+@lru_cache(maxsize=4096)  # the same for all kernels, whatever their ratios
+def _counts(at: Place, point: tuple[int, ...]) -> int:
+    return _weight(*at, *point, 0)[-1]
 
 
 def corrected(time: int, at: Place, points: Sequence[Point]) -> int:

@@ -171,13 +171,18 @@ def _run(name: str, content: Mapping[str, Any]) -> Run:
 
 
 def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
-    needed = ("gpu", "shape", "spec", "us", "rounds", "noise", "templates", "run")
-    entry = Entry(**{name: content[name] for name in needed}, batch=content.get("batch", 1))
-    spec = entry.spec
-    texts = entry.gpu, entry.shape, entry.templates, entry.run
-    named = spec["variant"], spec["dtype"], spec["layout"], spec["arch"]
+    """One of thousands, each of which is looked at: what is wrong with a table is said at once."""
+    spec = content["spec"]
+    entry = Entry(
+        content["gpu"], content["shape"], spec, content["us"], content["rounds"], content["noise"],
+        content["templates"], content["run"], content.get("batch", 1),
+    )  # fmt: skip
+    texts = (
+        entry.gpu, entry.shape, entry.templates, entry.run,
+        spec["variant"], spec["dtype"], spec["layout"], spec["arch"],
+    )  # fmt: skip
     if not (
-        {*map(type, (*texts, *named))} == {str}
+        {*map(type, texts)} == {str}
         and _is_number(entry.us)
         and (entry.noise is None or _is_number(entry.noise))
         and _is_count(entry.rounds)
@@ -188,7 +193,8 @@ def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
         raise ValueError(f"{entry.us} us is no time")
     if entry.run not in runs:
         raise ValueError(f"the run {entry.run!r} is not among its runs")
-    if 0 in (entry.size.m, entry.size.n):
+    size = _size(entry.shape)
+    if 0 in (size.m, size.n):
         raise ValueError(f"shape {entry.shape} has nothing to measure")
     return entry
 
