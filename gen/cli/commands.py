@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 from typer.models import CommandInfo
 
 from gen._version import __version__
@@ -84,11 +84,11 @@ def _called(own: CommandInfo) -> str:
 
 
 @cache  # it takes longer than most commands
-def _group(name: str) -> TyperGroup:
+def _group(name: str) -> Any:
     """The command of that name alone; all of them, as help has them, where none has it."""
     own = copy(app)
     own.registered_commands = [c for c in app.registered_commands if _called(c) == name]
-    return typer.main.get_group(own if own.registered_commands else app)
+    return typer.main.get_command(own if own.registered_commands else app)
 
 
 def run(args: Sequence[str]) -> int:
