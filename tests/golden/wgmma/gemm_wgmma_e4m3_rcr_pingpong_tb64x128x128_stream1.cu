@@ -617,6 +617,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       tile.promote(p);
       advance();
     };
+    // Promotes the last step. It waits in each of two places: behind a common wait, ptxas would not know
+    // which sums are done, and would run all wgmmas one after another.
     const auto promote_last = [&](int p) {
       if (threadIdx.x % 128 == 0) barrier_arrive(turn);  // the other warpgroup may multiply
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
