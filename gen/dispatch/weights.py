@@ -36,6 +36,7 @@ AWAY = 1.9  # times as long the last steps, there
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 TOGETHER = 1.02  # times as long a step takes where blocks wait for each other's operands
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
+STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
 SHARED = 0.8  # of the time to copy from L2 what blocks of a cluster share
 JOINING = 2_000_000  # that blocks of a cluster take to add up their sums
 FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
@@ -163,6 +164,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         * (ALONE if turns else 1)
         * (TOGETHER if spec.cluster != (1, 1) else 1)
         * (IN_BURSTS if spec.tunables.get("burst", 1) > 1 else 1)
+        * (STAYING if spec.stream_k and not persistent else 1)
         + more
         + _gathered(spec, pace, (copy_a, copy_b), runs)
     )

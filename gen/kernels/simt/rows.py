@@ -86,14 +86,17 @@ _DOUBLE = (
 )
 
 
+# Also with stream-K: the largest tiles, whose rounds are long, and one that gains by staying.
+_STREAMS = ("128x256x8", "128x64x16", "128x128x8")
+
+
 def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
-    """The largest tiles, whose rounds are long, also with stream-K."""
     rows = _SINGLE if chosen.dtypes.input.size == 4 else _DOUBLE
     tiles = [
         {"threadblock": tile, "warp": warp, "sliced_k": teams, "stages": stages}
         for tile, warp, teams, stages in rows
     ]
-    streams = [{**one, "stream_k": 1} for one in tiles[:1]]
+    streams = [{**one, "stream_k": 1} for one in tiles if one["threadblock"] in _STREAMS]
     return [*({**one, "split_k": slices} for one in tiles for slices in (1, 0)), *streams]
 
 
