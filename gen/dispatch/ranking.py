@@ -90,10 +90,13 @@ class Ranked(NamedTuple):
 
     @property
     def idle(self) -> bool:
-        """Whether it could share K among blocks, and does not: there is one that cannot."""
-        w = self.weighed.weights
+        """Whether it could share K among blocks, and does not: there is one that cannot.
+
+        On CUDA cores that one's blocks do not stay, which is another kernel.
+        """
+        w, persistent = self.weighed.weights, self.spec.row.persistent
         in_one = w.split == 0 and self.value("slices") == 1
-        return in_one or bool(w.stream and not self.value("shares"))
+        return in_one or bool(w.stream and persistent and not self.value("shares"))
 
 
 def oldest_arch(dtypes: DTypes) -> str:
