@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gen.kernels.formulas import ceil_div
-from gen.kernels.tensor_cores.facts import giving_warps
+from gen.kernels.tensor_cores.facts import giving_warps, held_blocks
 from gen.kernels.tensor_cores.operands import HELPER_THREADS, operands
 from gen.prove.check_sizes import (
     MANY,
@@ -149,7 +149,7 @@ def late_trials(spec: KernelSpec, thorough: bool = True) -> Iterator[Trial]:
     """
     m, n, k = spec.threadblock
     steps = (2 if thorough else 1) * spec.stages + 1
-    rows = m + 1 if spec.row.persistent or spec.stream_k else m
+    rows = held_blocks(spec) * m + 1 if spec.row.persistent or spec.stream_k else m
     (shape,) = turned(spec, [fitting(spec, rows, n, steps * k)])
     one = trial(spec, shape, "integer", (3, -2), WHOLE)
     yield replace(one, multiprocessors=1, watched=True, late=True)
@@ -355,7 +355,8 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
     if not spec.stream_k:
         return
     m, n, k = spec.threadblock
-    for i, (tiles, count, steps) in enumerate(_streams(spec)):
+    held = held_blocks(spec)
+    for i, (tiles, count, steps) in enumerate(_streams(spec, held)):
         size = (tiles * m - 1, n - 3, steps * k - steps % 2)
         (shape,) = turned(spec, [GemmShape(*size)])
         for scalars, where in (((3, -2), RAGGED), ((1, 0), WHOLE)):
@@ -363,7 +364,7 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
             yield replace(one, multiprocessors=count, watched=where is WHOLE and i < 3)
         one = trial(spec, shape, "integer", (2, -1), PACKED)
         yield replace(_c_is_d(one), multiprocessors=count)
-        if tiles == count + 1:
+        if tiles == held * count + 1:
             yield replace(one, multiprocessors=count, last_first=True)
             if tiles <= _FEW_TILES:  # each block waits for the one before, as long as that takes
                 yield replace(one, multiprocessors=count, last_first=True, late=True)
@@ -372,15 +373,24 @@ def _shared(spec: KernelSpec) -> Iterator[Trial]:
             yield replace(one, multiprocessors=count)
 
 
-def _streams(spec: KernelSpec) -> list[tuple[int, int, int]]:
+def _streams(spec: KernelSpec, held: int) -> list[tuple[int, int, int]]:
     """Tiles, multiprocessors, steps of a tile: as many as the stages, fewer and more of them.
 
-    The tiles are one more than multiprocessors, one less than two rounds, and more than that. What
+    The tiles are one more than blocks, one less than two rounds, and more than that. What
     is left of a tile takes all stages twice. The last are so many that the helper's threads clear
     several flags each, and that blocks wait for those.
     """
     s, many = spec.stages, 2 * HELPER_THREADS // giving_warps(spec) + 8
-    return [
+    alone = [
         (3, 2, 3), (4, 3, s), (3, 2, 4 * s + 3), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1),
         (9, 2, s + 1), (9, 5, 4), (many + 1, many, 2),
     ]  # fmt: skip
+    found = []
+    for (
+        tiles,
+        count,
+        steps,
+    ) in alone:  # of as many blocks: multiprocessors that hold several are fewer
+        fewer, (rounds, more) = ceil_div(count, held), divmod(tiles, count)
+        found.append((rounds * fewer * held + more, fewer, steps))
+    return found

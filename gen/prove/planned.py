@@ -12,6 +12,7 @@ from gen.emulator import PtxKernel, PtxModule, parse_ptx, waits
 from gen.errors import CheckError, UsageError
 from gen.kernels.launches import MAP_BYTES, Argument, Launch, Pointer, TensorMap
 from gen.kernels.registry import VARIANTS
+from gen.kernels.tensor_cores.facts import held_blocks
 from gen.prove.check_trials import check_trials, corner_trials, late_trials
 from gen.prove.drawn import drawn_trials
 from gen.prove.far import FAR, NEARER, Far
@@ -94,8 +95,8 @@ LONG = GemmShape(1, 1, 2**20)
 def launches(spec: KernelSpec) -> tuple[Launch, ...]:
     """A launch of each kernel that the file of a specification has."""
     shape, multiprocessors = LONG, MULTIPROCESSORS
-    if spec.stream_k:  # three tiles for two
-        rows = 2 * spec.threadblock.m + 1
+    if spec.stream_k:  # a tile more than two multiprocessors have blocks for
+        rows = 2 * held_blocks(spec) * spec.threadblock.m + 1
         shape = replace(LONG, m=rows) if spec.layouts.c else replace(LONG, n=rows)
         multiprocessors = 2
     problem = GemmProblem.packed(shape, spec.layouts)

@@ -189,7 +189,7 @@ def _share(tile: str, sharers: int) -> tuple[str, str]:
 
 def _blocks(spec: KernelSpec) -> list[Fact]:
     """Those that stay, in whole clusters."""
-    if (held := _held(spec)) > 1:
+    if (held := held_blocks(spec)) > 1:
         return [
             Fact("places", f"{held} * multiprocessors", "of blocks, about"),
             Fact("blocks", "tiles < places ? tiles : places"),
@@ -204,7 +204,7 @@ def _blocks(spec: KernelSpec) -> list[Fact]:
     ]
 
 
-def _held(spec: KernelSpec) -> int:
+def held_blocks(spec: KernelSpec) -> int:
     """Blocks that a multiprocessor holds at the same time, about.
 
     Where it holds fewer, the others begin when these have ended: nothing waits for them.
