@@ -162,7 +162,6 @@ class Learnt:
         if not near:
             return found
         itself = next((one for one in near if one.product == product), None)
-
         places = _places(product)
 
         def one(each: Ranked) -> Ranked:

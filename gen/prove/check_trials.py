@@ -385,12 +385,8 @@ def _streams(spec: KernelSpec, held: int) -> list[tuple[int, int, int]]:
         (3, 2, 3), (4, 3, s), (3, 2, 4 * s + 3), (5, 3, 1), (5, 2, 2), (7, 3, 2 * s + 1),
         (9, 2, s + 1), (9, 5, 4), (many + 1, many, 2),
     ]  # fmt: skip
-    found = []
-    for (
-        tiles,
-        count,
-        steps,
-    ) in alone:  # of as many blocks: multiprocessors that hold several are fewer
+    found = []  # with about as many blocks, of multiprocessors that hold several each
+    for tiles, count, steps in alone:
         fewer, (rounds, more) = ceil_div(count, held), divmod(tiles, count)
         found.append((rounds * fewer * held + more, fewer, steps))
     return found

@@ -24,9 +24,10 @@ from gen.prove.check_trials import check_trials, corner_trials
 from gen.prove.cutlass import cutlass_gemm
 from gen.prove.inputs import draw_operands
 from gen.prove.stand import Limits, Stand, outcomes
+from gen.prove.trials import Trial
 from gen.prove.verify import verify
 from gen.source.render import Source, render
-from gen.spec.problem import GemmProblem, GemmShape
+from gen.spec.problem import ALIGNED, GemmProblem, GemmShape
 from tests.conftest import Gen
 from tests.prove.test_defects import line_of, plant
 from tests.prove.test_verify import LARGER, PAIRS, WITH_PLAN, layout_of, small
@@ -55,6 +56,25 @@ def test_shipped_kernels_are_clean(variant: str, dtype: str) -> None:
     report = check(render(spec), shapes, strict=True)
     assert report.ok, report
     assert report.shapes == shapes
+
+
+_HELD = ({}, {"threadblock": "128x64x16", "sliced_k": 2}, {"threadblock": "64x64x8"})
+
+
+@pytest.mark.parametrize("tunables", _HELD)
+def test_blocks_share_tiles_however_many_a_multiprocessor_holds(tunables: dict[str, Any]) -> None:
+    """One, two, nine of them."""
+    spec = make_spec("simt", **tunables, stream_k=1)
+
+    def shares(one: Trial) -> bool:
+        if not one.multiprocessors:  # a large GPU, which has no full round of so few tiles
+            return False
+        launches = spec.plan(one.problem, ALIGNED, one.multiprocessors).launches
+        return launches[0].kernel == f"{spec.name}_clear"
+
+    shared = [one for one in check_trials(spec, (), False) if shares(one)]
+    assert any(one.watched for one in shared)
+    assert any(one.last_first for one in shared)
 
 
 @slow

@@ -78,6 +78,8 @@ _WGMMA = (
 _WGMMA_HALF = (("256x256", 3),)
 # Wide tiles for few rows, where memory is the limit, with copies of so many steps at once.
 _WGMMA_BURSTS = (("128x224", 4, 2), ("64x224", 6, 2), ("64x112", 8, 2))
+# Tiles that blocks share along K, whose promoted sums leave no registers for taking turns.
+_WGMMA_FP8_STREAMS = (("128x128", 6),)
 # Warpgroups that take turns; also with tiles that blocks share along K.
 _WGMMA_TURNS = (
     ("128x192", 4),
@@ -161,15 +163,14 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
     k = _step(chosen, 128)
     half = _WGMMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
     shared = _threadblocks(half + _WGMMA, k)
-    bursts = _threadblocks([row[:2] for row in _WGMMA_BURSTS], k)
-    bursts = [{**one, "burst": row[2]} for one, row in zip(bursts, _WGMMA_BURSTS, strict=True)]
-    clusters = _clusters(_WGMMA_CLUSTERS, k)
+    bursts = _threadblocks_with("burst", _WGMMA_BURSTS, k)
+    clusters = _threadblocks_with("cluster", _WGMMA_CLUSTERS, k)
     turns = _threadblocks(_WGMMA_TURNS, k)
     streams = [{**one, "stream_k": 1} for one in turns]
-    turning = [*turns, *streams, *_clusters(_WGMMA_TURNS_CLUSTERS, k)]
+    turning = [*turns, *streams, *_threadblocks_with("cluster", _WGMMA_TURNS_CLUSTERS, k)]
     alone = [{**one, "schedule": PING_PONG} for one in turning]
-    if chosen.dtypes.input.is_fp8:  # tiles whose sums are promoted are too large for ping-pong
-        alone += [{**one, "stream_k": 1} for one in _threadblocks((("128x128", 6),), k)]
+    if chosen.dtypes.input.is_fp8:
+        alone += [{**one, "stream_k": 1} for one in _threadblocks(_WGMMA_FP8_STREAMS, k)]
     return [*_split(shared), *bursts, *clusters, *alone]
 
 
@@ -177,9 +178,12 @@ def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any
     return [{"threadblock": f"{tile}x{k}", "stages": stages} for tile, stages in rows]
 
 
-def _clusters(rows: Sequence[tuple[str, int, str]], k: int) -> list[dict[str, Any]]:
+def _threadblocks_with(
+    name: str, rows: Sequence[tuple[str, int, object]], k: int
+) -> list[dict[str, Any]]:
+    """The same with one more tunable."""
     tiles = _threadblocks([row[:2] for row in rows], k)
-    return [{**tile, "cluster": row[2]} for tile, row in zip(tiles, rows, strict=True)]
+    return [{**tile, name: row[2]} for tile, row in zip(tiles, rows, strict=True)]
 
 
 def _share(dtypes: DTypes, half: float, tf32: float, i8: float, f8: float) -> float:

@@ -17,7 +17,6 @@ from gen.kernels.tensor_cores.tiles import (
     block_bytes,
     promotes_behind,
     stage_bytes,
-    sums,
     writes_d,
 )
 
@@ -80,7 +79,6 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
         "four_scalars": FOURS[spec.dtypes.scalar.name],
         "shared_bytes": spec.geometry.dynamic_shared,
         "stream_k": spec.stream_k,
-        "burst": spec.tunables.get("burst", 1),
         "multiprocessors": spec.persistent or split_k == 0,
         "facts": facts(spec),
         "apart": apart(spec.layouts, spec.several.number),
@@ -161,6 +159,7 @@ def mma_tma(spec: KernelSpec) -> Mapping[str, Any]:
         "clustered": False,
         "pingpong": False,
         "tests_barriers": True,
+        "burst": spec.tunables.get("burst", 1),
         "includes_cuda": True,
         "has_maps": True,
         "above_bits": ABOVE_BITS,
@@ -184,6 +183,7 @@ def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
     below, beside = spec.cluster
     wgmmas = spec.warp.m // 16
     pingpong = spec.geometry.values["teams"] > 1
+    most = spec.geometry.values["consumer_registers"] - WGMMA_OTHERS
     one, several = (_OWN_ROWS, _OWN_FRAGMENT_ROWS) if pingpong else ("16 * warp", _FRAGMENT_ROWS)
     return {
         **mma_tma(spec),
@@ -202,10 +202,5 @@ def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
         "a_bits": sum(1 << below * j for j in range(beside)),
         "b_bits": (1 << below) - 1,
         "tests_barriers": False,
-        "behind": promotes_behind(
-            spec.tunables,
-            spec.dtypes,
-            sums(spec.warp, spec.dtypes),
-            spec.geometry.values["consumer_registers"] - WGMMA_OTHERS,
-        ),
+        "behind": promotes_behind(spec.tunables, spec.warp, spec.dtypes, most),
     }

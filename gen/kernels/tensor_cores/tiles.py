@@ -77,13 +77,13 @@ def held_sums(t: Mapping[str, Any], warp: Tile, d: DTypes) -> int:
     return sums(warp, d) * (3 if d.parts > 1 else 2 if t.get("promote") else 1)
 
 
-def promotes_behind(t: Mapping[str, Any], d: DTypes, sums: int, most: int) -> bool:
+def promotes_behind(t: Mapping[str, Any], warp: Tile, d: DTypes, most: int) -> bool:
     """Whether sums of a step are promoted while the next one is multiplied.
 
     That takes a third set of them, for which there have to be registers: `most` for all.
     """
-    step = Tile._make(sizes(t["threadblock"])).k
-    return d.parts == 1 and t.get("promote") == step and 3 * sums <= most
+    *_, step = sizes(t["threadblock"])
+    return d.parts == 1 and t["promote"] == step and 3 * sums(warp, d) <= most
 
 
 def block_bytes(instruction: Tile, d: DTypes) -> int:

@@ -262,8 +262,7 @@ struct Held {  // chunks of a step, on their way
 // in_chunks: whether A and B can be read 16 bytes at a time.
 __device__ inline void multiply(
     WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
-    int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane,
-    int& phase) {
+    int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane, int& phase) {
   AlongK<kTileM> a(A, lda, rows, lines, in_chunks);
   AlongK<kTileN> b(B, ldb, cols, lines + kTileM, in_chunks);
   index_t gone = 0;  // bytes along K to the step that is copied
@@ -608,7 +607,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     const bool a_in_chunks = comes_in_chunks(a, lda, depth);
     const bool b_in_chunks = comes_in_chunks(b, ldb, depth);
     const bool in_chunks = a_in_chunks && b_in_chunks;
-    multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane, phase);
+    multiply(
+        tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane, phase);
     if (last < steps) {
       Given(partials, flags, blockIdx.x).give(tile);
       continue;
@@ -721,7 +721,8 @@ gemm_simt_f32_rcr_stream1_sm90a_launch(  // D = alpha * A * B + beta * C
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return cudaErrorInvalidValue;
   void* const partials = workspace;
-  const auto flags = reinterpret_cast<int*>(static_cast<unsigned char*>(workspace) + plan.flags_offset);
+  const auto flags =
+      reinterpret_cast<int*>(static_cast<unsigned char*>(workspace) + plan.flags_offset);
 
   const auto kernel = gemm_simt_f32_rcr_stream1_sm90a;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);

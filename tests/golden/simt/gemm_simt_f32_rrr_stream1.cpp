@@ -327,7 +327,8 @@ gemm_simt_f32_rrr_stream1_launch(  // D = alpha * A * B + beta * C
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
   void* const partials = workspace;
-  const auto flags = reinterpret_cast<int*>(static_cast<unsigned char*>(workspace) + plan.flags_offset);
+  const auto flags =
+      reinterpret_cast<int*>(static_cast<unsigned char*>(workspace) + plan.flags_offset);
 
   const auto kernel = kernels.kernel;
 

@@ -236,8 +236,7 @@ __device__ inline void start_copies(Across<kTileM>& a, Across<kTileN>& b, uint32
 // in_chunks: whether A and B can be copied 16 bytes at a time.
 __device__ inline void multiply(
     WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
-    int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane,
-    int& phase) {
+    int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane, int& phase) {
   Across<kTileM> a(A, lda, rows, depth, lines, in_chunks);
   Across<kTileN> b(B, ldb, cols, depth, lines + kTileM, in_chunks);
   uint32_t place = 0;  // where copies go: bytes behind the first line
@@ -550,9 +549,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
     WarpTile tile;
     const input_t* a = A + product * stride_a + row0 + index_t(begin) * lda;
     const input_t* b = B + product * stride_b + col0 + index_t(begin) * ldb;
-    const bool in_chunks =
-        comes_in_chunks<kTileM>(a, lda, rows - row0) && comes_in_chunks<kTileN>(b, ldb, cols - col0);
-    multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane, phase);
+    const bool in_chunks = comes_in_chunks<kTileM>(a, lda, rows - row0) &&
+                           comes_in_chunks<kTileN>(b, ldb, cols - col0);
+    multiply(
+        tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane, phase);
     if (last < steps) {
       Given(partials, flags, blockIdx.x).give(tile);
       continue;
@@ -678,7 +678,8 @@ gemm_simt_f64_crc_tb64x64x16_w32x32_tk2_stream1_linear_bias_batched_launch(  // 
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return cudaErrorInvalidValue;
   void* const partials = workspace;
-  const auto flags = reinterpret_cast<int*>(static_cast<unsigned char*>(workspace) + plan.flags_offset);
+  const auto flags =
+      reinterpret_cast<int*>(static_cast<unsigned char*>(workspace) + plan.flags_offset);
 
   const auto kernel = gemm_simt_f64_crc_tb64x64x16_w32x32_tk2_stream1_linear_bias_batched;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
