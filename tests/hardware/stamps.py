@@ -52,7 +52,7 @@ print(json.dumps(found))
 
 
 # What a compiler writes of constants, whose names have the file's hash: no kernel refers to them.
-_CONSTANTS = re.compile(r"^\.(?:global|const) \.align \d+ .*= .*;$|^//.*$", re.MULTILINE)
+_CONSTANTS = re.compile(r"^(?:\.(?:global|const) \.align \d+ .*= .*;|//.*)\n", re.MULTILINE)
 
 
 class Made(NamedTuple):

@@ -50,7 +50,6 @@ constexpr int kGroup = 32;  // work tiles along M that are computed close in tim
 constexpr int kWarps = kTileM / kWarpM;  // 64 / 16 = 4
 constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 14
 constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
-constexpr int kBurst = 2;  // stages that are filled together
 
 constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 64 lines of 128 bytes along K
 constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 224 lines of 128 bytes along K
@@ -443,6 +442,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
+    constexpr int kBurst = 2;  // stages that are filled together
     for (int w = blockIdx.x; w < work; next(w)) {
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
