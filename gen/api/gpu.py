@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -190,8 +189,7 @@ class Launcher:
         # An operand of one's own may be called bias: then a kernel has no other.
         fixed = ("" if name in own else name for name in BUFFERS[:-1])
         self._buffers = (*fixed, *own, WORKSPACE)
-        # One after another: none starts early here.
-        self._launched = [replace(launch, early=False) for launch in steps.launches]
+        self._launched = steps.launches
         with gpu:
             self._kernels = [gpu.load(module, launch) for launch in self._launched]
         # What no call uses just now: the driver has copied parameters when a launch returns. Taking

@@ -320,8 +320,8 @@ def test_a_call(folder: Path) -> None:
         matrix, spaces = f"6,{a + 16:x},40,8,80,40,4,2", f"{space + 4:x}"
         return [
             "cuMemAllocFromPoolAsync 4096 0x3000 0x2000",
-            "gemm_pack@0 (2, 1, 1) (32, 1, 1) 0 0x2000: b",
-            f"gemm@0 (1, 2, 3) (4, 5, 6) 50000 0x2000: 3 {alpha} {a + 16:x} {matrix} -1"
+            "gemm_pack@0 early (2, 1, 1) (32, 1, 1) 0 0x2000: b",
+            f"gemm@0 early (1, 2, 3) (4, 5, 6) 50000 0x2000: 3 {alpha} {a + 16:x} {matrix} -1"
             f" 0,0,0,0,0,0,0,0 {spaces}",
             f"cuMemFreeAsync {space:#x} 0x2000",
         ]

@@ -43,7 +43,11 @@ class FakeGpu(Gpu):
         self.streams: list[int] = []
         self.pool = SimpleNamespace(handle=7)
         self.driver = SimpleNamespace(
-            CUlaunchConfig=SimpleNamespace,
+            CUlaunchConfig=lambda: SimpleNamespace(numAttrs=0),
+            CUlaunchAttribute=lambda: SimpleNamespace(value=SimpleNamespace()),
+            CUlaunchAttributeID=SimpleNamespace(
+                CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION="early"
+            ),
             cuLaunchKernelEx=self._launch if runs else lambda *_: (0,),
             cuCtxGetCurrent=lambda: (0, 1),
             cuCtxPushCurrent=lambda _: (0,),
@@ -84,7 +88,7 @@ class FakeGpu(Gpu):
         self.log.append(launch.kernel)
         self.streams.append(config.hStream)
         findings = self.runner.launch(
-            module, launch.kernel, grid, block, args, config.sharedMemBytes
+            module, launch.kernel, grid, block, args, config.sharedMemBytes, bool(config.numAttrs)
         )
         assert not findings, findings
         return (0,)
