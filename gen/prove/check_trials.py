@@ -262,7 +262,8 @@ def _few_blocks(spec: KernelSpec, thorough: bool) -> Iterator[Trial]:
     if packed := [x.packed_by_block for x in operands(spec)] if spec.packs else []:
         lines, length = (max(size) for size in zip(*packed, strict=True))
         size = (2 * lines + 1, min(n, 4 * UNIT) + 1, 2 * length + 1)
-        for blocks, padding in itertools.product((1, 2), (3, 5)):
+        # With seven, some have nothing: twice as many lines have three parts each.
+        for blocks, padding in itertools.product((1, 2, 7), (3, 5)):
             where = RAGGED._replace(padding=padding)
             one = trial(spec, GemmShape(*size), "integer", (3, -2), where)
             yield replace(one, blocks=blocks)

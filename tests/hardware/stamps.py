@@ -5,9 +5,10 @@
 A change of templates makes the entries of their kernels outdated (`gen.source.versions`), also
 where it leaves a kernel as it is. Of the tables, files or folders, each entry that is stamped with
 the templates of COMMIT is stamped with today's, if the code that both make for its specification is
-the same, up to the host's side, or compiles to the same PTX. Printed is how many entries of each
-kernel were, and were not. Tunables that are new are written to all entries, with their defaults: a
-kernel that is measured again would have two entries otherwise.
+the same, up to the host's side and, where nothing was packed, to what packs; or compiles to the
+same PTX. Printed is how many entries of each kernel were, and were not. Tunables that are new are
+written to all entries, with their defaults: a kernel that is measured again would have two entries
+otherwise.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ from typing import NamedTuple
 
 from gen import files
 from gen.compile import nvrtc
-from gen.dispatch.table import Table, load
+from gen.device.execute import planned
+from gen.device.gpus import find_gpu
+from gen.dispatch.choice import product_of
+from gen.dispatch.table import Entry, Table, load
 from gen.kernels.registry import spec_from_json
 from gen.prove.cpp_tokens import tokens
+from gen.spec.kernel import KernelSpec
+from gen.spec.problem import ALIGNED, GemmProblem
 from tests import ROOT
 
 # Prints, of each specification that the sources in the current folder take, the version of its
@@ -53,6 +59,8 @@ print(json.dumps(found))
 
 # What a compiler writes of constants, whose names have the file's hash: no kernel refers to them.
 _CONSTANTS = re.compile(r"^(?:\.(?:global|const) \.align \d+ .*= .*;|//.*)\n", re.MULTILINE)
+# The section that has the kernel which packs operands.
+_PACKING = re.compile(r"^// -+ (?:packing|parts)\n.*?(?=^// ---)", re.MULTILINE | re.DOTALL)
 
 
 class Made(NamedTuple):
@@ -61,11 +69,10 @@ class Made(NamedTuple):
     version: str
     code: str
 
-    @property
-    def words(self) -> list[str]:
-        """Those of the device's side, of which comments are none."""
+    def words(self, packs: bool) -> list[str]:
+        """Those of the device's side, of which comments are none; of what packs if it did."""
         side = self.code.partition("#ifndef __CUDACC_RTC__  // the host's side")[0]
-        return [token.text for token in tokens(side)]
+        return [token.text for token in tokens(side if packs else _PACKING.sub("", side))]
 
     def ptx(self, arch: str) -> str:
         """What it compiles to."""
@@ -74,9 +81,18 @@ class Made(NamedTuple):
 
 
 @functools.cache  # a table has many times of a kernel
-def same(old: Made, new: Made, arch: str) -> bool:
-    """Whether two kernels are the same code."""
-    return old.words == new.words or old.ptx(arch) == new.ptx(arch)
+def same(old: Made, new: Made, arch: str, packs: bool) -> bool:
+    """Whether two kernels are the same code. packs: whether operands were packed."""
+    return old.words(packs) == new.words(packs) or old.ptx(arch) == new.ptx(arch)
+
+
+def packs(spec: KernelSpec, entry: Entry) -> bool:
+    """Whether a kernel of its own packed operands of the problem."""
+    product = product_of(entry)
+    problem = GemmProblem.packed(product.shape, product.layouts)
+    problem = replace(problem, batch=problem.batched(product.layouts, product.batch).batch)
+    launches = planned(spec, problem, ALIGNED, find_gpu("h200").sms, 0).launches
+    return any(launch.kernel.endswith("_pack") for launch in launches)
 
 
 def made(sources: Path, specs: Sequence[str]) -> dict[str, Made]:
@@ -106,7 +122,8 @@ def stamped(
         text = json.dumps(dict(entry.spec))
         old, new = then.get(text), now.get(text)
         if old and new and entry.templates == old.version != new.version:
-            is_same = same(old, new, spec_from_json(text).arch)
+            spec = spec_from_json(text)
+            is_same = same(old, new, spec.arch, packs(spec, entry))
             counted[f"{entry.spec['variant']}, {'stamped' if is_same else 'other code'}"] += 1
             entry = replace(entry, templates=new.version) if is_same else entry
         spec = json.loads(spec_from_json(text).to_json()) if new else entry.spec

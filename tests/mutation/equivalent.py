@@ -144,13 +144,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             ("wgmma grouped-k", ("index_t above = 0", "const index_t lines =")),
             (
                 "mma tf32",
-                (
-                    "index_t b_ld = packs_b ?",
-                    "index_t a_blocks",
-                    "index_t b_blocks",
-                    "index_t a_parts",
-                    "index_t b_parts",
-                ),
+                ("index_t b_ld = packs_b ?",),
             ),
             (
                 "simt sliced-k",
@@ -174,7 +168,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         (_FITS, f"-> const int {name} = ")
         for name in (
             *("a_lines", "b_lines", "a_count", "b_count", "a_box", "b_box"),
-            *("pack_x", "pack_parts", "pack_y", "pack_z", "pack_count"),
+            *("pack_blocks", "pack_z", "pack_count"),
         )
     ),
     (_LARGE_TILES, "wgmma cluster: plan: index_t tiles ="),

@@ -147,7 +147,7 @@ BROKEN = [
      "cudaFuncAttributePreferredSharedMemoryCarveout, 50"),
     (AUTO, "early.val.programmaticStreamSerializationAllowed = 1;", ""),
     (AUTO, "a_box = M < kTileM ? M : kTileM", "a_box = kTileM"),
-    (AUTO, "pack_parts < 64 ? pack_parts : 64", "pack_parts < 60000 ? pack_parts : 60000"),
+    (AUTO, "pieces < 65536 ? pieces : 65536", "pieces < 655360 ? pieces : 655360"),
     (AUTO, "auto encode = known.load();", "auto encode = known.load(); static int asked = 0;"
      " if (!encode && asked++) return cudaErrorNotSupported;"),
     (AUTO, "plan.b_length, B, ldb", "plan.b_length, A, ldb"),

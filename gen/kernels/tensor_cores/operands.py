@@ -15,7 +15,7 @@ from gen.spec.kernel import KernelSpec
 
 PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
-MOST_PACKING = 64  # blocks that share a line
+MOST_PACKING = 1 << 16  # blocks for each operand; they stride over what is beyond
 MOST_DEEP = MAX_GRID_YZ // 2  # blocks along z for each operand that is packed
 _MOST_ELEMENTS = 2**58  # of all copies: 64 bits count the bytes of both operands
 KSTRIDED_LINE = 128  # bytes of a line that does not run along K
@@ -167,38 +167,23 @@ def transposed(spec: KernelSpec) -> list[str]:
 
 
 def packing(a: Operand, b: Operand) -> list[Fact]:
-    """The packing kernel's grid: along x, blocks have lines of both operands; along y, parts.
+    """The packing kernel's grid: along x, as many blocks as either operand has pieces.
 
-    What is left of a line after whole parts, the first blocks pack, too.
+    A piece is some lines, and a part of each. Blocks find out themselves which they have, so that
+    operands with few long lines and with many short ones fill the same grid.
     """
 
-    def blocks(x: Operand, lines: str, length: str) -> tuple[str, str]:
-        count, part = x.packed_by_block
-        line = PACKED_LINE // x.size
-        parts = f" / {part // line}" if part > line else ""
-        return f"({lines} + {count - 1}) / {count}", f"({length} + {line - 1}) / {line}{parts}"
+    def pieces(x: Operand) -> str:
+        (lines, part), its = x.packed_by_block, x.letter
+        groups = f"({its}_lines + {lines - 1}) / {lines}"
+        return f"{groups} * (({its}_length + {part - 1}) / {part})"
 
-    if a.transposed == b.transposed:
-        longest = (f"({_larger(f'a_{name}', f'b_{name}')})" for name in ("lines", "length"))
-        x, parts = blocks(a, *longest)
-        along = [
-            Fact("pack_x", x, "blocks that pack"),
-            Fact("pack_parts", parts, "of a line"),
-        ]
-    else:
-        (a_x, a_parts), (b_x, b_parts) = (
-            blocks(x, f"{x.letter}_lines", f"{x.letter}_length") for x in (a, b)
-        )
-        along = [
-            Fact("a_blocks", a_x, "that pack it"),
-            Fact("b_blocks", b_x, "that pack it"),
-            Fact("pack_x", _larger("a_blocks", "b_blocks"), "blocks that pack"),
-            Fact("a_parts", a_parts, "of its lines"),
-            Fact("b_parts", b_parts, "of its lines"),
-            Fact("pack_parts", _larger("a_parts", "b_parts")),
-        ]
-    most = f"pack_parts < {MOST_PACKING} ? pack_parts : {MOST_PACKING}"
-    along.append(Fact("pack_y", f"pack_parts < 1 ? 1 : {most}"))
+    along = [
+        Fact("a_pieces", pieces(a), "that blocks pack"),
+        Fact("b_pieces", pieces(b), "that blocks pack"),
+        Fact("pieces", _larger("a_pieces", "b_pieces")),
+        Fact("pack_blocks", f"pieces < {MOST_PACKING} ? pieces : {MOST_PACKING}"),
+    ]
     if not b.batched:
         return along
     if not a.batched:  # a block along z for A, all others for matrices of B

@@ -150,7 +150,7 @@ def _pack(
             f"{x}_packed": packed[x], f"{x}_packed_ld": i64(found[f"{x}_ld"]),
         }  # fmt: skip
     deep = found["pack_z"] if spec.several == GROUPS else 2 * found.get("pack_z", 1)
-    grid = (found["pack_x"], found["pack_y"], deep)
+    grid = (found["pack_blocks"], 1, deep)
     return _helper(f"{spec.name}_pack", grid, signature.pack(spec.several), values)
 
 

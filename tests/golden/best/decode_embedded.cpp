@@ -328,9 +328,10 @@ struct Plan {
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t b_box = N < kTileN ? N : kTileN;  // lines of it
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -414,9 +415,9 @@ CUresult decode_1_launch(
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
-        plan.a_lines, plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A,
-        lda, b_packed, plan.b_ld);
+        kernels.pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A, lda, b_packed,
+        plan.b_ld);
     if (error != CUDA_SUCCESS) return error;
   }
   return launch(
@@ -480,9 +481,10 @@ struct Plan {
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t b_box = N < kTileN ? N : kTileN;  // lines of it
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -566,9 +568,9 @@ CUresult decode_2_launch(
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
-        plan.a_lines, plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A,
-        lda, b_packed, plan.b_ld);
+        kernels.pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A, lda, b_packed,
+        plan.b_ld);
     if (error != CUDA_SUCCESS) return error;
   }
   return launch(

@@ -274,9 +274,10 @@ struct Plan {
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -325,9 +326,9 @@ CUresult few_1_launch(
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
-        plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B,
-        ldb, b_packed, plan.b_ld);
+        kernels.pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
+        plan.b_ld);
     if (error != CUDA_SUCCESS) return error;
   }
   const dim3 grid(unsigned(plan.tiles));

@@ -295,9 +295,10 @@ struct Plan {
   index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
   index_t bytes = partials_offset + slices * split * kTileM * kTileN * 4;
   index_t reduce_blocks = split * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -366,9 +367,9 @@ gemm_mma_f16_rrr_skauto_linear_bias_launch(  // D = alpha * A * B + beta * C
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        kernels.pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream,
-        plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B,
-        ldb, b_packed, plan.b_ld);
+        kernels.pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
+        plan.b_ld);
     if (error != CUDA_SUCCESS) return error;
   }
   const dim3 grid(unsigned(plan.tiles), unsigned(plan.slices));

@@ -522,11 +522,15 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
+  // Blocks beside each other have parts of the same lines, those behind them parts of others.
+  const index_t parts = (length - 1) / (32 * kChunk) + 1;
+  const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
+  const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
   const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
-       line += index_t(gridDim.x) * 8) {
-    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
-         at += index_t(gridDim.y) * 32 * kChunk) {
+  for (index_t line = index_t(first) * 8 + threadIdx.x / 32; line < lines && first < across;
+       line += index_t(across) * 8) {
+    for (index_t at = (index_t(part) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(deep) * 32 * kChunk) {
       const input_t* const from = source + line * ld + at;
       const int shift = reinterpret_cast<size_t>(from) % 16;
       const input_t* const low = from - shift / sizeof(input_t);
@@ -750,9 +754,10 @@ struct Plan {
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 15) / 16 / 4;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 63) / 64);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 63) / 64);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -876,9 +881,8 @@ gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias_launch(  // D = alp
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
         gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias_pack,
-        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
-        plan.b_ld);
+        dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines, plan.a_length, A, lda,
+        a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
   }
   error = launch(

@@ -294,11 +294,15 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
+  // Blocks beside each other have parts of the same lines, those behind them parts of others.
+  const index_t parts = (length - 1) / (32 * kChunk) + 1;
+  const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
+  const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
   const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
-       line += index_t(gridDim.x) * 8) {
-    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
-         at += index_t(gridDim.y) * 32 * kChunk) {
+  for (index_t line = index_t(first) * 8 + threadIdx.x / 32; line < lines && first < across;
+       line += index_t(across) * 8) {
+    for (index_t at = (index_t(part) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(deep) * 32 * kChunk) {
       const input_t* const from = source + line * ld + at;
       const int shift = reinterpret_cast<size_t>(from) % 16;
       const input_t* const low = from - shift / sizeof(input_t);
@@ -507,9 +511,10 @@ struct Plan {
   bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t b_box = N < kTileN ? N : kTileN;  // lines of it
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 127) / 128 / 4;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 511) / 512);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 511) / 512);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -624,10 +629,9 @@ gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_launch(  // D = alpha * A * B + beta
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_pack,
-        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
-        plan.b_ld);
+        gemm_wgmma_e5m2_f32_rcr_tb64x64x64_p256_sk3_pack, dim3(unsigned(plan.pack_blocks), 1, 2),
+        256, 0, stream, plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines,
+        plan.b_length, B, ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
   }
   error = launch(

@@ -502,11 +502,15 @@ __device__ inline void split(float x, float y, uint32_t (&parts)[kParts]) {
 // Splits lines 8 at a time, one for each warp, whose lanes have 8 neighbouring elements each.
 __device__ inline void split_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
-    part_t* __restrict__ parts, index_t parts_ld) {
-  for (index_t line = index_t(blockIdx.x) * 8 + threadIdx.x / 32; line < lines;
-       line += index_t(gridDim.x) * 8) {
-    for (index_t at = (index_t(blockIdx.y) * 32 + threadIdx.x % 32) * kChunk; at < length;
-         at += index_t(gridDim.y) * 32 * kChunk) {
+    part_t* __restrict__ packed, index_t packed_ld) {
+  // Blocks beside each other have parts of the same lines, those behind them parts of others.
+  const index_t parts = (length - 1) / (32 * kChunk) + 1;
+  const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
+  const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
+  for (index_t line = index_t(first) * 8 + threadIdx.x / 32; line < lines && first < across;
+       line += index_t(across) * 8) {
+    for (index_t at = (index_t(part) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(deep) * 32 * kChunk) {
       const input_t* const from = source + line * ld + at;
       alignas(16) input_t elements[kChunk];
       if (reinterpret_cast<size_t>(from) % 16 == 0 && at + kChunk <= length) {
@@ -519,12 +523,12 @@ __device__ inline void split_lines(
       uint32_t words[kChunk / 2][kParts];
 #pragma unroll
       for (int i = 0; i < kChunk / 2; ++i) split(elements[2 * i], elements[2 * i + 1], words[i]);
-      part_t* const to = parts + line * parts_ld + at;
+      part_t* const to = packed + line * packed_ld + at;
 #pragma unroll
       for (int p = 0; p < kParts; ++p) {
         // Said like this, the compiler stores 16 bytes at a time.
         const uint4 chunk{words[0][p], words[1][p], words[2][p], words[3][p]};
-        __stcg(reinterpret_cast<uint4*>(to + p * (parts_ld / kParts)), chunk);
+        __stcg(reinterpret_cast<uint4*>(to + p * (packed_ld / kParts)), chunk);
       }
     }
   }
@@ -720,9 +724,10 @@ struct Plan {
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   index_t b_box = kTileN;  // lines of it
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 7) / 8;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 63) / 64 / 4;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -850,8 +855,8 @@ gemm_wgmma_f32_6xbf16_ccr_tb256x64x32_s2_p32_skauto_launch(  // D = alpha * A * 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that splits both
         gemm_wgmma_f32_6xbf16_ccr_tb256x64x32_s2_p32_skauto_pack,
-        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, A, lda, a, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b, plan.b_ld);
+        dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines, plan.a_length, A, lda,
+        a, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b, plan.b_ld);
     if (error != cudaSuccess) return error;
   }
   error = launch(

@@ -450,10 +450,14 @@ constexpr int kChunk = 16;  // elements in 16 bytes
 __device__ inline void pack_transposed(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
-  for (index_t line = index_t(blockIdx.x) * 32 + threadIdx.x % 32; line < lines;
-       line += index_t(gridDim.x) * 32) {
-    for (index_t at = (index_t(blockIdx.y) * 8 + threadIdx.x / 32) * kChunk; at < length;
-         at += index_t(gridDim.y) * 8 * kChunk) {
+  // Blocks beside each other have parts of the same lines, those behind them parts of others.
+  const index_t parts = (length - 1) / (8 * kChunk) + 1;
+  const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
+  const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
+  for (index_t line = index_t(first) * 32 + threadIdx.x % 32; line < lines && first < across;
+       line += index_t(across) * 32) {
+    for (index_t at = (index_t(part) * 8 + threadIdx.x / 32) * kChunk; at < length;
+         at += index_t(deep) * 8 * kChunk) {
       alignas(16) input_t elements[kChunk];
 #pragma unroll
       for (int e = 0; e < kChunk; ++e) {
@@ -683,9 +687,10 @@ struct Plan {
   index_t b_box = N < kTileN ? N : kTileN;  // lines of it
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 31) / 32;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 127) / 128;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // that blocks pack
+  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
   index_t pack_count = packs_a && (!packs_b || a_count > b_count) ? a_count : b_count;
   index_t pack_z = pack_count < 32767 ? pack_count : 32767;
 };
@@ -817,8 +822,8 @@ gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_launch(  // D = alph
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
         gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_pack,
-        dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), unsigned(2 * plan.pack_z)), 256, 0,
-        stream, plan.a_lines, plan.a_length, plan.a_count, A, lda, stride_a, a_packed, plan.a_ld,
+        dim3(unsigned(plan.pack_blocks), 1, unsigned(2 * plan.pack_z)), 256, 0, stream,
+        plan.a_lines, plan.a_length, plan.a_count, A, lda, stride_a, a_packed, plan.a_ld,
         plan.b_lines, plan.b_length, plan.b_count, B, ldb, stride_b, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
   }

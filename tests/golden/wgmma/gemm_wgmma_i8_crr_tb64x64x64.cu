@@ -309,10 +309,14 @@ constexpr int kChunk = 16;  // elements in 16 bytes
 __device__ inline void pack_transposed(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
-  for (index_t line = index_t(blockIdx.x) * 32 + threadIdx.x % 32; line < lines;
-       line += index_t(gridDim.x) * 32) {
-    for (index_t at = (index_t(blockIdx.y) * 8 + threadIdx.x / 32) * kChunk; at < length;
-         at += index_t(gridDim.y) * 8 * kChunk) {
+  // Blocks beside each other have parts of the same lines, those behind them parts of others.
+  const index_t parts = (length - 1) / (8 * kChunk) + 1;
+  const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
+  const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
+  for (index_t line = index_t(first) * 32 + threadIdx.x % 32; line < lines && first < across;
+       line += index_t(across) * 32) {
+    for (index_t at = (index_t(part) * 8 + threadIdx.x / 32) * kChunk; at < length;
+         at += index_t(deep) * 8 * kChunk) {
       alignas(16) input_t elements[kChunk];
 #pragma unroll
       for (int e = 0; e < kChunk; ++e) {
@@ -493,9 +497,10 @@ struct Plan {
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   index_t a_box = M < kTileM ? M : kTileM;  // lines of it
   index_t b_box = N < kTileN ? N : kTileN;  // lines of it
-  index_t pack_x = ((a_lines > b_lines ? a_lines : b_lines) + 31) / 32;  // blocks that pack
-  index_t pack_parts = ((a_length > b_length ? a_length : b_length) + 127) / 128;  // of a line
-  index_t pack_y = pack_parts < 1 ? 1 : pack_parts < 64 ? pack_parts : 64;
+  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // that blocks pack
+  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };
 
 constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
@@ -609,9 +614,9 @@ gemm_wgmma_i8_crr_tb64x64x64_launch(  // D = alpha * A * B + beta * C
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        gemm_wgmma_i8_crr_tb64x64x64_pack, dim3(unsigned(plan.pack_x), unsigned(plan.pack_y), 2),
-        256, 0, stream, plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines,
-        plan.b_length, B, ldb, b_packed, plan.b_ld);
+        gemm_wgmma_i8_crr_tb64x64x64_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B,
+        ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
   }
   return launch(

@@ -46,9 +46,8 @@ LAUNCHERS: Operators = (
     ("plan", r"/ 256 \* 256", ("/ 128 * 128", "")),
     ("plan", r"/ 64 \* 64", ("/ 32 * 32",)),
     ("plan", r"steps < (\d+) \? steps : \d+", (r"\1",)),
-    ("plan", r"\((\w+_lines) > (\w+_lines) \? \w+ : \w+\)", (r"\1", r"\2")),
-    ("plan", r"\((\w+_length) > (\w+_length) \? \w+ : \w+\)", (r"\1", r"\2")),
-    ("plan", r"pack_parts < 64 \? pack_parts : 64", ("pack_parts", "64")),
+    ("plan", r"(\w+_pieces) > (\w+_pieces) \? \w+ : \w+", (r"\1", r"\2")),
+    ("plan", r"pieces < 65536 \? pieces : 65536", ("pieces", "65536")),
     ("refusal", r"^ *\*bytes = 0;", ("",)),
     ("plan", r"> kMost", (">= kMost",)),
     (
@@ -66,7 +65,7 @@ LAUNCHERS: Operators = (
     ("argument", r"\bb_packed\b(?=, plan)", ("a_packed",)),
     ("argument", r"plan\.b_length, B\b", ("plan.b_length, A", "plan.a_length, B")),
     ("argument", r"plan\.b_offset( / \d)?;", ("0;", "plan.b_offset / 4;")),
-    ("argument", r"unsigned\((?=grid_y|plan\.pack_y)", ("1u + unsigned(",)),
+    ("argument", r"unsigned\((?=grid_y|plan\.pack_blocks)", ("1u + unsigned(",)),
     (
         "argument",
         r"(?<=SharedMemorySize, )kSharedBytes",
