@@ -166,7 +166,7 @@ def rank(
     s = product.shape
     largest = max(s.m, s.n, s.k)
     given = as_key(tunables)
-    found = _candidates(product.dtypes, product.layouts, gpu, arch, given)
+    found = candidates(product.dtypes, product.layouts, gpu, arch, given)
     all_ = [timed(product, gpu, *each) for each in found if largest <= each[0].row.most]
     if not all_:
         raise _none(product, arch, dict(given))
@@ -225,7 +225,7 @@ def choose(
 
 
 @lru_cache(maxsize=64)
-def _candidates(
+def candidates(
     dtypes: DTypes, layouts: Layouts, gpu: GpuModel, arch: str, given: Given
 ) -> Sequence[tuple[KernelSpec, Weighed]]:
     """What there is for these types and layouts, with what the caller has set."""

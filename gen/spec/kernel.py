@@ -279,15 +279,30 @@ class KernelSpec:
         fixed = f"--variant {self.variant} --dtype {self.dtypes.name} --layout {self.layouts}"
         return " ".join(["gen emit", fixed, f"--arch {self.arch}", *options, *name])
 
-    def to_json(self) -> str:
-        """One line that `gen.kernels.registry.spec_from_json` turns into an equal specification."""
-        fields: dict[str, object] = {
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What `gen.kernels.registry.make_spec` makes an equal specification of."""
+        name = {"name": self.symbol} if self.symbol else {}
+        return {
             "variant": self.variant,
             "dtype": self.dtypes.name,
             "layout": str(self.layouts),
             "arch": self.arch,
             **self.said,
+            **name,
         }
-        if self.symbol:
-            fields["name"] = self.symbol
-        return json.dumps(fields)
+
+    def to_json(self) -> str:
+        """One line that `gen.kernels.registry.spec_from_json` turns into an equal specification."""
+        return json.dumps(self.fields)
+
+    @cached_property
+    def core(self) -> str:
+        """Its variant, architecture and tunables: all but what one launch computes besides the
+        product, or of how many.
+
+        Kernels with the same core are one kernel to a table of measured times.
+        """
+        beside = ("epilogue", "batched")
+        tunables = (f"{name}={x}" for name, x in self.tunables.items() if name not in beside)
+        return " ".join((self.variant, self.arch, *tunables))
