@@ -26,7 +26,7 @@ from gen.spec.dtypes import DTypes, parse_dtype
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape, Layouts, parse_layout
 
-Fields = frozenset[tuple[str, Any]]  # of `KernelSpec.fields`
+Fields = tuple[tuple[str, Any], ...]  # of `KernelSpec.fields`, in their order
 
 
 class Known(NamedTuple):
@@ -40,12 +40,11 @@ class Known(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _of_grids(
-    dtypes: DTypes, layouts: Layouts, gpu: GpuModel, batched: bool
+    dtypes: DTypes, layouts: Layouts, gpu: GpuModel
 ) -> Mapping[Fields, tuple[KernelSpec, Weighed]]:
-    """What is chosen among, by its fields: nearly all kernels that a table has are these."""
-    given = (("batched", True),) if batched else ()
-    found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, given)
-    return {frozenset(spec.fields.items()): (spec, weighed) for spec, weighed in found}
+    """What is chosen among where no tunables are given: nearly all kernels that a table has."""
+    found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, ())
+    return {tuple(spec.fields.items()): (spec, weighed) for spec, weighed in found}
 
 
 @lru_cache(maxsize=4096)  # a table has each kernel on many problems
@@ -69,11 +68,11 @@ class Tuned:
         Of two entries of one, that of the later run: an older gen may lack a tunable that is 0.
         """
         product, gpu = self.product, self._gpu
-        kernels = _of_grids(product.dtypes, product.layouts, gpu, product.batch > 1)
+        kernels = _of_grids(product.dtypes, product.layouts, gpu)
         found: dict[str, Known] = {}
         for entry in sorted(self._entries, key=lambda entry: entry.run):
             try:
-                fields = frozenset(entry.spec.items())
+                fields = tuple(entry.spec.items())
                 spec, weighed = kernels.get(fields) or _weighed(fields, gpu)
                 predicted = ranking.timed(product, gpu, spec, weighed).time
             except (GenError, TypeError, AssertionError):
@@ -92,8 +91,9 @@ class Tuned:
         """
         logs: dict[str, list[float]] = {}
         for one in self.known.values():
+            log = math.log(one.ratio)
             for name in (one.spec.variant, ""):
-                logs.setdefault(name, []).append(math.log(one.ratio))
+                logs.setdefault(name, []).append(log)
         means = {name: round(math.exp(math.fsum(x) / len(x))) for name, x in logs.items()}
         measured = {x: (OWN if one.fresh else 1, one.ratio) for x, one in self.known.items()}
         return {**{name: (1, mean) for name, mean in means.items()}, **measured}
@@ -153,8 +153,9 @@ class Learnt:
 
     def __init__(self, table: Table, gpu: GpuModel, layouts: Layouts) -> None:
         groups: dict[tuple[GemmShape, int], list[Entry]] = {}
+        name = str(layouts)
         for entry in table.entries:
-            if entry.spec["layout"] == str(layouts):
+            if entry.spec["layout"] == name:
                 groups.setdefault((entry.size, entry.batch), []).append(entry)
         self._tuned = [Tuned(group, gpu) for group in groups.values()]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from gen.device.gpus import GPUS, GpuModel
@@ -48,14 +48,14 @@ class Product:
         p = GemmProblem.packed(shape, layouts, multiple=multiple)
         return Product(shape, dtypes, layouts, p.lda, p.ldb)
 
-    @property
+    @cached_property
     def given(self) -> tuple[int, ...]:
         """The values of `cost.GIVEN` that belong to it, as of the row-major product."""
         s = self.shape
         return (s.m, s.n, s.k, self.batch, int(not self.alignment.a), self.lda,
                 int(not self.alignment.b), self.ldb)  # fmt: skip
 
-    @property
+    @cached_property
     def swapped(self) -> tuple[int, ...]:
         """The same for kernels that compute the transpose of D."""
         m, n, k, batch, a, lda, b, ldb = self.given
@@ -86,7 +86,7 @@ class Ranked(NamedTuple):
 
     def value(self, name: str) -> int:
         """Of one of the facts."""
-        return self.values[cost.NAMES.index(name)]
+        return self.values[cost.AT[name]]
 
     @property
     def idle(self) -> bool:

@@ -10,7 +10,7 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.spec.arch import MAX_GRID_X, MULTIPROCESSORS
@@ -58,7 +58,12 @@ def option_of(name: str, value: Any) -> str:
 
 def cluster_of(tunables: Mapping[str, Any]) -> tuple[int, int, int]:
     """Blocks of a cluster along M, N and K: those of "2x1", "1x1x2"."""
-    rows, columns, *along_k = map(int, str(tunables.get("cluster", "1x1")).split("x"))
+    return _cluster(str(tunables.get("cluster", "1x1")))
+
+
+@lru_cache(maxsize=256)
+def _cluster(text: str) -> tuple[int, int, int]:
+    rows, columns, *along_k = map(int, text.split("x"))
     return rows, columns, along_k[0] if along_k else 1
 
 
