@@ -30,9 +30,11 @@ Fields = tuple[tuple[str, Any], ...]  # of `KernelSpec.fields`, in their order
 
 
 class Known(NamedTuple):
-    """A kernel that was measured on a problem: the time over the model's, as `Point` has it."""
+    """A kernel that was measured on a problem: the time over the model's, as `Point` has it.
 
-    entry: Entry
+    fresh: whether its templates are what they were then.
+    """
+
     spec: KernelSpec
     ratio: int
     fresh: bool
@@ -42,7 +44,10 @@ class Known(NamedTuple):
 def _of_grids(
     dtypes: DTypes, layouts: Layouts, gpu: GpuModel
 ) -> Mapping[Fields, tuple[KernelSpec, Weighed]]:
-    """What is chosen among where no tunables are given: nearly all kernels that a table has."""
+    """What is chosen among where no tunables are given: nearly all kernels that a table has.
+
+    They are made once for both.
+    """
     found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, ())
     return {tuple(spec.fields.items()): (spec, weighed) for spec, weighed in found}
 
@@ -80,7 +85,7 @@ class Tuned:
             ratio = round(entry.us * 1e6 * nearness.ONE / predicted)
             ratio = min(max(ratio, nearness.LEAST), nearness.MOST)
             fresh = entry.templates == template_version(spec.row.template)
-            found[spec.core] = Known(entry, spec, ratio, fresh)
+            found[spec.core] = Known(spec, ratio, fresh)
         return found
 
     @cached_property
@@ -147,6 +152,11 @@ class Near(NamedTuple):
     tuned: Tuned
     weights: Mapping[int, int]
 
+    def counted(self, spec: KernelSpec) -> tuple[int, int]:
+        """The weight and the ratio of a kernel's point."""
+        own, ratio = self.tuned.ratio(spec)
+        return self.weights[own], ratio
+
 
 class Learnt:
     """What a table, of one GPU and of element types, says of problems in some layouts."""
@@ -180,24 +190,16 @@ class Learnt:
             return found
         itself = next((one.tuned for one in near if one.tuned.product == product), None)
         measured = {core for one in near for core in one.tuned.known}
-        sums: dict[str, Sums] = {}  # by core; by variant, of kernels that were measured nowhere
+        sums: dict[str, Sums] = {}  # by core; of kernels that were measured nowhere, by variant
 
-        def summed(spec: KernelSpec) -> Sums:
-            weights = weighted = 0
-            for tuned, by_own in near:
-                own, ratio = tuned.ratio(spec)
-                weights += by_own[own]
-                weighted += by_own[own] * ratio
-            return Sums(weights, weighted)
-
-        def one(each: Ranked) -> Ranked:
-            spec = each.spec
+        def one(modelled: Ranked) -> Ranked:
+            spec = modelled.spec
             name = spec.core if spec.core in measured else spec.variant
             if name not in sums:
-                sums[name] = summed(spec)
+                sums[name] = nearness.summed(each.counted(spec) for each in near)
             basis = itself.basis(spec) if itself else INTERPOLATED
-            time = sums[name].corrected(each.modelled)
-            return Ranked(spec, each.weighed, each.values, time, basis)
+            time = sums[name].corrected(modelled.modelled)
+            return Ranked(spec, modelled.weighed, modelled.values, time, basis)
 
         return [one(each) for each in found]
 
