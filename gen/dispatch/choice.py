@@ -89,10 +89,11 @@ class Tuned:
         return found
 
     @cached_property
-    def _ratios(self) -> Mapping[str, tuple[int, int]]:
+    def ratios(self) -> Mapping[str, tuple[int, int]]:
         """`own` and `at_ratio` of points: of the kernels that were measured by `KernelSpec.core`.
 
         Of others by their variant, the geometric mean of its ratios; under no name, that of all.
+        Nothing where no kernel is known.
         """
         logs: dict[str, list[float]] = {}
         for one in self.known.values():
@@ -105,7 +106,7 @@ class Tuned:
 
     def ratio(self, spec: KernelSpec) -> tuple[int, int]:
         """`own` and `at_ratio` of a kernel's point."""
-        found = self._ratios
+        found = self.ratios
         return found.get(spec.core) or found.get(spec.variant) or found[""]
 
     def point(self, spec: KernelSpec) -> Point:
@@ -169,13 +170,20 @@ class Learnt:
                 groups.setdefault((entry.size, entry.batch), []).append(entry)
         self._tuned = [Tuned(group, gpu) for group in groups.values()]
 
+    def prepare(self) -> None:
+        """Compares all that was measured with the model now, so that no later choice has to.
+
+        Without it, each choice does so with what is near that nobody has asked for before.
+        """
+        self._tuned = [one for one in self._tuned if one.ratios]
+
     def _near(self, product: Product) -> list[Near]:
         """The tuned problems that count for a problem."""
         at = _place(product)
         return [
             Near(one, {own: nearness.weight(at, one.at._replace(own=own)) for own in (1, OWN)})
             for one in self._tuned
-            if nearness.weight(at, one.at) and one.known
+            if nearness.weight(at, one.at) and one.ratios
         ]
 
     def points(self, spec: KernelSpec, products: Iterable[Product]) -> tuple[Point, ...]:

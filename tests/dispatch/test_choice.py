@@ -207,6 +207,8 @@ def test_entries_of_kernels_that_are_gone_are_left_out(tmp_path: Path) -> None:
     places = tuned.places(tmp_path, Table((*entries, known.entries[3]), known.runs))
     found = choice.rank(problem, H200, "sm_90a", None, places)
     assert sum(each.basis == MEASURED for each in found) == 1
+    choice.learnt(H200, problem.dtypes, problem.layouts, places).prepare()
+    assert choice.rank(problem, H200, "sm_90a", None, places) == found
 
 
 def test_records_correct_each_other_as_the_page_says() -> None:
