@@ -124,7 +124,7 @@ class Origin:
             )
             gpu, places = model_of(arch, target.multiprocessors, target.name), default()
             found = rank(product, gpu, arch, tunables, places, invariant=bool(self._invariant))
-            # The first call compiles, and takes long anyway: later ones, of other sizes, do not.
+            # The first call takes long anyway, since it compiles. Later ones find all compared.
             learnt(gpu, call.dtypes, call.layouts, places).prepare()
             return found[0].spec, arch
         arch = target.target(get_variant(self._variant).usual_arch(call.dtypes.name))
