@@ -13,7 +13,7 @@ from gen.api.call import Call, Wanted
 from gen.api.groups import GROUPED, KINDS
 from gen.api.operands import checked
 from gen.compile import nvrtc
-from gen.dispatch.choice import rank
+from gen.dispatch.choice import learnt, rank
 from gen.dispatch.folders import default
 from gen.dispatch.invariant import INVARIANT
 from gen.dispatch.ranking import Product, model_of, oldest_arch
@@ -122,8 +122,10 @@ class Origin:
                 alignment,
                 count,
             )
-            gpu = model_of(arch, target.multiprocessors, target.name)
-            found = rank(product, gpu, arch, tunables, default(), invariant=bool(self._invariant))
+            gpu, places = model_of(arch, target.multiprocessors, target.name), default()
+            found = rank(product, gpu, arch, tunables, places, invariant=bool(self._invariant))
+            # The first call takes long anyway, since it compiles. Later ones find all compared.
+            learnt(gpu, call.dtypes, call.layouts, places).prepare()
             return found[0].spec, arch
         arch = target.target(get_variant(self._variant).usual_arch(call.dtypes.name))
         names = {"dtype": call.dtypes.name, "layout": str(call.layouts)}

@@ -15,7 +15,7 @@ from gen.device.gpus import GpuModel
 from gen.dispatch import nearness, ranking
 from gen.dispatch.folders import NOWHERE, Places
 from gen.dispatch.invariant import rank_invariant
-from gen.dispatch.nearness import OWN, Point
+from gen.dispatch.nearness import OWN, Point, Sums
 from gen.dispatch.ranking import INTERPOLATED, MEASURED, OUTDATED, Product, Ranked
 from gen.dispatch.table import Entry, Table
 from gen.dispatch.weights import Weighed, weigh
@@ -24,32 +24,38 @@ from gen.kernels.registry import make_spec
 from gen.source.versions import template_version
 from gen.spec.dtypes import DTypes, parse_dtype
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import Layouts, parse_layout
+from gen.spec.problem import GemmShape, Layouts, parse_layout
 
-Kernel = tuple[Any, ...]
-
-
-def kernel_of(spec: KernelSpec) -> Kernel:
-    """What is the same kernel to a table, with any epilogue, and for batches, too."""
-    same = (one for one in spec.tunables.items() if one[0] not in ("epilogue", "batched"))
-    return spec.variant, spec.arch, *same
+Fields = tuple[tuple[str, Any], ...]  # of `KernelSpec.fields`, in their order
 
 
 class Known(NamedTuple):
-    """A kernel that was measured on a problem: the time over the model's, as `Point` has it."""
+    """A kernel that was measured on a problem: the time over the model's, as `Point` has it.
 
-    entry: Entry
+    fresh: whether its templates are what they were then.
+    """
+
     spec: KernelSpec
     ratio: int
     fresh: bool
 
 
+@lru_cache(maxsize=64)
+def _of_grids(
+    dtypes: DTypes, layouts: Layouts, gpu: GpuModel
+) -> Mapping[Fields, tuple[KernelSpec, Weighed]]:
+    """What is chosen among where no tunables are given: nearly all kernels that a table has.
+
+    They are made once for both.
+    """
+    found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, ())
+    return {tuple(spec.fields.items()): (spec, weighed) for spec, weighed in found}
+
+
 @lru_cache(maxsize=4096)  # a table has each kernel on many problems
-def _weighed(
-    fields: tuple[tuple[str, Any], ...], gpu: GpuModel
-) -> tuple[KernelSpec, Weighed, Kernel]:
+def _weighed(fields: Fields, gpu: GpuModel) -> tuple[KernelSpec, Weighed]:
     spec = make_spec(**dict(fields))
-    return spec, weigh(spec, gpu), kernel_of(spec)
+    return spec, weigh(spec, gpu)
 
 
 class Tuned:
@@ -58,50 +64,58 @@ class Tuned:
     def __init__(self, entries: Sequence[Entry], gpu: GpuModel) -> None:
         self._entries, self._gpu = entries, gpu
         self.product = product_of(entries[0])
-        self.at = _point(nearness.place(self.product.given, self.product.dtypes.input.size))
+        self.at = _point(_place(self.product))
 
     @cached_property
-    def _places(self) -> tuple[nearness.Place, nearness.Place]:
-        return _places(self.product)
-
-    @cached_property
-    def known(self) -> Mapping[Kernel, Known]:
-        """The kernels that were measured, as far as this gen still has them.
+    def known(self) -> Mapping[str, Known]:
+        """The kernels that were measured, as far as this gen still has them, by `KernelSpec.core`.
 
         Of two entries of one, that of the later run: an older gen may lack a tunable that is 0.
         """
-        found: dict[Kernel, Known] = {}
+        product, gpu = self.product, self._gpu
+        kernels = _of_grids(product.dtypes, product.layouts, gpu)
+        found: dict[str, Known] = {}
         for entry in sorted(self._entries, key=lambda entry: entry.run):
             try:
-                spec, weighed, kernel = _weighed(tuple(entry.spec.items()), self._gpu)
-                predicted = ranking.timed(self.product, self._gpu, spec, weighed).time
+                fields = tuple(entry.spec.items())
+                spec, weighed = kernels.get(fields) or _weighed(fields, gpu)
+                predicted = ranking.timed(product, gpu, spec, weighed).time
             except (GenError, TypeError, AssertionError):
                 continue
             ratio = round(entry.us * 1e6 * nearness.ONE / predicted)
             ratio = min(max(ratio, nearness.LEAST), nearness.MOST)
             fresh = entry.templates == template_version(spec.row.template)
-            found[kernel] = Known(entry, spec, ratio, fresh)
+            found[spec.core] = Known(spec, ratio, fresh)
         return found
 
     @cached_property
-    def _means(self) -> Mapping[str, int]:
-        """The geometric mean of the ratios of each variant; of all, under no name."""
+    def ratios(self) -> Mapping[str, tuple[int, int]]:
+        """`own` and `at_ratio` of points: of the kernels that were measured by `KernelSpec.core`.
+
+        Of others by their variant, the geometric mean of its ratios; under no name, that of all.
+        Nothing where no kernel is known.
+        """
         logs: dict[str, list[float]] = {}
         for one in self.known.values():
+            log = math.log(one.ratio)
             for name in (one.spec.variant, ""):
-                logs.setdefault(name, []).append(math.log(one.ratio))
-        return {name: round(math.exp(math.fsum(x) / len(x))) for name, x in logs.items()}
+                logs.setdefault(name, []).append(log)
+        means = {name: round(math.exp(math.fsum(x) / len(x))) for name, x in logs.items()}
+        measured = {x: (OWN if one.fresh else 1, one.ratio) for x, one in self.known.items()}
+        return {**{name: (1, mean) for name, mean in means.items()}, **measured}
 
-    def point(self, spec: KernelSpec, kernel: Kernel) -> Point:
-        """For a kernel: with its own ratio, or that of its variant, or that of all."""
-        at, known = self._places[spec.swapped], self.known.get(kernel)
-        if known:
-            return _point(at, OWN if known.fresh else 1, known.ratio)
-        return _point(at, 1, self._means.get(spec.variant, self._means[""]))
+    def ratio(self, spec: KernelSpec) -> tuple[int, int]:
+        """`own` and `at_ratio` of a kernel's point."""
+        found = self.ratios
+        return found.get(spec.core) or found.get(spec.variant) or found[""]
 
-    def basis(self, spec: KernelSpec, kernel: Kernel) -> str:
+    def point(self, spec: KernelSpec) -> Point:
+        """A kernel's."""
+        return _point(place(spec, self.product), *self.ratio(spec))
+
+    def basis(self, spec: KernelSpec) -> str:
         """What a kernel's time rests on, for the problem itself."""
-        known = self.known.get(kernel)
+        known = self.known.get(spec.core)
         if known is None or known.spec.epilogue != spec.epilogue:
             return INTERPOLATED
         return MEASURED if known.fresh else OUTDATED
@@ -120,68 +134,92 @@ def _point(at: nearness.Place, own: int = 1, ratio: int = nearness.ONE) -> Point
 
 def place(spec: KernelSpec, product: Product) -> nearness.Place:
     """Where a problem is for a kernel."""
-    return _places(product)[spec.swapped]
+    given = product.swapped if spec.swapped else product.given
+    return nearness.place(given, product.dtypes.input.size)
 
 
-def _places(product: Product) -> tuple[nearness.Place, nearness.Place]:
-    """Where a problem is for kernels that compute it as it is, and for those that swap operands."""
-    size = product.dtypes.input.size
-    return nearness.place(product.given, size), nearness.place(product.swapped, size)
+def _place(product: Product) -> nearness.Place:
+    """The same for kernels that swap no operands."""
+    return nearness.place(product.given, product.dtypes.input.size)
+
+
+class Near(NamedTuple):
+    """A tuned problem that counts for another one.
+
+    weights: how much a point there counts, by its `own`. It is as much for kernels that swap
+    operands: M and N change places there, A and B, in both problems.
+    """
+
+    tuned: Tuned
+    weights: Mapping[int, int]
+
+    def counted(self, spec: KernelSpec) -> tuple[int, int]:
+        """The weight and the ratio of a kernel's point."""
+        own, ratio = self.tuned.ratio(spec)
+        return self.weights[own], ratio
 
 
 class Learnt:
-    """What a table says of a GPU and element types."""
+    """What a table, of one GPU and of element types, says of problems in some layouts."""
 
-    def __init__(self, table: Table, gpu: GpuModel) -> None:
-        groups: dict[tuple[Any, ...], list[Entry]] = {}
+    def __init__(self, table: Table, gpu: GpuModel, layouts: Layouts) -> None:
+        groups: dict[tuple[GemmShape, int], list[Entry]] = {}
+        name = str(layouts)
         for entry in table.entries:
-            groups.setdefault(entry.problem, []).append(entry)
-        self._tuned: dict[Layouts, list[Tuned]] = {}
-        for group in groups.values():
-            try:
-                one = Tuned(group, gpu)
-            except GenError:  # types that this gen does not have
-                continue
-            self._tuned.setdefault(one.product.layouts, []).append(one)
+            if entry.spec["layout"] == name:
+                groups.setdefault((entry.size, entry.batch), []).append(entry)
+        self._tuned = [Tuned(group, gpu) for group in groups.values()]
 
-    def _near(self, product: Product) -> list[Tuned]:
+    def prepare(self) -> None:
+        """Compares all that was measured with the model now, so that no later choice has to.
+
+        Without it, each choice does so with what is near that nobody has asked for before.
+        """
+        self._tuned = [one for one in self._tuned if one.ratios]
+
+    def _near(self, product: Product) -> list[Near]:
         """The tuned problems that count for a problem."""
-        at = nearness.place(product.given, product.dtypes.input.size)
-        tuned = self._tuned.get(product.layouts, ())
-        return [one for one in tuned if nearness.weight(at, one.at) and one.known]
+        at = _place(product)
+        return [
+            Near(one, {own: nearness.weight(at, one.at._replace(own=own)) for own in (1, OWN)})
+            for one in self._tuned
+            if nearness.weight(at, one.at) and one.ratios
+        ]
 
     def points(self, spec: KernelSpec, products: Iterable[Product]) -> tuple[Point, ...]:
         """A kernel's, that count for one of the problems."""
-        near = dict.fromkeys(one for product in products for one in self._near(product))
-        kernel = kernel_of(spec)
-        return tuple(one.point(spec, kernel) for one in near)
+        near = dict.fromkeys(one.tuned for product in products for one in self._near(product))
+        return tuple(tuned.point(spec) for tuned in near)
 
     def corrected(self, product: Product, found: Sequence[Ranked]) -> Sequence[Ranked]:
         """The same kernels, with the times that what was measured makes of the model's."""
         near = self._near(product)
         if not near:
             return found
-        itself = next((one for one in near if one.product == product), None)
-        places = _places(product)
+        itself = next((one.tuned for one in near if one.tuned.product == product), None)
+        measured = {core for one in near for core in one.tuned.known}
+        sums: dict[str, Sums] = {}  # by core; of kernels that were measured nowhere, by variant
 
-        def one(each: Ranked) -> Ranked:
-            spec, kernel = each.spec, kernel_of(each.spec)
-            points = [one.point(spec, kernel) for one in near]
-            time = nearness.corrected(each.modelled, places[spec.swapped], points)
-            basis = itself.basis(spec, kernel) if itself else INTERPOLATED
-            return each._replace(time=time, basis=basis)
+        def one(modelled: Ranked) -> Ranked:
+            spec = modelled.spec
+            name = spec.core if spec.core in measured else spec.variant
+            if name not in sums:
+                sums[name] = nearness.summed(each.counted(spec) for each in near)
+            basis = itself.basis(spec) if itself else INTERPOLATED
+            time = sums[name].corrected(modelled.modelled)
+            return Ranked(spec, modelled.weighed, modelled.values, time, basis)
 
         return [one(each) for each in found]
 
 
 @lru_cache(maxsize=64)
-def _learnt(table: Table, gpu: GpuModel) -> Learnt:
-    return Learnt(table, gpu)
+def _learnt(table: Table, gpu: GpuModel, layouts: Layouts) -> Learnt:
+    return Learnt(table, gpu, layouts)
 
 
-def learnt(gpu: GpuModel, dtypes: DTypes, places: Places) -> Learnt:
-    """What tables say of a GPU and element types. Raises UsageError as `Places.table`."""
-    return _learnt(places.table(gpu, dtypes), gpu)
+def learnt(gpu: GpuModel, dtypes: DTypes, layouts: Layouts, places: Places) -> Learnt:
+    """What tables say of a GPU, element types and layouts. Raises UsageError as `Places.table`."""
+    return _learnt(places.table(gpu, dtypes), gpu, layouts)
 
 
 def rank(
@@ -200,5 +238,5 @@ def rank(
     """
     modelled = rank_invariant if invariant else ranking.rank
     found = modelled(product, gpu, arch, tunables)
-    corrected = learnt(gpu, product.dtypes, places).corrected(product, found)
+    corrected = learnt(gpu, product.dtypes, product.layouts, places).corrected(product, found)
     return sorted(corrected, key=lambda each: each.time)

@@ -151,4 +151,5 @@ TIMES: Sequence[Fact] = (
 
 FACTS = (*SIZES, *COUNT, *TIMES)
 NAMES = tuple(fact.name for fact in FACTS)
+AT = {name: place for place, name in enumerate(NAMES)}
 compute = function(FACTS, [*GIVEN, *Weights._fields])

@@ -10,8 +10,7 @@ as much as the model in itself, or six times as much where the kernel was measur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gen.dispatch import cost
@@ -89,19 +88,29 @@ def place(given: Sequence[int], size: int) -> Place:
 
 def weight(at: Place, point: Point) -> int:
     """How much a point counts at a place."""
-    return _counts(at, point[:-1])
+    return _weight(*at, *point)[-1]
 
 
-@lru_cache(maxsize=4096)  # the same for all kernels, whatever their ratios
-def _counts(at: Place, point: tuple[int, ...]) -> int:
-    return _weight(*at, *point, 0)[-1]
+class Sums(NamedTuple):
+    """Of a kernel's points: of their weights, and of their ratios times these."""
+
+    weights: int
+    weighted: int
+
+    def corrected(self, time: int) -> int:
+        """The time of the kernel in picoseconds, from the model's."""
+        return _corrected(time, self.weighted, self.weights)[-1]
+
+
+def summed(counted: Iterable[tuple[int, int]]) -> Sums:
+    """Of points, given as weights and ratios."""
+    weights = weighted = 0
+    for own, ratio in counted:
+        weights += own
+        weighted += own * ratio
+    return Sums(weights, weighted)
 
 
 def corrected(time: int, at: Place, points: Sequence[Point]) -> int:
     """The time of a kernel in picoseconds, from the model's and from the kernel's points."""
-    weights = weighted = 0
-    for point in points:
-        own = weight(at, point)
-        weights += own
-        weighted += own * point.at_ratio
-    return _corrected(time, weighted, weights)[-1]
+    return summed((weight(at, point), point.at_ratio) for point in points).corrected(time)

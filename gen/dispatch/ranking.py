@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from gen.device.gpus import GPUS, GpuModel
@@ -48,14 +48,14 @@ class Product:
         p = GemmProblem.packed(shape, layouts, multiple=multiple)
         return Product(shape, dtypes, layouts, p.lda, p.ldb)
 
-    @property
+    @cached_property
     def given(self) -> tuple[int, ...]:
         """The values of `cost.GIVEN` that belong to it, as of the row-major product."""
         s = self.shape
         return (s.m, s.n, s.k, self.batch, int(not self.alignment.a), self.lda,
                 int(not self.alignment.b), self.ldb)  # fmt: skip
 
-    @property
+    @cached_property
     def swapped(self) -> tuple[int, ...]:
         """The same for kernels that compute the transpose of D."""
         m, n, k, batch, a, lda, b, ldb = self.given
@@ -86,7 +86,7 @@ class Ranked(NamedTuple):
 
     def value(self, name: str) -> int:
         """Of one of the facts."""
-        return self.values[cost.NAMES.index(name)]
+        return self.values[cost.AT[name]]
 
     @property
     def idle(self) -> bool:
@@ -166,7 +166,7 @@ def rank(
     s = product.shape
     largest = max(s.m, s.n, s.k)
     given = as_key(tunables)
-    found = _candidates(product.dtypes, product.layouts, gpu, arch, given)
+    found = candidates(product.dtypes, product.layouts, gpu, arch, given)
     all_ = [timed(product, gpu, *each) for each in found if largest <= each[0].row.most]
     if not all_:
         raise _none(product, arch, dict(given))
@@ -225,7 +225,7 @@ def choose(
 
 
 @lru_cache(maxsize=64)
-def _candidates(
+def candidates(
     dtypes: DTypes, layouts: Layouts, gpu: GpuModel, arch: str, given: Given
 ) -> Sequence[tuple[KernelSpec, Weighed]]:
     """What there is for these types and layouts, with what the caller has set."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,8 +46,7 @@ class Run(NamedTuple):
 _size = lru_cache(maxsize=4096)(parse_shape)  # a table has each several times
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A kernel on a problem, with operands that lie without gaps, in no cache.
 
     gpu: `GpuModel.key`. us: microseconds, the median over `rounds`; noise: half the distance
@@ -65,19 +65,19 @@ class Entry:
     run: str
     batch: int = 1
 
-    @cached_property
+    @property
     def size(self) -> GemmShape:
         """M, N and K."""
         return _size(self.shape)
 
-    @cached_property
+    @property
     def problem(self) -> tuple[Any, ...]:
         """The GPU, types, layout and sizes, in the order of tables."""
         s = self.size
         words = self.gpu, str(self.spec["dtype"]), str(self.spec["layout"])
         return *words, s.m, s.n, s.k, self.batch
 
-    @cached_property
+    @property
     def key(self) -> tuple[Any, ...]:
         """What was measured, in the order of tables. A table has one entry for each key."""
         return *self.problem, json.dumps(dict(self.spec))
@@ -95,9 +95,10 @@ class Table:
         runs = {**self.runs, **other.runs}
         found: dict[tuple[Any, ...], Entry] = {}
         for entry in (*self.entries, *other.entries):
-            known = found.get(entry.key)
+            key = entry.key
+            known = found.get(key)
             if known is None or known.run <= entry.run:
-                found[entry.key] = entry
+                found[key] = entry
         kept = tuple(found[key] for key in sorted(found))
         named = {entry.run for entry in kept}
         return Table(kept, {name: runs[name] for name in sorted(runs) if name in named})
@@ -121,7 +122,7 @@ class Table:
 
 
 def _said(entry: Entry) -> dict[str, Any]:
-    fields = {name: value for name, value in asdict(entry).items() if name != "spec"}
+    fields = {name: value for name, value in entry._asdict().items() if name != "spec"}
     if entry.batch == 1:
         del fields["batch"]
     return fields
@@ -170,41 +171,39 @@ def _run(name: str, content: Mapping[str, Any]) -> Run:
     return run._replace(clocks=dict(run.clocks))
 
 
+_FIELDS = itemgetter(*Entry._fields[:-1])  # all but the batch, which a line may lack
+_NAMES = itemgetter("variant", "dtype", "layout", "arch")  # what each specification has
+
+
 def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
     """One of thousands, each of which is looked at: what is wrong with a table is said at once."""
-    spec = content["spec"]
-    entry = Entry(
-        content["gpu"], content["shape"], spec, content["us"], content["rounds"], content["noise"],
-        content["templates"], content["run"], content.get("batch", 1),
-    )  # fmt: skip
-    texts = (
-        entry.gpu, entry.shape, entry.templates, entry.run,
-        spec["variant"], spec["dtype"], spec["layout"], spec["arch"],
-    )  # fmt: skip
+    gpu, shape, spec, us, rounds, noise, templates, run = _FIELDS(content)
+    batch = content.get("batch", 1)
+    texts = (gpu, shape, templates, run, *_NAMES(spec))
     if not (
         {*map(type, texts)} == {str}
-        and _is_number(entry.us)
-        and (entry.noise is None or _is_number(entry.noise))
-        and _is_count(entry.rounds)
-        and _is_count(entry.batch)
+        and _is_number(us)
+        and (noise is None or _is_number(noise))
+        and _is_count(rounds)
+        and _is_count(batch)
     ):
         raise TypeError(f"a field has another type in {json.dumps(content)}")
-    if not 0 < entry.us < MOST:
-        raise ValueError(f"{entry.us} us is no time")
-    if entry.run not in runs:
-        raise ValueError(f"the run {entry.run!r} is not among its runs")
-    size = _size(entry.shape)
+    if not 0 < us < MOST:
+        raise ValueError(f"{us} us is no time")
+    if run not in runs:
+        raise ValueError(f"the run {run!r} is not among its runs")
+    size = _size(shape)
     if 0 in (size.m, size.n):
-        raise ValueError(f"shape {entry.shape} has nothing to measure")
-    return entry
+        raise ValueError(f"shape {shape} has nothing to measure")
+    return Entry(gpu, shape, spec, us, rounds, noise, templates, run, batch)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e308
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return type(value) is int and value > 0
 
 
 def load(path: Path) -> Table:
@@ -215,7 +214,7 @@ def load(path: Path) -> Table:
             for file in sorted(path.rglob("*.json")):
                 found = found.merged(load(file))
             return found
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}; use a table of gen tune") from None

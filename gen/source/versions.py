@@ -6,6 +6,7 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from gen.source.render import FRAME
 from gen.source.templates import template_dir
@@ -17,6 +18,19 @@ _NAMED = re.compile(r'/\*%-?\s*(?:extends|include|import|from)\s+"([^"]+)"')
 _COMMENT = re.compile(r"/\*#.*?#\*/|//[^\n]*", re.DOTALL)
 
 
+class _Part(NamedTuple):
+    """What is read of a template: the names of others in it, and its code."""
+
+    names: tuple[str, ...]
+    code: bytes
+
+
+@cache  # most are parts of several kernels
+def _part(path: Path) -> _Part:
+    text = path.read_text(encoding="utf-8")
+    return _Part(tuple(_NAMED.findall(text)), " ".join(_COMMENT.sub("", text).split()).encode())
+
+
 def template_files(*names: str) -> list[Path]:
     """The files of these templates and of those that they extend or import, each once."""
     folder = template_dir()
@@ -26,7 +40,7 @@ def template_files(*names: str) -> list[Path]:
         name = waiting.pop()
         if name not in found:
             found[name] = None
-            waiting += _NAMED.findall((folder / name).read_text(encoding="utf-8"))
+            waiting += _part(folder / name).names
     return [folder / name for name in found]
 
 
@@ -38,6 +52,5 @@ def template_version(name: str) -> str:
     """
     found = hashlib.sha256()
     for path in sorted(template_files(name)):
-        words = _COMMENT.sub("", path.read_text(encoding="utf-8")).split()
-        found.update(" ".join(words).encode())
+        found.update(_part(path).code)
     return found.hexdigest()[:8]

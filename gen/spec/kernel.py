@@ -10,7 +10,7 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gen.spec.arch import MAX_GRID_X, MULTIPROCESSORS
@@ -58,7 +58,12 @@ def option_of(name: str, value: Any) -> str:
 
 def cluster_of(tunables: Mapping[str, Any]) -> tuple[int, int, int]:
     """Blocks of a cluster along M, N and K: those of "2x1", "1x1x2"."""
-    rows, columns, *along_k = map(int, str(tunables.get("cluster", "1x1")).split("x"))
+    return _cluster(str(tunables.get("cluster", "1x1")))
+
+
+@lru_cache(maxsize=256)
+def _cluster(text: str) -> tuple[int, int, int]:
+    rows, columns, *along_k = map(int, text.split("x"))
     return rows, columns, along_k[0] if along_k else 1
 
 
@@ -279,15 +284,30 @@ class KernelSpec:
         fixed = f"--variant {self.variant} --dtype {self.dtypes.name} --layout {self.layouts}"
         return " ".join(["gen emit", fixed, f"--arch {self.arch}", *options, *name])
 
-    def to_json(self) -> str:
-        """One line that `gen.kernels.registry.spec_from_json` turns into an equal specification."""
-        fields: dict[str, object] = {
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What `gen.kernels.registry.make_spec` makes an equal specification of."""
+        name = {"name": self.symbol} if self.symbol else {}
+        return {
             "variant": self.variant,
             "dtype": self.dtypes.name,
             "layout": str(self.layouts),
             "arch": self.arch,
             **self.said,
+            **name,
         }
-        if self.symbol:
-            fields["name"] = self.symbol
-        return json.dumps(fields)
+
+    def to_json(self) -> str:
+        """One line that `gen.kernels.registry.spec_from_json` turns into an equal specification."""
+        return json.dumps(self.fields)
+
+    @cached_property
+    def core(self) -> str:
+        """Its variant, architecture and tunables: all but what one launch computes besides the
+        product, or of how many.
+
+        Kernels with the same core are one kernel to a table of measured times.
+        """
+        beside = ("epilogue", "batched")
+        tunables = (f"{name}={x}" for name, x in self.tunables.items() if name not in beside)
+        return " ".join((self.variant, self.arch, *tunables))

@@ -1,1 +1,1 @@
-"""Scripts that time gemmgen itself: its start, a call from Python, the emulator, compilations."""
+"""Scripts that time gemmgen itself: its start, a choice, a call, the emulator, compilations."""

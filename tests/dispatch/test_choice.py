@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gen.device.gpus import GPUS
 from gen.dispatch import choice, nearness, words
+from gen.dispatch.folders import Places
 from gen.dispatch.nearness import ONE, OWN, Point
 from gen.dispatch.ranking import INTERPOLATED, MEASURED, MODELLED, Product, rank
 from gen.dispatch.table import Table
 from gen.kernels.formulas import evaluate
 from gen.spec.dtypes import parse_dtype
-from gen.spec.problem import Alignment, GemmShape, parse_layout
+from gen.spec.problem import ALL_LAYOUTS, Alignment, GemmShape, parse_layout
 from tests.hardware import near
 from tests.support import tuned
 
@@ -143,6 +144,38 @@ def test_other_places_of_the_same_shape_are_interpolated(tmp_path: Path) -> None
     assert bases(product(1024, 2048, 512, "rcc")) == {MODELLED}
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Times of some problems in all layouts."""
+    shapes = [(1024, 2048, 512), (1024, 1024, 1024), (2048, 600, 4096), (1001, 1003, 1005)]
+    problems = [product(*shape, layout) for shape in shapes for layout in ALL_LAYOUTS]
+    folder = tmp_path_factory.mktemp("tuned")
+    tuned.places(folder, tuned.table(problems, "h200"))
+    return folder
+
+
+sides = st.integers(70, 512).map(lambda side: 8 * side) | st.integers(500, 4000)
+
+
+starts = st.sampled_from([(True, True), (True, True), (False, True), (True, False)])
+
+
+@given(m=sides, n=sides, k=sides, layout=st.sampled_from(ALL_LAYOUTS), aligned=starts)
+@example(m=1000, n=2000, k=520, layout="rcc", aligned=(True, True))  # where D is transposed
+@settings(max_examples=30, deadline=None)
+def test_a_ranking_has_the_times_that_points_give(
+    tables: Path, m: int, n: int, k: int, layout: str, aligned: tuple[bool, bool]
+) -> None:
+    """Kernels share sums there, and in C++ each has points with operands as it has them."""
+    problem = replace(product(m, n, k, layout), alignment=Alignment(*aligned))
+    places = Places((tables,), strict=True)
+    known = choice.learnt(H200, problem.dtypes, problem.layouts, places)
+    for each in choice.rank(problem, H200, "sm_90a", None, places):
+        points = known.points(each.spec, [problem])
+        at = choice.place(each.spec, problem)
+        assert each.time == nearness.corrected(each.modelled, at, points)
+
+
 def test_orders_of_sums_follow_from_the_model_alone(tmp_path: Path) -> None:
     problem = product(64, 4096, 4096)
     places = tuned.places(tmp_path, tuned.table([problem], "h200", 40, seed=5))
@@ -168,12 +201,14 @@ def test_entries_of_kernels_that_are_gone_are_left_out(tmp_path: Path) -> None:
     known = tuned.table([problem], "h200", 4)
     bad = [{"variant": "gone"}, {"threadblock": "7x7x7"}, {"tail": 3}]
     entries = [
-        replace(entry, spec={**entry.spec, **change})
+        entry._replace(spec={**entry.spec, **change})
         for entry, change in zip(known.entries, bad, strict=False)
     ]
     places = tuned.places(tmp_path, Table((*entries, known.entries[3]), known.runs))
     found = choice.rank(problem, H200, "sm_90a", None, places)
     assert sum(each.basis == MEASURED for each in found) == 1
+    choice.learnt(H200, problem.dtypes, problem.layouts, places).prepare()
+    assert choice.rank(problem, H200, "sm_90a", None, places) == found
 
 
 def test_records_correct_each_other_as_the_page_says() -> None:

@@ -138,11 +138,11 @@ def test_a_new_row_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
         pace=lambda _: Pace("cuda", 0.99, registers=32),
     )
     monkeypatch.setattr(ranking, "VARIANTS", {**VARIANTS, "new": new})
-    ranking._candidates.cache_clear()
+    ranking.candidates.cache_clear()
     assert chosen("f32", "sm_80", 1000, 1000, 1000).variant == "new"
     assert chosen("f32", "sm_80", 1001, 256, 9).variant != "new"
     assert chosen("f16", "sm_75", 256, 256, 9).variant != "new"
-    ranking._candidates.cache_clear()
+    ranking.candidates.cache_clear()
 
 
 def test_where_no_kernel_has_the_types() -> None:

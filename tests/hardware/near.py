@@ -49,7 +49,7 @@ def errors(records: Sequence[Record], factors: Mapping[str, float]) -> Errors:
         ]
         known = Table(tuple(others), {RUN.name: RUN}).merged(Table())
         product = Product.packed(parse_shape(one.shape), spec.dtypes, spec.layouts)
-        (near,) = Learnt(known, GPUS["h200"]).corrected(product, [one.found])
+        (near,) = Learnt(known, GPUS["h200"], spec.layouts).corrected(product, [one.found])
         if near.basis == INTERPOLATED:
             found.alone.append(_error(one.predicted, us))
             found.near.append(_error(near.time / 1e6, us))

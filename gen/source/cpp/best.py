@@ -181,7 +181,7 @@ def make_best(
     rows = [
         Row(i, kernels.index(spec), weigh(spec, gpu).weights, known.points(spec, products))
         for i, gpu in enumerate(ordered)
-        for known in [learnt(gpu, products[0].dtypes, places)]
+        for known in [learnt(gpu, products[0].dtypes, products[0].layouts, places)]
         for spec in chosen[gpu]
     ]
     return Best(_name(name, kernels), tuple(ordered), tuple(kernels), tuple(rows), command)
