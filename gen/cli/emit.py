@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.options import ARCH, DTYPE, LAYOUT, TUNED, VARIANT, select
+from gen.cli.options import ARCH, DTYPE, LAYOUT, OUTPUT, TUNED, VARIANT, select
 from gen.cli.progress import progress
 from gen.device.gpus import GPUS, find_gpu
 from gen.errors import UsageError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gen.source.cpp.asked import Asked
     from gen.source.cpp.best import Best
 
-OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
 NAME = typer.Option("--name", metavar="SYMBOL", help="C symbol of the kernel, or of the bundle.")
 HEADER = typer.Option("--header", help="Write a header for C and C++ beside each kernel, too.")
 BUNDLE = typer.Option(
@@ -110,7 +109,6 @@ def emit(
     dry_run: Annotated[bool, DRY_RUN] = False,
     **tunables: Value | None,
 ) -> None:
-    """Write kernels as CUDA source; print the paths."""
     if bundle and embed is not None:
         raise UsageError("--bundle and --embed do not go together; use one of them")
     if best:

@@ -57,6 +57,7 @@ OPERAND = typer.Option(
     help="An operand of --epilogue that has not D's type: up=f32[row, col] or slope=scalar; "
     "repeatable.",
 )
+OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
 TUNED = typer.Option(
     "--tuned",
