@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from gen._version import __version__
-from gen.cli.lazy import LazyCommand
+from gen.cli.lazy import Group, LazyCommand
 from gen.errors import UsageError
 
 COMPLETION = "_GEN_COMPLETE"
@@ -29,6 +29,7 @@ Exit codes:
 Function = Callable[..., None]
 
 app = typer.Typer(
+    cls=Group,
     help="Readable CUDA GEMM kernels: emit them, compile them, prove them with or without a GPU.",
     epilog=EPILOG,
     invoke_without_command=True,

@@ -1,4 +1,8 @@
-"""Commands whose code is imported where they are used."""
+"""What lets a command start quickly: it imports its own code alone, and pydantic where it must.
+
+typer has pydantic look at every value, also where none is given. Importing pydantic takes as long
+as most commands, so parameters keep a value that is right as it is.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,17 @@ from functools import cached_property
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from gen.errors import UsageError
+
+
+class Group(TyperGroup):
+    """The commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, which keep what they can."""
+        return _keeping(super().get_params(ctx))
 
 
 class LazyCommand(TyperCommand):
@@ -35,6 +47,10 @@ class LazyCommand(TyperCommand):
 class _Command(TyperCommand):
     """Refuses an option that has one value and is there twice: it would drop the first."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, which keep what they can."""
+        return _keeping(super().get_params(ctx))
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments that are left; `ctx` then has the parameters."""
         order = self.make_parser(ctx).parse_args(list(args))[2]
@@ -43,3 +59,40 @@ class _Command(TyperCommand):
             if single and order.count(option) > 1:
                 raise UsageError(f"{option.opts[-1]} is there twice, and takes one value; give one")
         return super().parse_args(ctx, args)
+
+
+class _Option(TyperOption):
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        return _process(self, super().process_value, ctx, value)
+
+
+class _Argument(TyperArgument):
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        return _process(self, super().process_value, ctx, value)
+
+
+def _keeping(parameters: list[Any]) -> list[Any]:
+    """The same; typer makes them, and lets nobody choose their class before."""
+    for parameter in parameters:
+        parameter.__class__ = _Option if isinstance(parameter, TyperOption) else _Argument
+    return parameters
+
+
+def _process(
+    parameter: _Option | _Argument, convert: Callable[[Any, Any], Any], ctx: Any, value: Any
+) -> Any:
+    if not _is_right(parameter, value):
+        return convert(ctx, value)
+    return parameter.callback(ctx, parameter, value) if parameter.callback else value
+
+
+def _is_right(parameter: _Option | _Argument, value: Any) -> bool:
+    """Whether typer would make the same of a value: none is given, or it has the right type."""
+    described = getattr(parameter, "type_descriptor", None)
+    if described is None:  # typer 0.28, which does without pydantic
+        return False
+    if value is None:
+        return not parameter.required
+    if described.annotation == list[str]:
+        return all(type(one) is str for one in value)
+    return type(value) is described.annotation

@@ -699,13 +699,31 @@ def test_what_ends_a_command_gives_its_exit_code(
 # --- the process: start-up, pipes, terminals, a broken environment
 
 
-def test_emit_and_list_import_neither_numpy_nor_cuda_nor_rich(tmp_path: Path) -> None:
+# What takes long to import, and what all of gen's own commands import together.
+HEAVY = ("numpy", "cuda", "rich", "pydantic", "asyncio", "multiprocessing")
+OWN = ("bench", "check", "choose", "emit", "foreign", "list", "profile", "tune", "verify")
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("--help", []),
+        ("--version", []),
+        ("emti", []),
+        ("list", ["list"]),
+        ("list mma", ["list"]),
+        ("emit --variant tiles --variant mma --dtype f16 --stages 3", ["emit"]),
+        ("choose --shape 512 --dtype f16 --gpu h200", ["choose"]),
+    ],
+)
+def test_a_command_imports_what_it_needs_alone(tmp_path: Path, line: str, own: list[str]) -> None:
     code = (
-        "import sys; from gen.cli import main;"
-        "main(['list']); main(['emit', '--variant', 'tiles']);"
-        "print([m for m in ('numpy', 'cuda', 'rich') if m in sys.modules])"
+        f"import sys; from gen.cli import main; main({line.split()});"
+        f"print([m for m in {HEAVY} if m in sys.modules]);"
+        f"print([m for m in {OWN} if f'gen.cli.{{m}}' in sys.modules])"
     )
-    assert python("-c", code, cwd=tmp_path).stdout.splitlines()[-1] == "[]"
+    out = python("-c", code, cwd=tmp_path).stdout
+    assert out.splitlines()[-2:] == ["[]", str(own)]
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
