@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,8 +45,7 @@ class Run(NamedTuple):
 _size = lru_cache(maxsize=4096)(parse_shape)  # a table has each several times
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A kernel on a problem, with operands that lie without gaps, in no cache.
 
     gpu: `GpuModel.key`. us: microseconds, the median over `rounds`; noise: half the distance
@@ -65,19 +64,19 @@ class Entry:
     run: str
     batch: int = 1
 
-    @cached_property
+    @property
     def size(self) -> GemmShape:
         """M, N and K."""
         return _size(self.shape)
 
-    @cached_property
+    @property
     def problem(self) -> tuple[Any, ...]:
         """The GPU, types, layout and sizes, in the order of tables."""
         s = self.size
         words = self.gpu, str(self.spec["dtype"]), str(self.spec["layout"])
         return *words, s.m, s.n, s.k, self.batch
 
-    @cached_property
+    @property
     def key(self) -> tuple[Any, ...]:
         """What was measured, in the order of tables. A table has one entry for each key."""
         return *self.problem, json.dumps(dict(self.spec))
@@ -95,9 +94,10 @@ class Table:
         runs = {**self.runs, **other.runs}
         found: dict[tuple[Any, ...], Entry] = {}
         for entry in (*self.entries, *other.entries):
-            known = found.get(entry.key)
+            key = entry.key
+            known = found.get(key)
             if known is None or known.run <= entry.run:
-                found[entry.key] = entry
+                found[key] = entry
         kept = tuple(found[key] for key in sorted(found))
         named = {entry.run for entry in kept}
         return Table(kept, {name: runs[name] for name in sorted(runs) if name in named})
@@ -121,7 +121,7 @@ class Table:
 
 
 def _said(entry: Entry) -> dict[str, Any]:
-    fields = {name: value for name, value in asdict(entry).items() if name != "spec"}
+    fields = {name: value for name, value in entry._asdict().items() if name != "spec"}
     if entry.batch == 1:
         del fields["batch"]
     return fields
@@ -199,12 +199,12 @@ def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
     return entry
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e308
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value > 0
 
 
 def load(path: Path) -> Table:

@@ -168,7 +168,7 @@ def test_entries_of_kernels_that_are_gone_are_left_out(tmp_path: Path) -> None:
     known = tuned.table([problem], "h200", 4)
     bad = [{"variant": "gone"}, {"threadblock": "7x7x7"}, {"tail": 3}]
     entries = [
-        replace(entry, spec={**entry.spec, **change})
+        entry._replace(spec={**entry.spec, **change})
         for entry, change in zip(known.entries, bad, strict=False)
     ]
     places = tuned.places(tmp_path, Table((*entries, known.entries[3]), known.runs))

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def test_a_reader_ignores_what_it_does_not_know() -> None:
 def later(found: Table, us: float) -> Table:
     """The same measured a day later."""
     run = tuned.RUN._replace(date="2096-01-03T00:00:00+00:00")
-    entries = tuple(replace(entry, us=us, run=run.name) for entry in found.entries)
+    entries = tuple(entry._replace(us=us, run=run.name) for entry in found.entries)
     return Table(entries, {run.name: run})
 
 

@@ -108,9 +108,9 @@ def stamped(
         if old and new and entry.templates == old.version != new.version:
             is_same = same(old, new, spec_from_json(text).arch)
             counted[f"{entry.spec['variant']}, {'stamped' if is_same else 'other code'}"] += 1
-            entry = replace(entry, templates=new.version) if is_same else entry
+            entry = entry._replace(templates=new.version) if is_same else entry
         spec = json.loads(spec_from_json(text).to_json()) if new else entry.spec
-        entries.append(replace(entry, spec=spec))
+        entries.append(entry._replace(spec=spec))
     return replace(table, entries=tuple(entries)).merged(Table())
 
 

@@ -672,7 +672,7 @@ def table(tmp_path: Path) -> Path:
     gone = str(problems[0].shape), json.loads(choose(problems[0], GPUS["h200"], "sm_90a").to_json())
     kept = tuple(e for e in found.entries if (e.shape, e.spec) != gone)
     run = tuned.RUN._replace(device="NVIDIA H200")
-    known = Table(tuple(replace(e, run=run.name) for e in kept), {run.name: run})
+    known = Table(tuple(e._replace(run=run.name) for e in kept), {run.name: run})
     path = tmp_path / "table.json"
     folders.keep(known, path)
     return path
