@@ -81,18 +81,18 @@ def _keeping(parameters: list[Any]) -> list[Any]:
 def _process(
     parameter: _Option | _Argument, convert: Callable[[Any, Any], Any], ctx: Any, value: Any
 ) -> Any:
-    if not _is_right(parameter, value):
-        return convert(ctx, value)
-    return parameter.callback(ctx, parameter, value) if parameter.callback else value
-
-
-def _is_right(parameter: _Option | _Argument, value: Any) -> bool:
-    """Whether typer would make the same of a value: none is given, or it has the right type."""
+    """What typer would make of a value, by `convert` where it has to be converted."""
     described = getattr(parameter, "type_descriptor", None)
     if described is None:  # typer 0.28, which does without pydantic
-        return False
+        return convert(ctx, value)
     if value is None:
-        return not parameter.required
-    if described.annotation == list[str]:
-        return all(type(one) is str for one in value)
-    return type(value) is described.annotation
+        is_right = not parameter.required
+    elif described.annotation == list[str]:
+        is_right = all(type(one) is str for one in value)
+    else:
+        is_right = type(value) is described.annotation
+    if not is_right:
+        return convert(ctx, value)
+    if value is not None and described.parameter_info.parser:
+        value = described.parameter_info.parser(value)
+    return parameter.callback(ctx, parameter, value) if parameter.callback else value

@@ -87,15 +87,15 @@ def of_types(usual: str = "") -> Any:
     )
 
 
-def _reader(tunable: Tunable) -> Callable[[str | None], Value | None]:
-    def read(text: str | None) -> Value | None:
+def _parser(tunable: Tunable) -> Callable[[str], Value]:
+    def parse(text: str) -> Value:
         try:
-            return None if text is None else tunable.parse(text)
+            return tunable.parse(text)
         except UsageError as error:
             # typer names the option itself.
             raise typer.BadParameter(str(error).removeprefix(f"{tunable.name}: ")) from None
 
-    return read
+    return parse
 
 
 def tunable_options(command: Command) -> Command:
@@ -138,8 +138,8 @@ def tunable_options(command: Command) -> Command:
             annotation = Annotated[bool | None, typer.Option(flag, help=text)]
         else:
             # An expression is read with what the other option says of its operands.
-            read = None if isinstance(tunable, Expression) else _reader(tunable)
-            info = typer.Option(flag, metavar=metavar, help=text, callback=read)
+            parser = str if isinstance(tunable, Expression) else _parser(tunable)
+            info = typer.Option(flag, metavar=metavar, help=text, parser=parser)
             annotation = Annotated[str | None, info]
         return inspect.Parameter(name, keyword, default=None, annotation=annotation)
 
