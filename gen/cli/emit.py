@@ -105,7 +105,7 @@ def emit(
     ldb: Annotated[str | None, LDB] = None,
     unaligned: Annotated[bool, UNALIGNED] = False,
     tuned: Annotated[str | None, TUNED] = None,
-    depfile: Annotated[Path | None, DEPFILE] = None,
+    depfile: Annotated[str | None, DEPFILE] = None,  # a Path would need pydantic
     dry_run: Annotated[bool, DRY_RUN] = False,
     **tunables: Value | None,
 ) -> None:
@@ -257,8 +257,8 @@ def _named(target: str) -> Path | None:
     return path
 
 
-def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -> None:
-    if depfile and target == output.STDOUT:
+def _write(emitted: Emitted, target: str, depfile: str | None, dry_run: bool) -> None:
+    if depfile is not None and target == output.STDOUT:
         raise UsageError("a --depfile is about files; use -o with a file or a folder")
     names = [name for name, _ in emitted.files]
     if dry_run:
@@ -266,9 +266,9 @@ def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -
     else:
         files = [(name, text.encode()) for name, text in emitted.files]
         paths = output.write_all(files, target)
-    if depfile and not dry_run:
+    if depfile is not None and not dry_run:
         from gen.source.cpp.depfile import inputs, rule
 
-        write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), depfile)
+        write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), Path(depfile))
     for path in paths:
         print(path)

@@ -712,7 +712,7 @@ OWN = ("bench", "check", "choose", "emit", "foreign", "list", "profile", "tune",
         ("emti", []),
         ("list", ["list"]),
         ("list mma", ["list"]),
-        ("emit --variant tiles --variant mma --dtype f16 --stages 3", ["emit"]),
+        ("emit --variant tiles --variant mma --stages 3 -o x/ --depfile x.d", ["emit"]),
         ("choose --shape 512 --dtype f16 --gpu h200", ["choose"]),
     ],
 )
