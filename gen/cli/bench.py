@@ -131,7 +131,6 @@ def bench(
     ] = False,
     **tunables: int | None,
 ) -> None:
-    """Measure kernels and their peers on the GPU."""
     from gen.bench import nvbench, run
     from gen.bench.device import MeasuredGpu
     from gen.bench.peers.table import parse_peers

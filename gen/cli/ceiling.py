@@ -17,7 +17,6 @@ def ceiling(
     ] = False,
     json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Measure what the GPU can do at best."""
     from gen.bench.ceiling import COPY, L2, ceilings
     from gen.bench.device import MeasuredGpu
 

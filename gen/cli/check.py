@@ -98,7 +98,6 @@ def check(
     annotations: Annotated[str | None, ANNOTATIONS] = None,
     **tunables: Value | None,
 ) -> None:
-    """Find races, bad accesses and wrong results, on the emulator."""
     # Matrices are small here, and processes share the cores: numpy's own threads would only wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if files and arch:

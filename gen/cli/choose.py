@@ -77,7 +77,6 @@ def choose(
     json: Annotated[bool, JSON] = False,
     **tunables: Value | None,
 ) -> None:
-    """Rank all kernels for a problem on a GPU, by a cost model; nothing is run."""
     if gpu and "," in gpu:
         raise UsageError(f"--gpu {gpu} is more than one; gen emit --best chooses for several")
     target = find_gpu(gpu) if gpu else present()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.options import ARCH, DTYPE, LAYOUT, TUNED, VARIANT, select
+from gen.cli.options import ARCH, DTYPE, LAYOUT, OUTPUT, TUNED, VARIANT, select
 from gen.cli.progress import progress
 from gen.device.gpus import GPUS, find_gpu
 from gen.errors import UsageError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gen.source.cpp.asked import Asked
     from gen.source.cpp.best import Best
 
-OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
 NAME = typer.Option("--name", metavar="SYMBOL", help="C symbol of the kernel, or of the bundle.")
 HEADER = typer.Option("--header", help="Write a header for C and C++ beside each kernel, too.")
 BUNDLE = typer.Option(
@@ -106,11 +105,10 @@ def emit(
     ldb: Annotated[str | None, LDB] = None,
     unaligned: Annotated[bool, UNALIGNED] = False,
     tuned: Annotated[str | None, TUNED] = None,
-    depfile: Annotated[Path | None, DEPFILE] = None,
+    depfile: Annotated[str | None, DEPFILE] = None,  # a Path would need pydantic
     dry_run: Annotated[bool, DRY_RUN] = False,
     **tunables: Value | None,
 ) -> None:
-    """Write kernels as CUDA source; print the paths."""
     if bundle and embed is not None:
         raise UsageError("--bundle and --embed do not go together; use one of them")
     if best:
@@ -259,8 +257,8 @@ def _named(target: str) -> Path | None:
     return path
 
 
-def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -> None:
-    if depfile and target == output.STDOUT:
+def _write(emitted: Emitted, target: str, depfile: str | None, dry_run: bool) -> None:
+    if depfile is not None and target == output.STDOUT:
         raise UsageError("a --depfile is about files; use -o with a file or a folder")
     names = [name for name, _ in emitted.files]
     if dry_run:
@@ -268,9 +266,9 @@ def _write(emitted: Emitted, target: str, depfile: Path | None, dry_run: bool) -
     else:
         files = [(name, text.encode()) for name, text in emitted.files]
         paths = output.write_all(files, target)
-    if depfile and not dry_run:
+    if depfile is not None and not dry_run:
         from gen.source.cpp.depfile import inputs, rule
 
-        write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), depfile)
+        write(rule(paths[0], inputs(emitted.templates, emitted.lists)).encode(), Path(depfile))
     for path in paths:
         print(path)

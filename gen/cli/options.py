@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -16,12 +16,14 @@ from gen.kernels.epilogues import EPILOGUE, Expression
 from gen.kernels.registry import VARIANTS, get_variant, make_spec
 from gen.kernels.tunables import Flag, Tunable, Value
 from gen.kernels.variant import Variant
-from gen.source.render import Source, read_source, render
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, parse_dtype
 from gen.spec.epilogue import with_operands
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_layout
+
+if TYPE_CHECKING:
+    from gen.source.render import Source
 
 ALL = "all"
 
@@ -57,6 +59,7 @@ OPERAND = typer.Option(
     help="An operand of --epilogue that has not D's type: up=f32[row, col] or slope=scalar; "
     "repeatable.",
 )
+OUTPUT = typer.Option("-o", "--output", metavar="PATH", help="A file, a folder (ends in /), or -.")
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
 TUNED = typer.Option(
     "--tuned",
@@ -238,6 +241,8 @@ def sources(
     tunables: Mapping[str, Value | None],
 ) -> list[Source]:
     """The files as they are, or else the kernels that options choose."""
+    from gen.source.render import read_source, render
+
     if not files:
         specs = select(variants or [], dtypes, layouts or ["rrr"], arch, tunables)
         return [render(spec) for spec in specs]

@@ -41,7 +41,6 @@ def profile(
     annotations: Annotated[str | None, ANNOTATIONS] = None,
     **tunables: Value | None,
 ) -> None:
-    """Count what kernels do to memory, line by line, without a GPU."""
     target = find_gpu(gpu)
     notes = Annotations(annotations, json)
     # Some kernels need what only the GPU's own generation has.

@@ -77,7 +77,6 @@ def sweep(
     on: Annotated[str | None, ON] = None,
     **tunables: Value | None,
 ) -> None:
-    """Measure kernels over values of their tunables."""
     from gen.bench.results import check_place
     from gen.tune.axes import (
         DEFAULT_AXES,
@@ -206,7 +205,6 @@ def report(
         ),
     ] = "html",
 ) -> None:
-    """Make one file of results: tables, plots, sources."""
     if format_ not in REPORTS:
         raise unknown("format", format_, REPORTS)
     from gen.report import html, markdown, model, pictures, require_matplotlib

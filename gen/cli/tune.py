@@ -81,7 +81,6 @@ def tune(
     on: Annotated[str | None, ON] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Find the fastest kernel for a problem on the GPU, and keep its time for every choice."""
     target = folders.target(into)
     if merge:
         if shape or suite:

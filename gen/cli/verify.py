@@ -57,7 +57,6 @@ def verify(
     on: Annotated[str | None, ON] = None,
     **tunables: Value | None,
 ) -> None:
-    """Run kernels; compare with CUTLASS and an oracle."""
     from gen.prove.proofs import Proofs
 
     if on and jobs:

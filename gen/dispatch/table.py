@@ -198,11 +198,11 @@ def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
     return Entry(gpu, shape, spec, us, rounds, noise, templates, run, batch)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e308
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e308
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
 
 

@@ -348,6 +348,10 @@ BAD = [
     ("sweep --device cpu --shape 4x4x0", 2, "shape 4x4x0 has nothing to measure; use sizes of 1"),
     ("bench --spec []", 2, "this is no kernel specification: '\\[\\]' \\(no JSON object\\)"),
     ("emti", 2, "no such command 'emti'. Did you mean 'emit'?"),
+    ("list mma --jsn", 2, "no such option: --jsn"),
+    ("choose --gpu h200", 2, "missing option '--shape'"),
+    ("choose --shape 8 --gpu h200 --top 0", 2, "invalid value for '--top': "),
+    ("choose --shape 8 --gpu h200 --top x", 2, "invalid value for '--top': "),
     ("compile", 2, "no kernel is named"),
     ("compile none.cu", 2, "cannot read none.cu: No such file"),
     ("compile none.cu --variant naive", 2, "none.cu says what it is; leave out the options"),
@@ -699,13 +703,31 @@ def test_what_ends_a_command_gives_its_exit_code(
 # --- the process: start-up, pipes, terminals, a broken environment
 
 
-def test_emit_and_list_import_neither_numpy_nor_cuda_nor_rich(tmp_path: Path) -> None:
+# What takes long to import, and what all of gen's own commands import together.
+HEAVY = ("numpy", "cuda", "rich", "pydantic", "asyncio", "multiprocessing")
+OWN = ("bench", "check", "choose", "emit", "foreign", "list", "profile", "tune", "verify")
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("--help", []),
+        ("--version", []),
+        ("emti", []),
+        ("list", ["list"]),
+        ("list mma", ["list"]),
+        ("emit --variant tiles --variant mma --stages 3 -o x/ --depfile x.d", ["emit"]),
+        ("choose --shape 512 --dtype f16 --gpu h200", ["choose"]),
+    ],
+)
+def test_a_command_imports_what_it_needs_alone(tmp_path: Path, line: str, own: list[str]) -> None:
     code = (
-        "import sys; from gen.cli import main;"
-        "main(['list']); main(['emit', '--variant', 'tiles']);"
-        "print([m for m in ('numpy', 'cuda', 'rich') if m in sys.modules])"
+        f"import sys; from gen.cli import main; main({line.split()});"
+        f"print([m for m in {HEAVY} if m in sys.modules]);"
+        f"print([m for m in {OWN} if f'gen.cli.{{m}}' in sys.modules])"
     )
-    assert python("-c", code, cwd=tmp_path).stdout.splitlines()[-1] == "[]"
+    out = python("-c", code, cwd=tmp_path).stdout
+    assert out.splitlines()[-2:] == ["[]", str(own)]
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

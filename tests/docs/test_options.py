@@ -15,7 +15,7 @@ TUNABLES = {
 # What a page says once for all commands.
 EVERYWHERE = {"-h", "--help"}
 _ALL = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-COMMANDS = {name: command for name, command in _ALL.items() if not command.hidden}
+COMMANDS = {name: lazy.whole for name, lazy in _ALL.items() if not lazy.hidden}
 
 
 def section(title: str) -> str:

@@ -72,7 +72,6 @@ def launch_options(command: Command, checked: bool = True) -> Command:
             refuse_emitted(file)
         (check if checked else profile)(file, launch, own, options)
 
-    run.__doc__ = command.__doc__
     run.__signature__ = signature.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
     return run  # type: ignore[return-value]
 

@@ -44,7 +44,6 @@ def run(
     define: Annotated[list[str] | None, options.DEFINE] = None,
     std: Annotated[str | None, options.STD] = None,
 ) -> None:
-    """Run any kernel on the emulator; print or save what it computes."""
     from gen.foreign.running import run_steps
     from gen.foreign.steps import prepare as compile_steps
     from gen.foreign.words import sentence
