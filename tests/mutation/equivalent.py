@@ -86,7 +86,8 @@ _BY_ELEMENT = "lines are read element by element: as right, and slower"
 _UNITS = "aligned lines, and the lanes' places in them, are whole units: nothing is between"
 _UNREAD = "the compiler leaves out what is read and not used"
 _ONE_ROW = "of a single row no other one begins anywhere; a single column is never whole"
-_ALWAYS_PACKED = "one operand is always packed, whatever the other one is"
+_STRIDES = "another number of blocks shares the lines: they stride over what is beyond"
+_TWICE = "blocks that are left over pack again, with the same result, what others pack"
 _PROMOTED = "promoted twice as often: as right, and slower"
 _NEVER = "there are few tiles where K is cut into slices, and few slices"
 _SHIFTED_C = "C is not read there"
@@ -288,7 +289,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_NOT_STORED, "-> for (int at = a_bytes + 16 * threadIdx.x; at < (kBytesA < "),
     (_SAME, "-> for (int at = a_bytes + 16 * threadIdx.x; at < kBytesA - 1;"),
     (_ONE_ROW, "mma: wide: const bool aligned = is_aligned(out.D, out.ldd) && col0"),
-    (_ALWAYS_PACKED, "mma i8: plan: index_t pack_parts ="),
+    (_STRIDES, "-> const index_t parts = length / ("),
+    (_STRIDES, "-> const index_t parts = (length - kChunk) / ("),
+    (_TWICE, "threadIdx.x % 32; line < lines && first < across; -> for (index_t line = index_t("),
+    (_TWICE, "threadIdx.x / 32; line < lines && first < across; -> for (index_t line = index_t("),
     (_PROMOTED, "promotion: end = (begin / 2 + 1) * 2; -> end = begin + 1;"),
     (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < (unsigned short)(slices); slice += "),
     (_STEPS, "-> for (int n = first; n < (unsigned short)(last); ++n) {"),

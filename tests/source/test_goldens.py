@@ -182,7 +182,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wgmma", {"layout": "crr", "threadblock": "192x64x32", "stages": 2,
                "epilogue": "linear_bias"}),
     ("wgmma", {"dtype": "f16_f16", "threadblock": "64x64x32", "stages": 2}),
-    ("wgmma", {"dtype": "tf32", "layout": "rcr", "threadblock": "64x64x32", "split_k": 3}),
+    ("wgmma", {"dtype": "tf32", "layout": "rcr", "threadblock": "64x64x32", "split_k": 70}),
     ("wgmma", {"dtype": "i8", "layout": "crr", "threadblock": "64x64x64"}),
     ("wgmma", {"dtype": "e4m3"}),
     ("wgmma", {"dtype": "e5m2_f32", "layout": "rcr", "threadblock": "64x64x64", "promote": 256,

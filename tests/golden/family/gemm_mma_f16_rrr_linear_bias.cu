@@ -1576,7 +1576,6 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
   const bool is_a = blockIdx.z == 0;
   pack_lines(

@@ -188,8 +188,6 @@ __device__ inline void reduce(
   constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
   constexpr int kAtOnce = 3;  // loads of a thread that are on their way together
   __shared__ float4 sums[kGroups][kReduceWidth];
-  // With so many slices this kernel is faster if the next one starts at once (measured).
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int group = threadIdx.x / kReduceWidth;
   const index_t begin = index_t(blockIdx.x) * kReduceWidth;
@@ -302,7 +300,6 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
   const bool is_a = blockIdx.z == 0;
   pack_lines(

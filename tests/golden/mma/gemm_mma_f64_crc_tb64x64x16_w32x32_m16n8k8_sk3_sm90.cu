@@ -209,8 +209,6 @@ __device__ inline void reduce(
     asm volatile("" : "+r"(row), "+r"(col));
   }
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
-  // The next kernel may start now. Any earlier, its blocks would take the place of this one's.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
   const auto all = reinterpret_cast<const Four*>(partials);
   auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;

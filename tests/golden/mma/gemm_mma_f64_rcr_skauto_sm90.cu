@@ -318,8 +318,6 @@ __device__ inline void reduce(
   constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
   constexpr int kAtOnce = 4;  // loads of a thread that are on their way together
   __shared__ Four sums[kGroups][kReduceWidth];
-  // With more than 64 slices this kernel is faster if the next one starts at once (measured).
-  if (kReduceWidth == 8) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int group = threadIdx.x / kReduceWidth;
   const index_t begin = index_t(blockIdx.x) * kReduceWidth;
@@ -337,8 +335,6 @@ __device__ inline void reduce(
     asm volatile("" : "+r"(row), "+r"(col));
   }
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
-  // The next kernel may start now. Any earlier, its blocks would take the place of this one's.
-  if (kReduceWidth > 8) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
   const auto all = reinterpret_cast<const Four*>(partials);
   auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;

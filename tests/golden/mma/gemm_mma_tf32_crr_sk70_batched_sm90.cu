@@ -199,8 +199,6 @@ __device__ inline void reduce(
   constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
   constexpr int kAtOnce = 3;  // loads of a thread that are on their way together
   __shared__ float4 sums[kGroups][kReduceWidth];
-  // With so many slices this kernel is faster if the next one starts at once (measured).
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int group = threadIdx.x / kReduceWidth;
   const index_t begin = index_t(blockIdx.x) * kReduceWidth;
@@ -295,7 +293,6 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t stride_a, input_t* a_packed, index_t a_packed_ld, index_t b_lines, index_t b_length,
         index_t b_count, const input_t* B, index_t ldb, index_t stride_b, input_t* b_packed,
         index_t b_packed_ld) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
   // Every other block along z has matrices of A, those between them of B; they stride over the rest.
   const bool is_a = blockIdx.z % 2 == 0;

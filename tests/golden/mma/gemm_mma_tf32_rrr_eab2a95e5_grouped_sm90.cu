@@ -457,7 +457,6 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, index_t b_count, const input_t* B,
         index_t ldb, index_t stride_b, input_t* b_packed, index_t b_packed_ld) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
   if (blockIdx.z == 0) {
     pack_lines(a_lines, a_length, A, lda, a_packed, a_packed_ld);

@@ -1,4 +1,4 @@
-// gemm_wgmma_tf32_rcr_tb64x64x32_sk3: D = alpha * A * B + beta * C
+// gemm_wgmma_tf32_rcr_tb64x64x32_sk70: D = alpha * A * B + beta * C
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype tf32 --layout rcr --arch sm_90a --schedule cooperative --threadblock 64x64x32 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --burst 1 --split-k 3 --epilogue linear --swizzle 32
-// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_tf32_rcr_tb64x64x32_sk3.cu, or by NVRTC as it is
-// gen-spec: {"variant": "wgmma", "dtype": "tf32", "layout": "rcr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "64x64x32", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "burst": 1, "split_k": 3, "epilogue": "linear", "swizzle": 32}
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype tf32 --layout rcr --arch sm_90a --schedule cooperative --threadblock 64x64x32 --stages 3 --cluster 1x1 --promote 0 --stream-k 0 --burst 1 --split-k 70 --epilogue linear --swizzle 32
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_tf32_rcr_tb64x64x32_sk70.cu, or by NVRTC as it is
+// gen-spec: {"variant": "wgmma", "dtype": "tf32", "layout": "rcr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "64x64x32", "stages": 3, "cluster": "1x1", "promote": 0, "stream_k": 0, "burst": 1, "split_k": 70, "epilogue": "linear", "swizzle": 32}
 // SPDX-License-Identifier: 0BSD
 
 #ifndef __CUDACC_RTC__
@@ -33,7 +33,7 @@
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace gemm_wgmma_tf32_rcr_tb64x64x32_sk3_ns {  // several emitted files may be in one program
+namespace gemm_wgmma_tf32_rcr_tb64x64x32_sk70_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -184,15 +184,17 @@ __device__ inline void store_partial(
   }
 }
 
-constexpr int kReduceWidth = 32;  // groups of four elements that a block adds up over all slices
+constexpr int kReduceWidth = 8;  // groups of four elements that a block adds up over all slices
 
 __device__ inline void reduce(
     int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, int slices, const scalar_t* partials) {
   constexpr int kFours = kTileM * kTileN / 4;  // of a work tile
   constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
-  constexpr int kAtOnce = 1;  // loads of a thread that are on their way together
+  constexpr int kAtOnce = 3;  // loads of a thread that are on their way together
   __shared__ float4 sums[kGroups][kReduceWidth];
+  // With so many slices this kernel is faster if the next one starts at once (measured).
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int group = threadIdx.x / kReduceWidth;
   const index_t begin = index_t(blockIdx.x) * kReduceWidth;
@@ -210,8 +212,6 @@ __device__ inline void reduce(
     asm volatile("" : "+r"(row), "+r"(col));
   }
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
-  // The next kernel may start now. Any earlier, its blocks would take the place of this one's.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
   const auto all = reinterpret_cast<const float4*>(partials);
   auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
@@ -247,7 +247,7 @@ __device__ inline void reduce(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    gemm_wgmma_tf32_rcr_tb64x64x32_sk3_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+    gemm_wgmma_tf32_rcr_tb64x64x32_sk70_reduce(  // D = alpha * (sum of the partial sums) + beta * C
         index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
   reduce(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
@@ -304,7 +304,7 @@ __device__ inline void pack_lines(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    gemm_wgmma_tf32_rcr_tb64x64x32_sk3_pack(  // copies of both operands
+    gemm_wgmma_tf32_rcr_tb64x64x32_sk70_pack(  // copies of both operands
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
@@ -323,7 +323,7 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + 1024;  // 50224
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
-    gemm_wgmma_tf32_rcr_tb64x64x32_sk3(  // partial sums of A * B
+    gemm_wgmma_tf32_rcr_tb64x64x32_sk70(  // partial sums of A * B
         index_t M, index_t N, index_t K, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, bool early, index_t slices,
         scalar_t* partials) {
@@ -478,10 +478,10 @@ struct Plan {
   index_t b_offset = (a_lines * a_ld * 4 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
-  index_t slices = steps < 3 ? steps : 3;  // of K
+  index_t slices = steps < 70 ? steps : 70;  // of K
   index_t partials_offset = b_offset + (b_lines * b_ld * 4 + 255) / 256 * 256;
   index_t bytes = partials_offset + slices * tiles * kTileM * kTileN * 4;
-  index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 32;
+  index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 8;
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
@@ -531,7 +531,7 @@ inline cudaError_t make_map(
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
 // and partial sums.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-gemm_wgmma_tf32_rcr_tb64x64x32_sk3_workspace(  // for a launch with these arguments
+gemm_wgmma_tf32_rcr_tb64x64x32_sk70_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -560,12 +560,12 @@ gemm_wgmma_tf32_rcr_tb64x64x32_sk3_workspace(  // for a launch with these argume
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-gemm_wgmma_tf32_rcr_tb64x64x32_sk3_launch(  // D = alpha * A * B + beta * C
+gemm_wgmma_tf32_rcr_tb64x64x32_sk70_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = gemm_wgmma_tf32_rcr_tb64x64x32_sk3_workspace;
+  auto ask = gemm_wgmma_tf32_rcr_tb64x64x32_sk70_workspace;
   cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -595,7 +595,7 @@ gemm_wgmma_tf32_rcr_tb64x64x32_sk3_launch(  // D = alpha * A * B + beta * C
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel = gemm_wgmma_tf32_rcr_tb64x64x32_sk3;
+  const auto kernel = gemm_wgmma_tf32_rcr_tb64x64x32_sk70;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   // Blocks of the next kernel start early and need shared memory beside this one's: all of the L1
@@ -606,7 +606,7 @@ gemm_wgmma_tf32_rcr_tb64x64x32_sk3_launch(  // D = alpha * A * B + beta * C
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        gemm_wgmma_tf32_rcr_tb64x64x32_sk3_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0,
+        gemm_wgmma_tf32_rcr_tb64x64x32_sk70_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0,
         stream, plan.a_lines, plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines,
         plan.b_length, B, ldb, b_packed, plan.b_ld);
     if (error != cudaSuccess) return error;
@@ -617,9 +617,9 @@ gemm_wgmma_tf32_rcr_tb64x64x32_sk3_launch(  // D = alpha * A * B + beta * C
   if (error != cudaSuccess) return error;
 
   return launch(  // a kernel that adds up the partial sums
-      gemm_wgmma_tf32_rcr_tb64x64x32_sk3_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream,
-      plan.M, plan.N, alpha, beta, C, ldc, D, ldd, plan.slices, partials);
+      gemm_wgmma_tf32_rcr_tb64x64x32_sk70_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0,
+      stream, plan.M, plan.N, alpha, beta, C, ldc, D, ldd, plan.slices, partials);
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace gemm_wgmma_tf32_rcr_tb64x64x32_sk3_ns
+}  // namespace gemm_wgmma_tf32_rcr_tb64x64x32_sk70_ns
