@@ -150,13 +150,15 @@ def test_other_sizes_than_2_bytes_are_transposed_by_packing(dtype: str, unit: in
 @pytest.mark.parametrize(
     ("dtype", "layout", "shape", "grid"),
     [
-        # 8 lines a block and 512 bytes of each, or, transposed, 32 lines and 128 bytes.
-        ("f16", "rcr", (100, 200, 1000), (25, 4, 2)),  # A and B are at odd addresses
-        ("i8", "crr", (100, 200, 1000), (7, 8, 2)),
-        ("tf32", "crr", (100, 200, 1000), (7, 32, 2)),
-        ("tf32", "rrr", (100, 20, 1000), (13, 32, 2)),
-        ("tf32", "rrr", (10, 200, 1000), (7, 32, 2)),
-        ("tf32", "ccr", (100, 20, 9000), (4, 64, 2)),
+        # 8 lines a piece and 512 bytes of each, or, transposed, 32 lines and 128 bytes.
+        ("f16", "rcr", (100, 200, 1000), (25 * 4, 1, 2)),  # A and B are at odd addresses
+        ("f16", "ccr", (556, 624, 8870), (1109 * 3, 1, 2)),  # long lines of B, many of A
+        ("f16", "rcr", (20_000, 20_000, 20_000), (65_536, 1, 2)),
+        ("i8", "crr", (100, 200, 1000), (7 * 8, 1, 2)),
+        ("tf32", "crr", (100, 200, 1000), (7 * 32, 1, 2)),
+        ("tf32", "rrr", (100, 20, 1000), (13 * 8, 1, 2)),
+        ("tf32", "rrr", (10, 200, 1000), (7 * 32, 1, 2)),
+        ("tf32", "ccr", (100, 20, 9000), (4 * 282, 1, 2)),
         ("i8", "crr", (1, 1, 1), (1, 1, 2)),
     ],
 )
