@@ -76,7 +76,7 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.075, wait_k=0.155, last=4240, gather=2, start=425, code=20, registers=128,
+        "mma", 0.032, wait_k=0.155, last=3350, gather=2, start=395, code=21, registers=128,
         exact=True,
     )  # fmt: skip
 
