@@ -31,7 +31,8 @@ class Options:
     """What to measure, and how long at most (`limit_s` seconds a contender on a problem).
 
     specs: measured on all shapes. chosen: what is measured besides on each shape, for these types
-    and layouts. rest_s: seconds that the GPU rests before each sample.
+    and layouts. rest_s: seconds that the GPU rests before each sample; settle_s: that it does the
+    same work before.
     """
 
     specs: Sequence[KernelSpec]
@@ -40,6 +41,7 @@ class Options:
     rounds: int = 11
     limit_s: float = 10.0
     rest_s: float = 0.0
+    settle_s: float = 0.0
     nvbench: bool = True
     chosen: Choice | None = None
     chosen_of: Sequence[tuple[DTypes, Layouts]] = ()
@@ -176,7 +178,9 @@ def _time(
         ms = timing.estimate(gpu, launch, kernels)
         plans[name] = timing.plan(ms, work.sets, options.rounds, options.limit_s, kernels)
         samplers[name] = timing.launch_sampler(gpu, launch, plans[name])
-    samples = timing.interleave(samplers, lambda: watch.saw(gpu.clocks()), options.rest_s)
+    samples = timing.interleave(
+        samplers, lambda: watch.saw(gpu.clocks()), options.rest_s, options.settle_s
+    )
     for name, (row, _) in ready.items():
         found, chosen = timing.summarize(samples[name]), plans[name]
         yield replace(

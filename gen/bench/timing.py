@@ -87,12 +87,14 @@ def interleave(
     samplers: Mapping[str, Sampler],
     after_round: Callable[[], object] = lambda: None,
     rest_s: float = 0.0,
+    settle_s: float = 0.0,
     found: dict[str, list[float]] | None = None,
 ) -> dict[str, list[float]]:
     """Every contender's samples, in milliseconds a launch.
 
-    rest_s: seconds without work before each sample. found: what is returned, which then has the
-    samples until now if this is interrupted.
+    rest_s: seconds without work before each sample. settle_s: seconds of the contender's own work
+    before it, after which the clock is what its power leaves, not what the one before has left.
+    found: what is returned, which then has the samples until now if this is interrupted.
     """
     found = {} if found is None else found
     found |= {name: [] for name in samplers}
@@ -102,6 +104,9 @@ def interleave(
             after_round()
             last = number
         time.sleep(rest_s)
+        settled = time.perf_counter() + settle_s
+        while time.perf_counter() < settled:
+            samplers[name].sample()
         found[name].append(samplers[name].sample())
     after_round()
     return found

@@ -122,6 +122,12 @@ def bench(
             "--rest", metavar="MS", min=0, help="Let the GPU rest so long before each sample."
         ),
     ] = 0.0,
+    settle: Annotated[
+        float,
+        typer.Option(
+            "--settle", metavar="MS", min=0, help="Do the same work so long before each sample."
+        ),
+    ] = 0.0,
     compile_only: Annotated[
         bool,
         typer.Option(
@@ -161,6 +167,7 @@ def bench(
         rounds=_QUICK_ROUNDS if quick else _ROUNDS,
         limit_s=limit,
         rest_s=rest / 1000,
+        settle_s=settle / 1000,
         nvbench=not quick and nvbench.installed(),
         chosen=_chosen(best, arch, given) if best else None,
         chosen_of=_pairs(dtype or [_DEFAULT_DTYPE], layout or ["rrr"]) if best else (),

@@ -474,6 +474,18 @@ def test_the_gpu_rests_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> No
     assert log == [0.05, "a", 0.05, "b", 0.05, "b", 0.05, "a"]
 
 
+def test_a_contender_does_its_own_work_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: float(len(log)))  # a second for each
+    samplers = {
+        name: Sampler(lambda n=name: log.append(n) or float(len(log)), 2)  # type: ignore[misc]
+        for name in "ab"
+    }
+    found = timing.interleave(samplers, settle_s=3)
+    assert "".join(log) == "aaaabbbbbbbbaaaa"
+    assert found == {"a": [4, 16], "b": [8, 12]}  # the last ones count
+
+
 def test_statistics() -> None:
     assert summarize([3.0]) == (3.0, None, None)
     found = summarize([1.0, 2.0, 3.0, 4.0, 100.0])
