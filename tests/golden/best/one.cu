@@ -5,7 +5,7 @@
 // there are, or nearly so.
 //
 //   kernel for  variant tile      tunables
-//   1      a100 skinny  8x32x1024
+//   1      a100 gemv    1x32x4096 --vectors 1
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c one.cu
@@ -19,12 +19,11 @@
 
 // one_1: D = alpha * A * B + beta * C
 //
-// For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
-// operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
-// of its second one. What a thread reads of B, 8 bytes at once if it is aligned, is its part of fragments:
-// it goes straight into registers.
-//
-// The warps of a block take turns along K. In the end their sums are added up, always in the same order.
+// For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
+// at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
+// A, which come from the caches.
+// The threads of a block share the columns of its tile of D, and K. In the end the sums of the same elements
+// are added up, first those of a warp, then those of all warps, always in the same order.
 //
 //   A  M x K, row-major, __half
 //   B  K x N, row-major, __half
@@ -32,13 +31,9 @@
 //   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 8.0 or newer and C++17.
+// Needs a GPU of compute capability 7.5 or newer and C++17.
 
 #include <cuda_fp16.h>
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
-#endif
 
 namespace one_1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
@@ -46,12 +41,11 @@ using input_t = __half;
 using output_t = __half;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-using uint32_t = unsigned int;
-constexpr int kRows = 8, kCols = 32;  // of D, that a block computes
+
+constexpr int kRows = 1, kCols = 32;  // of D, that a block computes
 constexpr int kThreads = 512;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
-static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
 
 // Where an element lies in its matrix.
 __device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
@@ -78,121 +72,64 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kWidth = 8;  // elements in 16 bytes
 using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
 
-constexpr int kSlab = 4 * kWidth;  // elements along K that a warp multiplies in its turn
-constexpr int kAhead = 2;  // slabs that it has in registers, or on their way there
-constexpr int kFragments = kCols / 16, kGroups = kRows / 8;  // in an instruction's operands
-constexpr int kPiece = kCols / 8;  // neighbours in a line of B that a thread reads at once
+constexpr int kDepth = 8;  // elements along K that a thread has at a time
+static_assert(
+    kCols % kWidth == 0 && 32 % (kCols / kWidth) == 0, "a warp has whole lines of the tile");
 
-// acc += a * b; `half`: which two of b's four registers.
-__device__ inline void mma(
-    accumulator_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
-}
+template <int kCount>  // neighbours in a line of B
+struct alignas(kCount * sizeof(input_t)) Piece {
+  input_t of[size_t(kCount)];
 
-// Reads kWidth elements of a line from k on. Where it has ended they are zeros, which add nothing.
-template <bool kAligned>
-__device__ inline void read(uint32_t (&to)[4], const input_t* line, index_t k, index_t K) {
-  if constexpr (kAligned) {
-    const uint4 read = k < K ? *reinterpret_cast<const uint4*>(line + k) : uint4{};
-    to[0] = read.x, to[1] = read.y, to[2] = read.z, to[3] = read.w;
-  } else {
-    auto& elements = reinterpret_cast<input_t(&)[kWidth]>(to);
-#pragma unroll
-    for (int e = 0; e < kWidth; ++e) elements[e] = k + e < K ? line[k + e] : input_t{};
+  __device__ void read(const input_t* from) {
+    if constexpr (kCount == kWidth) {
+      *reinterpret_cast<int4*>(of) = *reinterpret_cast<const int4*>(from);  // one instruction
+    } else {
+      of[0] = *from;
+    }
   }
-}
-
-using piece_t = uint2;  // kPiece elements
-
-// What a lane has of a slab. Lane 4g + t (g = 0..7, t = 0..3) has two of 16 columns of B, and row g of 8 of
-// A; along K, elements t * kWidth to t * kWidth + kWidth - 1. Instructions multiply 4 of these at a time, and
-// as many of every other t. Which of a slab's elements they are does not matter, as long as they are the
-// same of both operands.
-struct Slab {
-  uint32_t b[kWidth][kFragments], a[kGroups][4];
 };
 
-// Computes a warp's sums for the tile of D that begins at (row0, col0). Where lines do not exist,
-// the last one counts again, or zeros.
-template <bool kAligned>  // whether neighbours in a line of B are read at once
+// Computes the tile of D that begins at (row0, col0).
+template <int kCount>  // columns that a thread has: kWidth or 1
 __device__ inline void multiply(
     Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
     index_t lda, const input_t* B, index_t ldb) {
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int first = g * kPiece;  // of the lane's columns in the tile
+  constexpr int kLanes = kCols / kCount;  // threads with different columns, next to each other
+  constexpr int kStep = kThreads / kLanes * kDepth;  // along K
+  const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
   const index_t col = col0 + first;
-  const index_t last = col < N ? K : 0;  // of the lane's columns
-  const input_t* a_lines[kGroups];
+  accumulator_t sum[kRows][kCount] = {};
+  for (index_t k0 = threadIdx.x / kLanes * kDepth; k0 < K; k0 += kStep) {
+    Piece<kCount> b[kDepth] = {};  // what lies outside of B is zeros, which add nothing to a sum
 #pragma unroll
-  for (int i = 0; i < kGroups; ++i) {
-    const index_t row = row0 + 8 * i + g;
-    a_lines[i] = A + (row < M ? row : M - 1) * lda;
-  }
-  const auto read_slab = [&](Slab& slab, index_t k) {
-    const input_t* from = B + k * ldb + col;
+    for (int d = 0; d < kDepth; ++d) {
+      const index_t k = k0 + d;
+      if (k < K && col < N) b[d].read(B + b_at(k, col, ldb));
+    }
 #pragma unroll
-    for (int d = 0; d < kWidth; ++d, from += ldb) {
-      if constexpr (kAligned) {
-        reinterpret_cast<piece_t&>(slab.b[d]) =
-            k < last ? *reinterpret_cast<const piece_t*>(from) : piece_t{};
-      } else {
-        auto& elements = reinterpret_cast<input_t(&)[kPiece]>(slab.b[d]);
+    for (int i = 0; i < kRows; ++i) {
+      const index_t row = row0 + i;
 #pragma unroll
-        for (int e = 0; e < kPiece; ++e) {
-          elements[e] = k + d < K && col + e < N ? from[e] : input_t{};
+      for (int d = 0; d < kDepth; ++d) {
+        const index_t k = k0 + d;
+        const bool inside = k < K && row < M;
+        const accumulator_t a =
+            inside ? static_cast<accumulator_t>(A[a_at(row, k, lda)]) : accumulator_t(0);
+#pragma unroll
+        for (int e = 0; e < kCount; ++e) {
+          sum[i][e] += a * static_cast<accumulator_t>(b[d].of[e]);
         }
       }
     }
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      read<kAligned>(slab.a[i], a_lines[i], k, K);
-    }
-  };
-
-  accumulator_t acc[kFragments][kGroups][4] = {};
-  constexpr int kSlabs = kAligned ? kAhead : 1;  // element by element, one takes many registers
-  Slab slabs[kSlabs];
-  index_t k = warp * kSlab + t * kWidth;  // of the next slab to read
-#pragma unroll
-  for (auto& slab : slabs) {
-    read_slab(slab, k);
-    k += kWarps * kSlab;
   }
-#pragma unroll 1
-  for (index_t k0 = warp * kSlab; k0 < K; k0 += kSlabs * kWarps * kSlab) {
 #pragma unroll
-    for (auto& slab : slabs) {
+  for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-      for (int f = 0; f < kFragments; ++f) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          // Pairs along K, of two neighbours in lines of B.
-          const auto word = [&](int d) { return slab.b[4 * half + d][f]; };
-          const uint32_t fragment[] = {
-              __byte_perm(word(0), word(1), 0x5410), __byte_perm(word(0), word(1), 0x7632),
-              __byte_perm(word(2), word(3), 0x5410), __byte_perm(word(2), word(3), 0x7632)};
-#pragma unroll
-          for (int i = 0; i < kGroups; ++i) mma(acc[f][i], fragment, slab.a[i], half);
-        }
+    for (int e = 0; e < kCount; ++e) {
+      for (int lanes = 16; lanes >= kLanes; lanes /= 2) {
+        sum[i][e] += __shfl_down_sync(0xffffffff, sum[i][e], lanes);
       }
-      read_slab(slab, k);
-      k += kWarps * kSlab;
-    }
-  }
-
-#pragma unroll
-  for (int f = 0; f < kFragments; ++f) {
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int col = first + 2 * f + r / 2, row = 8 * i + 2 * t + r % 2;
-        sums[warp][row][col] = acc[f][i][r];
-      }
+      if (threadIdx.x % 32 < kLanes) sums[threadIdx.x / 32][i][first + e] = sum[i][e];
     }
   }
 }
@@ -203,10 +140,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
   __shared__ Sums sums;
-  // Whether lines begin at a multiple of what is read at once, and are whole pieces of it.
-  const bool aligned = reinterpret_cast<size_t>(B) % sizeof(piece_t) == 0 && ldb % kPiece == 0 &&
-                       reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 &&
-                       K % kWidth == 0 && N % kPiece == 0;
+  // Whether lines of B begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
+  const bool aligned =
+      reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 && N % kWidth == 0;
   const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
   // Neighbouring blocks have the same columns of D, and read the same of B.
@@ -214,9 +150,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
     const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
     if (aligned) {
-      multiply<true>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+      multiply<kWidth>(sums, row0, col0, M, N, K, A, lda, B, ldb);
     } else {
-      multiply<false>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+      multiply<1>(sums, row0, col0, M, N, K, A, lda, B, ldb);
     }
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
