@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +190,9 @@ class Launcher:
         # An operand of one's own may be called bias: then a kernel has no other.
         fixed = ("" if name in own else name for name in BUFFERS[:-1])
         self._buffers = (*fixed, *own, WORKSPACE)
-        self._launched = steps.launches
+        # Only what waits by itself may start early: files of before, and edited ones, may not.
+        waits = "griddepcontrol.wait" in module.text
+        self._launched = [replace(each, early=each.early and waits) for each in steps.launches]
         with gpu:
             self._kernels = [gpu.load(module, launch) for launch in self._launched]
         # What no call uses just now: the driver has copied parameters when a launch returns. Taking

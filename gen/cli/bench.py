@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gen.bench.run import Choice, Options
 
 _QUICK_ROUNDS, _ROUNDS = 5, 11
+_LONGEST_MS = 60_000  # before a sample
 _DEFAULT_PEERS = "cublas,torch"
 _DEFAULT_DTYPE = "f32"
 _DEFAULT_ARCH = "sm_90a"  # of what is compiled without a GPU: what the peers are best on
@@ -119,13 +120,21 @@ def bench(
     rest: Annotated[
         float,
         typer.Option(
-            "--rest", metavar="MS", min=0, help="Let the GPU rest so long before each sample."
+            "--rest",
+            metavar="MS",
+            min=0,
+            max=_LONGEST_MS,
+            help="Let the GPU rest so long before each sample.",
         ),
     ] = 0.0,
     settle: Annotated[
         float,
         typer.Option(
-            "--settle", metavar="MS", min=0, help="Do the same work so long before each sample."
+            "--settle",
+            metavar="MS",
+            min=0,
+            max=_LONGEST_MS,
+            help="Do the same work so long before each sample, beyond --limit.",
         ),
     ] = 0.0,
     compile_only: Annotated[

@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,7 @@ def test_every_failure_is_an_error(folder: Path) -> None:
 # --- calls from Python
 
 
-def called() -> None:
+def called(text: str = "griddepcontrol.wait;") -> None:
     gpu = context.gpu(0)
     args = {
         "M": np.int64(3), "alpha": np.float32(0), "A": Pointer("A", 16), "left": MAP,
@@ -306,10 +307,21 @@ def called() -> None:
         Launch("gemm_pack", (2, 1, 1), (32, 1, 1), 0, {"bias": Pointer("bias")}, True),
         Launch("gemm", (1, 2, 3), (4, 5, 6), 50_000, args, True, True),
     )
-    launcher = Launcher(gpu, CUBIN, Plan(launches, 4096), parse_dtype("f16"))
+    made = replace(CUBIN, text=text)
+    launcher = Launcher(gpu, made, Plan(launches, 4096), parse_dtype("f16"))
     assert gpu.enter()
     for a, alpha in ((0x1000, 2), (0x1000, 3.5), (0x2000, 1)):
         launcher(0x2000, (a, 0, 0, 0, 0xB, 0, alpha, -1))
+
+
+def called_without_waits() -> None:
+    called("")
+
+
+def test_what_does_not_wait_does_not_start_early(folder: Path) -> None:
+    lines = asked(folder, called_without_waits, "gemm=lflmfml gemm_pack=l")
+    assert [line.split()[1] for line in lines if line.startswith("gemm@0 (")] == ["(1,"] * 3
+    assert not any(" early " in line for line in lines)
 
 
 def test_a_call(folder: Path) -> None:
