@@ -11,6 +11,7 @@ from typing import Any
 
 from gen.kernels.launches import BIAS, WORKSPACE
 from gen.kernels.tensor_cores.facts import STEPS_A_SLICE
+from gen.kernels.tensor_cores.operands import operands
 from gen.prove.launchers.batches import batches, groups, groups_k
 from gen.prove.launchers.call import Call, with_own
 from gen.prove.launchers.refusals import refusals, refusals_of_own
@@ -34,6 +35,7 @@ def calls(spec: KernelSpec, count: int = 400) -> list[Call]:
     first = Call(GemmProblem.packed(GemmShape(100, 70, 600), spec.layouts, 2, -1), no_tma=True)
     some = itertools.islice(_problems(spec), count)
     found = [first, *some, *_placed(spec), *_sliced(spec), *refusals(spec), *_largest(spec)]
+    found += _in_pieces(spec)
     found += itertools.islice(_together(spec), count // 2)
     found += itertools.islice(_long(spec), count // 2)
     if spec.batched:
@@ -167,3 +169,12 @@ def _largest(spec: KernelSpec) -> Iterator[Call]:
     for rows, columns in sorted(shapes):
         for shape in (GemmShape(rows, columns, 1), GemmShape(columns, rows, 1)):
             yield Call(GemmProblem.packed(shape, spec.layouts, 2, -1))
+
+
+def _in_pieces(spec: KernelSpec) -> Iterator[Call]:
+    """One operand is packed in more pieces than 31 bits count, the other one in few."""
+    for x in operands(spec) if spec.packs else []:
+        depth = 2**18 + 1  # odd, as `many`: lines are not all aligned
+        many = 3 * 2**30 * math.prod(x.packed_by_block) // 2**18 + 1
+        m, n = (many, 1) if x.matrix == "A" else (1, many)
+        yield Call(GemmProblem.packed(GemmShape(m, n, depth), spec.layouts, 2, -1))
