@@ -190,7 +190,7 @@ class Launcher:
         # An operand of one's own may be called bias: then a kernel has no other.
         fixed = ("" if name in own else name for name in BUFFERS[:-1])
         self._buffers = (*fixed, *own, WORKSPACE)
-        # Only what waits by itself may start early: files of before, and edited ones, may not.
+        # Only what waits by itself may start early, which files of older versions do not.
         waits = "griddepcontrol.wait" in module.text
         self._launched = [replace(each, early=each.early and waits) for each in steps.launches]
         with gpu:

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gen.api.views import framework_dtype
+from gen.spec.dtypes import DTYPES
 from gen.tables import geometric_mean
 
 LARGEST, LARGEST_OF_BATCH = 16384, 1024  # of a side
@@ -30,8 +32,6 @@ BATCHES = (2, 3, 8, 16, 48, 64)
 MOST_BYTES = 3e9
 # The most operations, so that a replay takes milliseconds; and how often a type is drawn.
 TYPES = {"f16": (3e12, 5), "bf16": (3e12, 5), "f32": (4e11, 4), "f64": (3e11, 2)}
-SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
-TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 # Of the largest result, by which both may differ.
 APART = {"f16": 2e-2, "bf16": 2e-2, "f32": 1e-4, "f64": 1e-10}
 
@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     def bytes(self) -> float:
         """Of A, B and D."""
         m, n, k = self.m, self.n, self.k
-        return float(self.batch * (m * k + k * n + m * n) * SIZES[self.dtype])
+        return float(self.batch * (m * k + k * n + m * n) * DTYPES[self.dtype].input.size)
 
     @property
     def kind(self) -> str:
@@ -88,7 +88,8 @@ def operands(problem: Problem, sets: int) -> list[tuple[Any, Any, Any]]:
     """So many times A, B and room for D."""
     import torch
 
-    kind, batch = getattr(torch, TORCH[problem.dtype]), (problem.batch,) * (problem.batch > 1)
+    kind = getattr(torch, framework_dtype(problem.dtype))
+    batch = (problem.batch,) * (problem.batch > 1)
 
     def matrix(rows: int, cols: int, layout: str) -> Any:
         shape = (rows, cols) if layout == "r" else (cols, rows)
