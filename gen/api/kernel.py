@@ -168,7 +168,7 @@ class Kernel:
             spec, module = self._origin.build(call, on, alignment)
 
             def made(alignment: Alignment) -> Launcher:
-                steps = spec.plan(call.problem, alignment, on.multiprocessors)
+                steps = spec.plan(call.problem, alignment, on.room(spec, module))
                 return Launcher(on, module, steps, call.dtypes, call.own)
 
             launcher = None if call.empty else _launcher(call, alignment, made)

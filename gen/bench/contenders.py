@@ -255,13 +255,13 @@ class Ours:
             raise Unsupported("takes no groups of rows; use --grouped")
         equal = spec.grouped and not work.grouped
         problem = as_groups(work.problem, spec.grouped_k) if equal else work.problem
-        try:
-            steps = spec.plan(problem, multiprocessors=gpu.multiprocessors)
-        except SpecError as error:
-            raise Unsupported(str(error)) from None
         if 0 in (work.shape.m, work.shape.n):
             raise Unsupported("D is empty")
         module = recipe()
+        try:
+            steps = spec.plan(problem, multiprocessors=gpu.room(spec, module))
+        except SpecError as error:
+            raise Unsupported(str(error)) from None
         kernels = [gpu.load(module, step) for step in steps.launches]
         output = numerics.storage_dtype(spec.dtypes.output.name)
         bias = np.zeros(work.shape.n if spec.has_bias else 0, output)

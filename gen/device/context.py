@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,13 +17,14 @@ from gen.device.driver import (
 )
 from gen.device.gpus import own_arch
 from gen.errors import CheckError
+from gen.kernels.launches import Launch
 from gen.requirements import cuda_core
 
 if TYPE_CHECKING:
     from cuda.core import Buffer, ObjectCode, Stream
 
     from gen.compile.nvrtc import Module
-    from gen.kernels.launches import Launch
+    from gen.spec.kernel import KernelSpec
 
 
 class Gpu:
@@ -68,6 +70,19 @@ class Gpu:
 
     def __exit__(self, *_: object) -> None:
         self.leave()
+
+    def room(self, spec: KernelSpec, module: Module) -> int:
+        """The multiprocessors that a kernel's blocks can have at the same time.
+
+        Clusters lie within groups of multiprocessors, whose sizes differ from GPU to GPU: large
+        ones may leave some over, of which the driver knows. This GPU is the current one.
+        """
+        if not spec.has_large_clusters:
+            return self.multiprocessors
+        size, shared = spec.cluster_blocks, spec.geometry.dynamic_shared
+        threads = math.prod(spec.threads)
+        kernel = self.load(module, Launch(spec.name, (size, 1, 1), (threads, 1, 1), shared, {}))
+        return kernel.clusters() * size
 
     def load(self, module: Module, launch: Launch) -> LoadedKernel:
         """A kernel of a cubin, ready to be launched on this GPU, which is the current one.

@@ -165,6 +165,11 @@ class LoadedKernel:
         queue = bindings().cuLaunchKernelEx
         return config, partial(queue, config, self._function, parameters.address, 0)
 
+    def clusters(self) -> int:
+        """Those of its blocks that run at the same time. Raises CheckError."""
+        found: int = call("cuOccupancyMaxActiveClusters", self._function, self._config)
+        return found
+
     def parameter_bytes(self, index: int) -> int:
         """The size of one of the kernel's parameters."""
         _, size = call("cuFuncGetParamInfo", self._function, index)

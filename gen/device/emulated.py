@@ -95,6 +95,10 @@ class EmulatorRunner:
         self.window: Window | None = None  # see `Emulator.launch`
         self.suppressed = 0  # findings so far that were like others, or beyond the limit
 
+    def room(self, spec: KernelSpec, module: Module) -> int:
+        """See Runner."""
+        return self.multiprocessors
+
     @property
     def budget(self) -> int | None:
         """Thread-instructions after which a launch is stopped with BudgetError; None: no limit."""

@@ -279,7 +279,7 @@ def run_kernel(
     problem, stored = stored_for(spec, runner, case)
     undefined = () if case.in_place else ("D",)
     with uploaded(runner, stored, undefined, case.skips) as places:
-        steps = planned(spec, problem, alignment(places), runner.multiprocessors, blocks)
+        steps = planned(spec, problem, alignment(places), runner.room(spec, module), blocks)
         space = np.full(steps.workspace_bytes, POISON, np.uint8)
         own = {WORKSPACE: space} if space.size else {}
         with uploaded(runner, own, own) as more:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gen.compile.nvrtc import Module
     from gen.emulator import Finding
+    from gen.spec.kernel import KernelSpec
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class GpuRunner:
     def __init__(self) -> None:
         self._gpu = FirstGpu()
         self.name, self.multiprocessors = self._gpu.name, self._gpu.multiprocessors
+
+    def room(self, spec: KernelSpec, module: Module) -> int:
+        """See Runner."""
+        return self._gpu.room(spec, module)
 
     def target(self, arch: str) -> str:
         """See Runner."""

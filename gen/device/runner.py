@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gen.compile.nvrtc import Module
     from gen.emulator import Finding
     from gen.kernels.launches import Dim3
+    from gen.spec.kernel import KernelSpec
 
 
 class Uploaded(Protocol):
@@ -36,6 +37,10 @@ class Runner(Protocol):
     format: str  # what modules have to be compiled to: "ptx" or "cubin"
     multiprocessors: int  # that work is spread over
     finds_reads: bool  # whether it finds those outside of every buffer
+
+    def room(self, spec: KernelSpec, module: Module) -> int:
+        """The multiprocessors that the blocks of a compiled kernel can have at the same time."""
+        ...
 
     def target(self, arch: str) -> str:
         """The architecture to compile for, of a kernel that was specified for `arch`."""

@@ -80,8 +80,8 @@ TIMES: Sequence[Fact] = (
     Fact("together", "lines > 0 ? columns : 1", "tiles, which a block has"),
     Fact("blocks", "tiles * slices * cluster_k / together"),
     Fact("cluster", "cluster_m * cluster_n * cluster_k", "blocks"),
-    # Multiprocessors come in groups of 16 or 18, of which clusters of four leave some idle.
-    Fact("usable", "cluster > 2 ? multiprocessors * 3 / 4 : multiprocessors"),
+    # Multiprocessors come in groups of 16 or 18, of which large clusters leave some idle.
+    Fact("usable", "cluster > 2 ? multiprocessors * 10 / 11 : multiprocessors"),
     Fact("room", "usable / cluster > 1 ? usable / cluster : 1", "for clusters"),
     Fact("most_blocks", "(blocks / cluster + room - 1) / room"),
     Fact("stretch", "(each + cluster_k - 1) / cluster_k", "steps of a block"),

@@ -31,14 +31,15 @@ TRANSPOSED = 3.9  # the same where it transposes, or splits elements into parts
 ADDED = 10  # bytes of device memory for an element of a slice's sums
 RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
-ALONE = 1.04  # times as long a step takes a warpgroup, where these take turns
+ALONE = 1.06  # times as long a step takes a warpgroup, where these take turns
 AWAY = 1.9  # times as long the last steps, there
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
-TOGETHER = 1.02  # times as long a step takes where blocks wait for each other's operands
+TOGETHER = 0.97  # times as long a step takes where blocks share operands
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
 STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
-SHARED = 0.8  # of the time to copy from L2 what blocks of a cluster share
-JOINING = 2_000_000  # that blocks of a cluster take to add up their sums
+# Of the time to copy from L2 what so many blocks of a cluster share.
+SHARED = {1: 1.0, 2: 0.8, 4: 0.3, 8: 0.3}
+JOINING = 1_600_000  # that blocks of a cluster take to add up their sums
 FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
 LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
@@ -147,7 +148,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     )
     byte = clock / L2_CLOCK.get(gpu.capability, L2_OTHERS)
     step = tile.k * d.factor.size * d.parts
-    below, beside = (1 if n == 1 else SHARED for n in spec.cluster)
+    below, beside = (SHARED[n] for n in spec.cluster)
     copy_a, copy_b = tile.m * step * byte * beside, tile.n * step * byte * below
     shared = _shared_bytes(spec, pace) / BANKS * clock
     resident, persistent = 1, spec.row.persistent

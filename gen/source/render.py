@@ -176,6 +176,8 @@ def _values(spec: KernelSpec) -> dict[str, Any]:
         "stamp": stamp(spec),
         "has_maps": False,
         "multiprocessors": False,
+        "counts_multiprocessors": False,
+        "large_clusters": False,
         **spec.tunables,
         **spec.geometry.values,
         **spec.row.printed(spec),

@@ -151,6 +151,11 @@ class KernelSpec:
         return math.prod(cluster_of(self.tunables))
 
     @property
+    def has_large_clusters(self) -> bool:
+        """Whether clusters may leave multiprocessors over: those of two blocks have each a pair."""
+        return self.cluster_blocks > 2
+
+    @property
     def split_k(self) -> int:
         """Slices of K that are summed apart, at most; 0: as many as suit problem and GPU."""
         return int(self.tunables.get("split_k", 1))

@@ -176,6 +176,19 @@ int cuFuncSetAttribute(const Function* function, int attribute, int value) {
   return 0;
 }
 
+struct Config {  // a CUlaunchConfig
+  unsigned gx, gy, gz, bx, by, bz, shared;
+  void* stream;
+  void* attributes;
+  unsigned count;
+};
+int cuOccupancyMaxActiveClusters(int* clusters, const Function* function, const Config* c) {
+  if (fake::refuses()) return fake::kRefused;
+  if (function->device != fake::now.current || c->count) return kInvalid;
+  *clusters = fake::clusters(function->name, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared);
+  return 0;
+}
+
 int cuTensorMapEncodeTiled(
     void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
     const uint64_t* strides, const unsigned* box, const unsigned* every, int interleave,

@@ -77,6 +77,14 @@ inline int attribute(int kind) {
                       : -1;
 }
 
+// Clusters that run at the same time: here all multiprocessors have a place in one.
+inline int clusters(
+    const char* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+    unsigned bz, size_t shared) {
+  say("clusters %s %u %u %u %u %u %u %zu\n", kernel, gx, gy, gz, bx, by, bz, shared);
+  return now.multiprocessors / static_cast<int>(gx);
+}
+
 // An argument of so many bytes, in numbers of eight; of a tensor map what `encode` has put there.
 inline void print(const void* argument, size_t bytes) {
   unsigned long long words[14] = {};

@@ -205,6 +205,16 @@ cudaError_t cudaPeekAtLastError() {
 }
 
 template <class T>
+cudaError_t cudaOccupancyMaxActiveClusters(
+    int* clusters, T* kernel, const cudaLaunchConfig_t* config) {
+  if (fake::refuses()) return cudaErrorUnknown;
+  const dim3 g = config->gridDim, b = config->blockDim;
+  const char* const name = fake::name_of(reinterpret_cast<const void*>(kernel));
+  *clusters = fake::clusters(name, g.x, g.y, g.z, b.x, b.y, b.z, config->dynamicSmemBytes);
+  return config->numAttrs ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+template <class T>
 cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }

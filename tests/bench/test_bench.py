@@ -57,6 +57,9 @@ class FakeGpu:
         self.now = 0.0
         self.launches: list[str] = []
 
+    def room(self, *_: object) -> int:
+        return self.multiprocessors
+
     def allocate(self, size: int) -> _Memory:
         if size > self.free_bytes:
             raise OutOfMemory("the GPU has no memory left; use a smaller shape")

@@ -199,6 +199,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wgmma", {"dtype": "i8", "layout": "crr", "threadblock": "256x64x64", "stages": 2,
                "cluster": "1x1x4", "epilogue": "linear_bias", "batched": True}),
     ("wgmma", {"layout": "rcr", "threadblock": "64x64x32", "cluster": "1x2"}),
+    ("wgmma", {"schedule": "pingpong", "threadblock": "128x64x64", "stages": 8, "cluster": "2x4"}),
     ("wgmma", {"dtype": "f16_f16", "threadblock": "256x64x32", "stages": 2}),
     ("wgmma", {"dtype": "f16_f16", "layout": "crr", "threadblock": "256x128x64",
                "cluster": "2x2", "epilogue": "linear_bias_gelu"}),
@@ -267,6 +268,7 @@ EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ..
     ("mma_tma", {}, ("sm_90a",), ("cubin",)),
     ("wgmma", {"dtype": "f32_6xbf16"}, ("sm_90a",), ("cubin",)),
     ("wgmma", {"stream_k": 1}, ("sm_90a",), ("cubin",)),
+    ("wgmma", {"threadblock": "128x64x64", "cluster": "2x2"}, ("sm_90a",), ("cubin",)),
     ("simt", {"stream_k": 1}, ("sm_80",), ("cubin",)),
 )
 

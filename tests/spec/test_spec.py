@@ -263,9 +263,9 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "columns each; use threadblock=64x64x64 or cluster=1x1x2",
         ),
         (
-            {"variant": "wgmma", "cluster": "4x1", "threadblock": "128x128x64"},
-            "threadblock.n=128 is no multiple of 256, so that 4 blocks of a cluster could copy "
-            "equal parts; use threadblock=128x256x64 or cluster=2x2",
+            {"variant": "wgmma", "cluster": "8x1", "threadblock": "128x128x32"},
+            "threadblock.k=32 is no multiple of 64, so that 8 blocks of a cluster could copy "
+            "equal parts; use threadblock=128x128x64 or cluster=2x4",
         ),
         (
             {"variant": "wgmma", "threadblock": "64x64x16"},

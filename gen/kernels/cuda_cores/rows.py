@@ -121,14 +121,14 @@ SCALAR_VARIANTS = (
         "one thread per element of D, all reads from global memory",
         (_THREADS,),
         geometry.naive,
-        pace=_paced(_BY_READING, 0.075, 0.046, scatter=1.7, alone=203, last=1240, start=620),
+        pace=_paced(_BY_READING, 0.075, 0.046, scatter=1.7, alone=203, last=1240, start=445),
     ),
     _row(
         "thread_1d",
         "a one-dimensional grid, one thread per element of D",
         (_THREADS,),
         geometry.thread_1d,
-        pace=_paced(_BY_LINES, 0.09, alone=163, last=535, start=1070),
+        pace=_paced(_BY_LINES, 0.09, alone=163, last=535, start=1385),
     ),
     _row(
         "block_1d",
@@ -154,7 +154,7 @@ SCALAR_VARIANTS = (
         (_TILE, _TILE_THREADS),
         geometry.tiles,
         grid=_tiles,
-        pace=_paced(_BY_TILES, 0.125, 0.23, alone=950, last=1000, start=476),
+        pace=_paced(_BY_TILES, 0.125, 0.23, alone=950, last=1000, start=245),
     ),
     _row(
         "rec_tiles",

@@ -106,7 +106,7 @@ def _pace(dtypes: DTypes) -> Pace:
     wide = dtypes.accumulator.size == 8
     return Pace(
         "cuda", share, wait=5, wait_k=6.1, across_k=0.062, alone=135 if wide else 68,
-        last=3180 if wide else 1970, store=17, rough=2.6, start=830, code=52,
+        last=2970 if wide else 1840, store=33, rough=2.1, start=515, code=65,
     )  # fmt: skip
 
 

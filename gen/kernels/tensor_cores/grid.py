@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gen.kernels.tensor_cores.rules import widens
-from gen.kernels.tensor_cores.tiles import PING_PONG
+from gen.kernels.tensor_cores.tiles import PING_PONG, tma_shared, with_warps
 from gen.kernels.tunables import Choice
 from gen.kernels.variant import Pace
+from gen.spec.arch import SHARED_KIB
 from gen.spec.dtypes import DTypes
 
 Tunables = Mapping[str, Any]
@@ -89,7 +90,7 @@ _WGMMA_TURNS = (
     ("128x112", 6),
     ("128x96", 6),
 )
-# Clusters: blocks that share operands, and those that share work tiles along K.
+# Clusters that few blocks make: those that share operands, and those that share work tiles along K.
 _WGMMA_CLUSTERS = (
     ("256x128", 4, "1x2"),
     ("128x128", 6, "2x1"),
@@ -104,6 +105,29 @@ _WGMMA_CLUSTERS = (
     ("64x64", 13, "1x1x2"),
 )
 _WGMMA_TURNS_CLUSTERS = (("128x176", 4, "2x1"),)
+# Blocks that share operands where tiles are so few that they have to be small: the L2 cache, which
+# could not keep up, sends an operand once to all. With as many stages as there is room for.
+_WGMMA_SHARING = (
+    ("64x128", "1x4"),
+    ("64x192", "4x1"),
+    ("192x64", "1x4"),
+    ("128x160", "2x4"),
+    ("128x192", "2x1"),
+    ("128x256", "1x2"),
+    ("128x128", "1x1x4"),
+    ("64x192", "1x1x2"),
+    ("64x96", "1x1x4"),
+)
+_WGMMA_TURNS_SHARING = (
+    ("128x128", "2x2"),
+    ("128x128", "4x2"),
+    ("128x128", "2x4"),
+    ("128x96", "2x4"),
+    ("128x64", "2x4"),
+    ("128x64", "1x8"),
+    ("128x64", "2x1"),
+)
+_MOST_STAGES = 16
 # Those of parts take registers thrice, and a stage has three times as many bytes.
 _WGMMA_PARTS = (("128x128", 4), ("128x96", 4), ("64x128", 5), ("128x64", 5), ("64x64", 7))
 _SLICES = (1, 0)  # of K: one, or as many as occupy the GPU
@@ -169,9 +193,21 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
     streams = [{**one, "stream_k": 1} for one in turns]
     turning = [*turns, *streams, *_threadblocks_with("cluster", _WGMMA_TURNS_CLUSTERS, k)]
     alone = [{**one, "schedule": PING_PONG} for one in turning]
+    sharing = [(*row, "cooperative") for row in _WGMMA_SHARING]
+    sharing += [(*row, PING_PONG) for row in _WGMMA_TURNS_SHARING]
+    clusters += [_staged(chosen, *row, k) for row in sharing]
     if chosen.dtypes.input.is_fp8:
         alone += [{**one, "stream_k": 1} for one in _threadblocks(_WGMMA_FP8_STREAMS, k)]
     return [*_split(shared), *bursts, *clusters, *alone]
+
+
+def _staged(chosen: Choice, tile: str, cluster: str, schedule: str, k: int) -> dict[str, Any]:
+    """With as many stages as shared memory holds."""
+    found = {"threadblock": f"{tile}x{k}", "cluster": cluster, "schedule": schedule}
+    whole = with_warps({**found, "split_k": 1}, chosen.dtypes)
+    none, one = (tma_shared(whole, chosen.dtypes, stages) for stages in (0, 1))
+    room = 1024 * SHARED_KIB[chosen.cc] - none
+    return {**found, "stages": max(2, min(room // (one - none), _MOST_STAGES))}
 
 
 def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any]]:
@@ -197,11 +233,11 @@ def mma_pace(dtypes: DTypes) -> Pace:
     """Of `mma`."""
     if dtypes.input.size == 8:
         return Pace(
-            "mma", 0.945, wait=60, alone=60, last=1530, store=18, rough=1, start=1160, code=9.3
+            "mma", 0.945, wait=60, alone=60, last=1000, store=28, rough=0.74, start=935, code=12.2
         )
     share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
     return Pace(
-        "mma", share, wait=178, alone=318, last=1920, store=18, rough=1, start=625, code=9.3
+        "mma", share, wait=178, alone=318, last=1250, store=28, rough=0.74, start=504, code=12.2
     )
 
 
@@ -225,6 +261,4 @@ def tma_pace(dtypes: DTypes) -> Pace:
 def wgmma_pace(dtypes: DTypes) -> Pace:
     """Of `wgmma`: power limits it, more than anything else."""
     share = 1.08 if dtypes.parts > 1 else _share(dtypes, 0.863, 0.694, 0.53, 0.92)
-    return Pace(
-        "wgmma", share, wait=4, alone=5, last=1110, store=12, rough=2.7, start=946, code=3.9
-    )
+    return Pace("wgmma", share, wait=4, alone=5, last=1510, store=9, rough=2.8, start=382, code=7.6)

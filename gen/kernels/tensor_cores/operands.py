@@ -32,7 +32,8 @@ class Operand:
     sharers: blocks of a cluster that have the same tiles of it, and copy a part each. parts: that
     its elements are split into while they are packed; a packed line has all first parts, then all
     second ones, and so on. several: what counts those of a batch, or of groups, which have one
-    each; "" where there is but one. opaque: whether only CUDA's headers declare its type.
+    each; "" where there is but one. opaque: whether only CUDA's headers declare its type. extent:
+    rows of A or columns of B of a work tile.
     """
 
     letter: str
@@ -46,6 +47,7 @@ class Operand:
     parts: int = 1
     several: str = ""
     opaque: bool = False
+    extent: int = 0
 
     @property
     def batched(self) -> bool:
@@ -76,6 +78,15 @@ class Operand:
     def panel(self) -> int:
         """Elements of a line in shared memory that does not run along K."""
         return KSTRIDED_LINE // self.size
+
+    @property
+    def shares_lines(self) -> bool:
+        """Whether blocks of a cluster copy some lines each of all panels, too few to share."""
+        return not self.along_k and self.extent // self.panel % self.sharers != 0
+
+    def box_lines(self, step: int) -> int:
+        """Lines of a box that do not run along K, of a step's."""
+        return step // self.sharers if self.shares_lines else step
 
     @property
     def packed_by_block(self) -> tuple[int, int]:
@@ -146,7 +157,7 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
     assert spec.warp
 
     def operand(
-        letter: str, matrix: str, ld: str, along_k: bool, lines: int, sharers: int
+        letter: str, matrix: str, ld: str, along_k: bool, lines: int, sharers: int, extent: int
     ) -> Operand:
         in_k = along_k or not is_strided(size)
         line = spec.threadblock.k * size if in_k else KSTRIDED_LINE
@@ -154,11 +165,14 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
         several = spec.several.number if matrix.lower() in spec.several.strided else ""
         return Operand(
             letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, several,
-            opaque=bool(spec.dtypes.input.header),
+            opaque=bool(spec.dtypes.input.header), extent=extent,
         )  # fmt: skip
 
-    rows, columns = spec.cluster
-    return operand("a", *given[0], spec.warp.m, columns), operand("b", *given[1], spec.warp.n, rows)
+    (rows, columns), tile = spec.cluster, spec.threadblock
+    return (
+        operand("a", *given[0], spec.warp.m, columns, tile.m),
+        operand("b", *given[1], spec.warp.n, rows, tile.n),
+    )
 
 
 def transposed(spec: KernelSpec) -> list[str]:

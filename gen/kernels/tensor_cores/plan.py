@@ -177,7 +177,7 @@ def _helper(
 def _map(spec: KernelSpec, x: Operand, at: Pointer, found: Mapping[str, int]) -> TensorMap:
     """An operand as TMA copies it; a map of nothing where no step along K is ever made."""
     rows, k, step = found["M" if x.letter == "a" else "N"], found["K"], spec.threadblock.k
-    dims, box = (rows, k), (x.panel, step)
+    dims, box = (rows, k), (x.panel, x.box_lines(step))
     if x.along_k:
         dims, box = (k, rows), (step, found[f"{x.letter}_box"])
     pitch = found[f"{x.letter}_ld"] * x.size

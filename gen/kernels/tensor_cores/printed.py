@@ -80,6 +80,8 @@ def launched(spec: KernelSpec) -> dict[str, Any]:
         "shared_bytes": spec.geometry.dynamic_shared,
         "stream_k": spec.stream_k,
         "multiprocessors": spec.persistent or split_k == 0,
+        "counts_multiprocessors": (spec.persistent or split_k == 0) and not spec.has_large_clusters,
+        "large_clusters": spec.has_large_clusters,
         "facts": facts(spec),
         "apart": apart(spec.layouts, spec.several.number),
         "work": "work" if spec.row.persistent and split_k != 1 else "tiles",

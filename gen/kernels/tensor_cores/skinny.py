@@ -76,8 +76,8 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.036, along=2.1, wait_k=0.155, last=3350, gather=2, start=395, code=21,
-        registers=128, exact=True,
+        "mma", 0.039, along=2.1, wait_k=0.14, across_k=0.043, alone=87, last=3850, gather=1.9,
+        start=382, code=24, registers=128, exact=True,
     )  # fmt: skip
 
 

@@ -31,13 +31,14 @@ from gen.spec.arch import WARP
 from gen.spec.kernel import Tile, cluster_of
 from gen.spec.problem import along_k
 
+SWIZZLED = 8  # lines that a swizzle has
 WGMMA_COLUMNS = 256  # of a wgmma's B at most
 MOST_ROWS = 256  # of wgmma's work tile
 # Registers of an equal share of all for all but the sums of one wgmma: ptxas goes by that.
 SHARE_OTHERS = 26
 # Blocks along M and N, or along K, of wgmma's clusters, of which 8 blocks are always possible.
 # Where one breaks a rule, its neighbours are proposed first.
-CLUSTERS = ("1x1x4", "1x1x2", "1x1", "2x1", "1x2", "2x2", "4x1", "1x4")
+CLUSTERS = ("1x1x4", "1x1x2", "1x1", "2x1", "1x2", "2x2", "4x1", "1x4", "4x2", "2x4", "8x1", "1x8")
 
 
 def wgmma_rules(chosen: Choice) -> None:
@@ -80,7 +81,7 @@ def _wgmma_size_rule(block: Tile) -> None:
 
 
 def _cluster_rule(chosen: Choice, block: Tile) -> None:
-    """Blocks of a cluster copy equal parts of what they share: whole panels, or whole swizzles."""
+    """Blocks of a cluster copy equal parts of what they share, of whole swizzles."""
     *cluster, slices = cluster_of(chosen.values)
     if slices > 1:
         _sliced_rule(chosen, block, slices)
@@ -105,13 +106,15 @@ def _cluster_rule(chosen: Choice, block: Tile) -> None:
             "cluster",
             "split_k",
         )
-    # Blocks below each other share columns of B.
+    # Blocks below each other share columns of B. Of an operand whose lines do not run along K, each
+    # copies whole panels or, where these are too few, some lines of all.
     sides = zip("mn", (block.m, block.n), reversed(cluster), along_k(chosen.layouts), strict=True)
     for axis, size, sharers, along in sides:
-        unit = 8 if along or chosen.dtypes.factor.size != 2 else 64
-        if size % (sharers * unit) != 0:
+        if not along and chosen.dtypes.factor.size == 2:
+            axis, size = "k", block.k
+        if size % (sharers * SWIZZLED) != 0:
             raise Conflict(
-                f"threadblock.{axis}={size} is no multiple of {sharers * unit}, so that "
+                f"threadblock.{axis}={size} is no multiple of {sharers * SWIZZLED}, so that "
                 f"{sharers} blocks of a cluster could copy equal parts",
                 "threadblock",
                 "cluster",

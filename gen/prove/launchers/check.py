@@ -8,6 +8,7 @@ Bundles and embedded kernels keep the same contract; their tests compare them wi
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import tempfile
 from collections.abc import Sequence
@@ -85,6 +86,9 @@ def complaint(
         return f"it returns {reply.returned}, not {code}"
     if len(steps) != len(reply.launches):
         return f"it launches {len(reply.launches)} kernels, the plan {len(steps)}"
+    for words in reply.counted:
+        if wrong := _counted(spec, words):
+            return wrong
     for launch, words in zip(steps, reply.launches, strict=True):
         if wrong := _launch(spec, launch, words, reply.settings, call, kind):
             return wrong
@@ -103,6 +107,21 @@ def _workspace(spec: KernelSpec, call: Call, reply: Reply, kind: str) -> str:
         return f"..._workspace says {nbytes} bytes, the plan {size}"
     if code != SUCCESS and nbytes and not call.no_bytes:
         return f"..._workspace returns {code}, and does not set the size to 0"
+    return ""
+
+
+def _counted(spec: KernelSpec, words: list[str]) -> str:
+    """What is wrong with the question how many clusters run at the same time."""
+    (kernel, *numbers), shared = words, spec.geometry.dynamic_shared
+    size, threads = spec.cluster_blocks, math.prod(spec.threads)
+    wanted = [size, 1, 1, threads, 1, 1, shared]
+    if kernel != spec.name:
+        return f"it counts the clusters of {kernel}, not those of {spec.name}"
+    if [int(x) for x in numbers] != wanted:
+        return (
+            f"it counts clusters with {' '.join(numbers)} (blocks, threads, shared bytes), "
+            f"not {' '.join(map(str, wanted))}"
+        )
     return ""
 
 

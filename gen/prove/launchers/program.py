@@ -127,11 +127,14 @@ def _signatures(spec: KernelSpec) -> tuple[Sequence[Parameter], Sequence[Paramet
 
 
 class Reply(NamedTuple):
-    """What became of a call: the workspace's error and size, launches, settings, the error."""
+    """What became of a call: the workspace's error and size, launches, settings, questions for
+    clusters, the error.
+    """
 
     workspace: tuple[int, int] | None
     launches: list[list[str]]
     settings: list[list[str]]
+    counted: list[list[str]]
     asked: list[str]  # what a launcher should not have asked for
     refused: tuple[bool, bool]  # whether a call failed as it was to: for the workspace, the launch
     returned: int | None
@@ -250,6 +253,7 @@ def _reply(text: str, loaded: list[str]) -> Reply:
     workspace, returned = None, None
     launches: list[list[str]] = []
     settings: list[list[str]] = []
+    counted: list[list[str]] = []
     asked = []
     refused = [False, False]
     for line in text.splitlines():
@@ -260,6 +264,8 @@ def _reply(text: str, loaded: list[str]) -> Reply:
             launches.append(words)
         elif word == "set":
             settings.append(words)
+        elif word == "clusters":
+            counted.append(words)
         elif word == "returned":
             returned = int(words[0])
         elif word == "refused":
@@ -268,4 +274,4 @@ def _reply(text: str, loaded: list[str]) -> Reply:
             loaded.append(" ".join(words if word == "load" else [word, *words]))
         else:
             asked.append(word)
-    return Reply(workspace, launches, settings, asked, (refused[0], refused[1]), returned)
+    return Reply(workspace, launches, settings, counted, asked, (refused[0], refused[1]), returned)

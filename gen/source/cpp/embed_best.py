@@ -49,8 +49,10 @@ def render_embedded_best(
         "forms": [embed.IN_WORDS[format_] for format_ in reversed(formats)],
         "formats": len(formats),
         "roles": roles,
-        "has_maps": any(each.get("has_maps") for each in printed),
-        "multiprocessors": any(each.get("multiprocessors") for each in printed),
+        **{
+            name: any(each.get(name) for each in printed)
+            for name in ("has_maps", "counts_multiprocessors", "large_clusters")
+        },
         "input_t": embed.same_size(first.dtypes.input),
         "output_t": embed.same_size(first.dtypes.output),
         "launch": signature.with_types(signature.launch(first, may_choose=True), types),

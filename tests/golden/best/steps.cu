@@ -668,7 +668,7 @@ inline index_t predict(
   const index_t together = lines > 0 ? columns : 1;  // tiles, which a block has
   const index_t blocks = tiles * slices * cluster_k / together;
   const index_t cluster = cluster_m * cluster_n * cluster_k;  // blocks
-  const index_t usable = cluster > 2 ? multiprocessors * 3 / 4 : multiprocessors;
+  const index_t usable = cluster > 2 ? multiprocessors * 10 / 11 : multiprocessors;
   const index_t room = usable / cluster > 1 ? usable / cluster : 1;  // for clusters
   const index_t most_blocks = (blocks / cluster + room - 1) / room;
   const index_t stretch = (each + cluster_k - 1) / cluster_k;  // steps of a block

@@ -725,11 +725,18 @@ gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_batched_launch(  // D = alpha * A * B +
   const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
   if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
 
-  int device, multiprocessors;
+  int device;
   error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  const auto kernel = gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_batched;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
+  // Clusters lie within groups of multiprocessors, of which these may leave some over.
+  int clusters;
+  const cudaLaunchConfig_t config{kClusterBlocks, kThreads, kSharedBytes, stream, nullptr, 0};
+  error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+  if (error != cudaSuccess) return error;
+  const int multiprocessors = clusters * kClusterBlocks;  // that they have at the same time
   Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b, multiprocessors};
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return cudaErrorInvalidValue;
@@ -751,10 +758,6 @@ gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_batched_launch(  // D = alpha * A * B +
     error = make_map(
         d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16, batch, batch > 1 ? stride_d : ldd);
   }
-  if (error != cudaSuccess) return error;
-
-  const auto kernel = gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_batched;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {

@@ -700,11 +700,18 @@ gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_launch(  // D = alpha 
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
   if (bias == nullptr) return cudaErrorInvalidValue;
 
-  int device, multiprocessors;
+  int device;
   error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  const auto kernel = gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
+  // Clusters lie within groups of multiprocessors, of which these may leave some over.
+  int clusters;
+  const cudaLaunchConfig_t config{kClusterBlocks, kThreads, kSharedBytes, stream, nullptr, 0};
+  error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+  if (error != cudaSuccess) return error;
+  const int multiprocessors = clusters * kClusterBlocks;  // that they have at the same time
   const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return cudaErrorInvalidValue;
@@ -720,10 +727,6 @@ gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu_launch(  // D = alpha 
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
   }
-  if (error != cudaSuccess) return error;
-
-  const auto kernel = gemm_wgmma_f16_f16_crr_tb256x128x64_c2x2_linear_bias_gelu;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {

@@ -786,11 +786,18 @@ gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_launch(  // D = alph
   if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
   if (bias == nullptr) return cudaErrorInvalidValue;
 
-  int device, multiprocessors;
+  int device;
   error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  const auto kernel = gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
+  // Clusters lie within groups of multiprocessors, of which these may leave some over.
+  int clusters;
+  const cudaLaunchConfig_t config{kClusterBlocks, kThreads, kSharedBytes, stream, nullptr, 0};
+  error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+  if (error != cudaSuccess) return error;
+  const int multiprocessors = clusters * kClusterBlocks;  // that they have at the same time
   Plan plan{M, N, K, batch, size_t(A), size_t(B), lda, ldb, stride_a, stride_b, multiprocessors};
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return cudaErrorInvalidValue;
@@ -813,10 +820,6 @@ gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_launch(  // D = alph
     error = make_map(
         d_map, kOutput, 4, D, plan.N, plan.M, ldd, 16, 16, batch, batch > 1 ? stride_d : ldd);
   }
-  if (error != cudaSuccess) return error;
-
-  const auto kernel = gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {

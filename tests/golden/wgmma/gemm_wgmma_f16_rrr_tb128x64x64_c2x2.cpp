@@ -1,0 +1,431 @@
+// gemm_wgmma_f16_rrr_tb128x64x64_c2x2: D = alpha * A * B + beta * C
+//
+//   A  M x K, row-major, __half
+//   B  K x N, row-major, __half
+//   C  M x N, row-major, __half; not read when beta is 0
+//   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
+//
+// Kernels as machine code for sm_90a, with a launcher on the driver API.
+// The driver's library is opened when it is needed: nothing of CUDA has to be there to compile or
+// to link this file.
+//
+// Made by gemmgen 0.2.0 with NVRTC 0.0:
+//     gen emit --embed cubin --variant wgmma --dtype f16 --layout rrr --arch sm_90a --schedule
+//     cooperative --threadblock 128x64x64 --stages 3 --cluster 2x2 --promote 0 --stream-k 0
+//     --burst 1 --split-k 1 --epilogue linear --swizzle 8 --name
+//     gemm_wgmma_f16_rrr_tb128x64x64_c2x2
+// Compile:  c++ -std=c++17 -c gemm_wgmma_f16_rrr_tb128x64x64_c2x2.cpp; programs link -ldl where the C library is older than 2.34
+// SPDX-License-Identifier: 0BSD
+
+#include "gemm_wgmma_f16_rrr_tb128x64x64_c2x2.h"
+
+#if GEMM_WGMMA_F16_RRR_TB128X64X64_C2X2_SPEC != 0x92f62462
+#error "the header is another kernel's; emit both files together"
+#endif
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+
+namespace gemm_wgmma_f16_rrr_tb128x64x64_c2x2_ns {  // several emitted files may be in one program, even in one file
+namespace {
+
+using index_t = long long;
+using input_t = unsigned short;  // as large as __half
+using output_t = unsigned short;  // as large as __half
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+
+constexpr int kTileM = 128, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kThreads = 288;  // 8 consumer warps, 1 producer warp
+constexpr int kClusterM = 2, kClusterN = 2;  // blocks that share operands
+constexpr int kClusterBlocks = kClusterM * kClusterN;  // 4
+constexpr int kSpanM = kClusterM * kTileM, kSpanN = kClusterN * kTileN;  // 256, 128
+constexpr int kSharedBytes = 91184;
+
+// ---------------------------------------------------------------------------- machine code
+//
+// Eight bytes a number.
+
+// clang-format off
+constexpr std::uint64_t kSm90a[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+// clang-format on
+
+struct Image {
+  int first, last;  // compute capabilities that run it: 89 is 8.9, and 9999 any newer one
+  int driver;  // the oldest that loads it, as 13000 for CUDA 13.0
+  const void* code;
+};
+
+constexpr Image kImages[] = {
+    {90, 90, 0, kSm90a},
+};
+constexpr int kCount = 1;
+
+// ---------------------------------------------------------------------------- the driver
+
+// What is used of cuda.h, which need not be there.
+using CUresult = int;
+using CUdevice = int;
+using CUstream = CUstream_st*;
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+using CUfunction = struct CUfunc_st*;
+
+enum : CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER = 36,
+  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND = 302,
+  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
+};
+
+using cuuint32_t = std::uint32_t;
+using cuuint64_t = std::uint64_t;
+
+struct alignas(64) CUtensorMap {
+  unsigned char opaque[128];
+};
+
+enum CUtensorMapDataType {
+  CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+  CU_TENSOR_MAP_DATA_TYPE_INT32 = 3,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT64 = 8,
+  CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
+  CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11,
+};
+
+enum CUtensorMapSwizzle {
+  CU_TENSOR_MAP_SWIZZLE_32B = 1,
+  CU_TENSOR_MAP_SWIZZLE_64B = 2,
+  CU_TENSOR_MAP_SWIZZLE_128B = 3,
+};
+
+enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 };
+enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_NONE = 0 };
+enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
+
+struct CUlaunchConfig {
+  unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+  CUstream hStream;
+  struct CUlaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+
+enum {
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+};
+
+// The functions of libcuda, looked up once.
+struct Driver {
+  CUresult error = CUDA_SUCCESS;
+  CUresult (*cuDriverGetVersion)(int*) = nullptr;
+  CUresult (*cuCtxGetDevice)(CUdevice*) = nullptr;
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice) = nullptr;
+  CUresult (*cuLibraryLoadData)(
+      CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
+  CUresult (*cuLibraryUnload)(CUlibrary) = nullptr;
+  CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*) = nullptr;
+  CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel) = nullptr;
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int) = nullptr;
+  CUresult (*cuLaunchKernel)(
+      CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+      void**, void**) = nullptr;
+  CUresult (*cuOccupancyMaxActiveClusters)(int*, CUfunction, const CUlaunchConfig*) = nullptr;
+  CUresult (*cuTensorMapEncodeTiled)(
+      CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
+      const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+      CUtensorMapL2promotion, CUtensorMapFloatOOBfill) = nullptr;
+
+  Driver() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // never closed: streams live there
+    if (library == nullptr) {
+      error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+      return;
+    }
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr) error = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
+    };
+    find(cuDriverGetVersion, "cuDriverGetVersion");
+    find(cuCtxGetDevice, "cuCtxGetDevice");
+    find(cuDeviceGetAttribute, "cuDeviceGetAttribute");
+    find(cuLibraryLoadData, "cuLibraryLoadData");
+    find(cuLibraryUnload, "cuLibraryUnload");
+    find(cuLibraryGetKernel, "cuLibraryGetKernel");
+    find(cuKernelGetFunction, "cuKernelGetFunction");
+    find(cuFuncSetAttribute, "cuFuncSetAttribute");
+    find(cuLaunchKernel, "cuLaunchKernel");
+    find(cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters");
+    find(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+  }
+};
+
+const Driver& get_driver() {
+  static const Driver driver;  // made once, whichever thread comes first
+  return driver;
+}
+
+// The number of the image for a device and its driver: the best that they can run.
+CUresult choose(const Driver& driver, CUdevice device, int& chosen) {
+  int version = 0, major = 0, minor = 0;
+  CUresult error = driver.cuDriverGetVersion(&version);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  if (error != CUDA_SUCCESS) return error;
+  const int capability = 10 * major + minor;
+  error = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  for (int i = 0; i < kCount; ++i) {
+    if (capability < kImages[i].first || capability > kImages[i].last) continue;
+    if (version >= kImages[i].driver) {
+      chosen = i;  // later ones are better
+      error = CUDA_SUCCESS;
+    } else if (error != CUDA_SUCCESS) {
+      error = CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
+    }
+  }
+  return error;
+}
+
+template <class Handle>
+struct Handles {
+  Handle kernel;
+  Handle pack;  // copies operands that the kernel cannot read where they are
+};
+
+using Loaded = Handles<CUkernel>;  // for all contexts
+using Kernels = Handles<CUfunction>;  // in one of them
+
+CUresult load(const Driver& driver, const void* code, CUlibrary& library, Loaded& kernels) {
+  CUresult error =
+      driver.cuLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (error != CUDA_SUCCESS) return error;
+  const auto find = [&](CUkernel& kernel, const char* symbol) {
+    if (error == CUDA_SUCCESS) error = driver.cuLibraryGetKernel(&kernel, library, symbol);
+  };
+  find(
+      kernels.kernel,  // by the name that it has in the machine code
+      "gemm_wgmma_f16_rrr_tb128x64x64_c2x2");
+  find(
+      kernels.pack,  // copies operands that the kernel cannot read where they are
+      "gemm_wgmma_f16_rrr_tb128x64x64_c2x2_pack");
+  if (error != CUDA_SUCCESS) driver.cuLibraryUnload(library);
+  return error;
+}
+
+// The images that have been loaded, each once, until the program or its shared library ends.
+struct Libraries {
+  std::mutex mutex = {};
+  CUlibrary library[kCount] = {};  // null where it has not been loaded
+  Loaded kernels[kCount] = {};
+
+  ~Libraries() {
+    for (CUlibrary one : library) {
+      if (one != nullptr) get_driver().cuLibraryUnload(one);  // refused if the driver has ended
+    }
+  }
+};
+
+// What the image for a device holds, loaded when it is first asked for.
+CUresult get_loaded(const Driver& driver, CUdevice device, Loaded& kernels) {
+  int i = 0;
+  CUresult error = choose(driver, device, i);
+  if (error != CUDA_SUCCESS) return error;
+  static Libraries loaded;  // made when the driver is at work, so that it ends before the driver
+  const std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (loaded.library[i] == nullptr) {
+    CUlibrary library = nullptr;
+    error = load(driver, kImages[i].code, library, loaded.kernels[i]);
+    if (error != CUDA_SUCCESS) return error;
+    loaded.library[i] = library;
+  }
+  kernels = loaded.kernels[i];
+  return CUDA_SUCCESS;
+}
+
+// The kernels in the current context, so that a stream of another one is refused: the driver
+// launches a CUkernel in whichever context the stream is of.
+CUresult get_kernels(Kernels& kernels) {
+  const Driver& driver = get_driver();
+  if (driver.error != CUDA_SUCCESS) return driver.error;
+  CUdevice device;
+  CUresult error = driver.cuCtxGetDevice(&device);
+  if (error != CUDA_SUCCESS) return error;
+  Loaded loaded = {};
+  error = get_loaded(driver, device, loaded);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuKernelGetFunction(&kernels.kernel, loaded.kernel);
+  if (error != CUDA_SUCCESS) return error;
+  error = driver.cuKernelGetFunction(&kernels.pack, loaded.pack);
+  if (error != CUDA_SUCCESS) return error;
+  // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
+  return driver.cuFuncSetAttribute(
+      kernels.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kSharedBytes);
+}
+
+// ---------------------------------------------------------------------------- the launch
+
+// Blocks, or threads of a block.
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned width, unsigned height = 1, unsigned depth = 1) : x(width), y(height), z(depth) {
+  }
+};
+
+// Queues a kernel. The arguments have the types of its parameters.
+template <class... Arguments>
+CUresult launch(
+    CUfunction kernel, dim3 grid, dim3 block, unsigned shared_bytes, CUstream stream,
+    const Arguments&... arguments) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return get_driver().cuLaunchKernel(
+      kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream, pointers,
+      nullptr);
+}
+
+// Those of so many blocks that run at the same time.
+CUresult count_clusters(
+    int& count, CUfunction kernel, unsigned blocks, unsigned threads, unsigned shared_bytes) {
+  const CUlaunchConfig config{blocks, 1, 1, threads, 1, 1, shared_bytes, nullptr, nullptr, 0};
+  return get_driver().cuOccupancyMaxActiveClusters(&count, kernel, &config);
+}
+
+using tensor_map_t = CUtensorMap;
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
+  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
+  index_t b_lines = packs_b ? K : 0, b_length = packs_b ? N : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kSpanM - 1) / kSpanM * ((N + kSpanN - 1) / kSpanN);  // of D, a cluster's
+  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
+  index_t clusters = multiprocessors < 8 ? 1 : multiprocessors / 4;  // that run at the same time
+  index_t blocks = (tiles < clusters ? tiles : clusters) * 4;
+  bool early = tiles * 4 == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_box = kTileM / 2;  // lines of it, which a block copies
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes a matrix to the TMA.
+inline CUresult make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines) {
+  map = {};
+  if (length == 0 || lines == 0) return CUDA_SUCCESS;  // it will not be read
+  const auto encode = get_driver().cuTensorMapEncodeTiled;
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
+  // L2 reads what is asked for, and no more: memory is 3 to 6 % slower with pieces of 256 bytes.
+  const CUresult result = encode(
+      &map, type, 2, const_cast<void*>(matrix), sizes, &pitch, box, every,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once they are loaded
+gemm_wgmma_f16_rrr_tb128x64x64_c2x2_load() {
+  Kernels kernels;
+  return get_kernels(kernels);
+}
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set
+gemm_wgmma_f16_rrr_tb128x64x64_c2x2_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = size_t(plan.bytes);
+  return CUDA_SUCCESS;
+}
+
+extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernels are on their way
+gemm_wgmma_f16_rrr_tb128x64x64_c2x2_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_wgmma_f16_rrr_tb128x64x64_c2x2_workspace;
+  int error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+
+  Kernels kernels;
+  error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  const auto kernel = kernels.kernel;
+  // Clusters lie within groups of multiprocessors, of which these may leave some over.
+  int clusters;
+  error = count_clusters(clusters, kernel, kClusterBlocks, kThreads, kSharedBytes);
+  if (error != CUDA_SUCCESS) return error;
+  const int multiprocessors = clusters * kClusterBlocks;  // that they have at the same time
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
+  const auto a_packed = static_cast<input_t*>(workspace);
+  const auto b_packed = a_packed + plan.b_offset / 2;
+  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
+  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  tensor_map_t a_map, b_map, d_map{};
+  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == CUDA_SUCCESS) {
+    error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK / 2);
+  }
+  if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
+  }
+  if (error != CUDA_SUCCESS) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that packs both
+        kernels.pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
+        plan.b_ld);
+    if (error != CUDA_SUCCESS) return error;
+  }
+  return launch(
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+}
+
+}  // namespace gemm_wgmma_f16_rrr_tb128x64x64_c2x2_ns

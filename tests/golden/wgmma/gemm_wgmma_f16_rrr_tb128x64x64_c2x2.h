@@ -1,0 +1,85 @@
+// gemm_wgmma_f16_rrr_tb128x64x64_c2x2: D = alpha * A * B + beta * C
+//
+// For C and C++. gemm_wgmma_f16_rrr_tb128x64x64_c2x2.cpp has the kernels as machine code for sm_90a.
+// It needs NVIDIA's driver when it runs, and no CUDA toolkit, not even when it is compiled.
+//
+//   compute capability what runs there         driver
+//   9.0                machine code for sm_90a CUDA 0.0, newer
+//
+// Other GPUs have nothing to run: 209. What has been loaded is unloaded when the program ends, or
+// when dlclose unloads the shared library that gemm_wgmma_f16_rrr_tb128x64x64_c2x2.cpp is in; the kernels must have ended.
+// Made by gemmgen 0.2.0; the command is in that file.
+// SPDX-License-Identifier: 0BSD
+
+#ifndef GEMM_WGMMA_F16_RRR_TB128X64X64_C2X2_H
+#define GEMM_WGMMA_F16_RRR_TB128X64X64_C2X2_H
+
+#include <stddef.h>
+
+// The specification. gemm_wgmma_f16_rrr_tb128x64x64_c2x2.cpp does not compile with the header of another one.
+#define GEMM_WGMMA_F16_RRR_TB128X64X64_C2X2_SPEC 0x92f62462
+
+// A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
+#ifndef GEMMGEN_API
+#ifdef GEMMGEN_EXPORTS
+#define GEMMGEN_API __attribute__((visibility("default")))
+#else
+#define GEMMGEN_API
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
+
+// Loads the code for the current context's device, which otherwise the first launch does. For programs
+// that want to know early whether they can run. Returns what a launch does.
+GEMMGEN_API int  // CUDA_SUCCESS, that is 0
+gemm_wgmma_f16_rrr_tb128x64x64_c2x2_load(void);
+
+// Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
+// current context's device. Returns what a launch does.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+GEMMGEN_API int  // 0 once *bytes is set
+gemm_wgmma_f16_rrr_tb128x64x64_c2x2_workspace(
+    long long M, long long N, long long K,  // sizes, as for the launch
+    const void* A, long long lda,  // the pointer's value counts, not what it points to
+    const void* B, long long ldb,  // as A's
+    size_t* bytes);
+
+// Queues the kernels on a stream of the current context, and returns without waiting. Never prints,
+// exits or allocates device memory of its own. Several threads may call it at once, in several
+// contexts, for several devices, and while a CUDA graph is captured. Launches that may run at the
+// same time need a workspace each.
+//
+// Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
+// one of these, D is as it was:
+//     1  CUDA_ERROR_INVALID_VALUE: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
+//     3  CUDA_ERROR_NOT_INITIALIZED: nobody has called cuInit
+//    36  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: a driver older than the table above asks for
+//   201  CUDA_ERROR_INVALID_CONTEXT: this thread has no current context. cuCtxSetCurrent, or the
+//        runtime's cudaSetDevice, gives it one; none is taken here, as the matrices belong to one
+//   209  CUDA_ERROR_NO_BINARY_FOR_GPU: nothing in the file is for this device
+//   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12
+//   303  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: there is no driver, libcuda.so.1
+//   400  CUDA_ERROR_INVALID_HANDLE: a stream of another context
+GEMMGEN_API int  // 0 once the kernels are on their way
+gemm_wgmma_f16_rrr_tb128x64x64_c2x2_launch(
+    long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N; may be 0
+    float alpha,  // a value, not a pointer
+    const void* A, long long lda,  // __half, row-major; leading dimension >= K
+    const void* B, long long ldb,  // __half, row-major; leading dimension >= N
+    float beta,  // if it is 0, C is not read, and may be null
+    const void* C, long long ldc,  // __half, row-major; leading dimension >= N
+    void* D, long long ldd,  // as C; must not overlap A or B; may be C, where ldc is ldd
+    void* workspace, size_t workspace_bytes,  // device memory at a multiple of 256 bytes; see above
+    struct CUstream_st* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // GEMM_WGMMA_F16_RRR_TB128X64X64_C2X2_H
