@@ -141,6 +141,9 @@ MAPS = _parameters(
     "const __grid_constant__ tensor_map_t b_map",
     "const __grid_constant__ tensor_map_t d_map",
 )
+EDGES = _parameters(
+    "const __grid_constant__ tensor_map_t a_edge", "const __grid_constant__ tensor_map_t b_edge"
+)
 EARLY = _parameters("bool early")
 
 COUNTS = _parameters("index_t a_count", "index_t b_count")
@@ -192,8 +195,13 @@ def mma_tma(
     several: Several,
     has_stream: bool,
     may_be_early: bool,
+    edges: Sequence[str],
 ) -> tuple[Parameter, ...]:
-    """Of the kernels `mma_tma` and `wgmma`, whose operands are tensor maps."""
+    """Of the kernels `mma_tma` and `wgmma`, whose operands are tensor maps.
+
+    edges: letters of the operands whose last boxes have maps of their own.
+    """
+    of_edges = tuple(p for p in EDGES if p.name[0] in edges)
     partials = PARTIALS if has_slices else STREAM if has_stream else ()
     early = EARLY if may_be_early else ()
     if several.number == "groups":
@@ -204,8 +212,9 @@ def mma_tma(
         ((*SIZES, *counts(several), *COUNTS), with_strides(RESULT)) if several else (SIZES, RESULT)
     )
     if not writes_d:
-        return (*sizes, *MAPS[:2], *early, *partials)
-    return (*sizes, *ALPHA, *MAPS, *result, *early, *epilogue, *partials)
+        return (*sizes, *MAPS[:2], *of_edges, *early, *partials)
+    maps = (*MAPS[:2], *of_edges, MAPS[2])
+    return (*sizes, *ALPHA, *maps, *result, *early, *epilogue, *partials)
 
 
 def with_types(parameters: Iterable[Parameter], types: Mapping[str, str]) -> tuple[Parameter, ...]:

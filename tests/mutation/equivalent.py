@@ -286,8 +286,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_WALKED, "block_1d: narrow: for (index_t col = threadIdx.x; col < N; col += kThreads) {"),
     (_WALKED, "shared_row: narrow: for (index_t col0 = 0; col0 < N; col0 += kThreads) {"),
     (_WALKED, "shared_row: narrow: if (col < N) epilogue("),
-    (_NOT_STORED, "-> for (int at = a_bytes + 16 * threadIdx.x; at < (kBytesA < "),
-    (_SAME, "-> for (int at = a_bytes + 16 * threadIdx.x; at < kBytesA - 1;"),
     (_ONE_ROW, "mma: wide: const bool aligned = is_aligned(out.D, out.ldd) && col0"),
     (_STRIDES, "-> const index_t parts = length / ("),
     (_STRIDES, "-> const index_t parts = (length - kChunk) / ("),

@@ -29,8 +29,8 @@ START = "int stage = 0, phase = 0;"
 NEXT = "stage = stage + 1 < kStages ? stage + 1 : 0;\n    if (stage == 0) phase ^= 1;"
 AT = "const int k = n * kTileK;"
 EMPTY = "barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round\n"
-EXPECT = "barrier_expect(full(stage), a_bytes + kBytesB);\n"
-COPY = "copy_box(a, a_map, k, row0, full(stage));"
+EXPECT = "barrier_expect(full(stage), bytes);\n"
+COPY = "copy_box(a, a_boxes, k, row0, full(stage));"
 TILES = "for (index_t k0 = 0; k0 < K; k0 += kTile) {"
 
 

@@ -157,13 +157,11 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     all_of_them = f"{work} * {cluster}" if cluster > 1 else work
     alone = f"{all_of_them} == blocks && !packs_a && !packs_b"
     early = Fact("early", alone, "the next kernel may start", "bool")
-    # TMA takes long for lines that a matrix does not have.
     boxes = [
-        Fact(f"{x.letter}_box", f"{rows} < {tile} ? {rows} : {tile}", "lines of it")
-        if x.has_short_boxes
-        else Fact(f"{x.letter}_box", *_share(tile, x.sharers))
+        box
         for x, rows, tile in ((a, "M", "kTileM"), (b, "N", "kTileN"))
         if x.along_k
+        for box in _boxes(x, rows, tile)
     ]
     return [
         *([] if spec.split_k == 1 else [Fact("work", "tiles * slices")]),
@@ -180,11 +178,14 @@ def _apart(operand: Operand) -> Fact:
     return Fact(f"{x}_apart", f"{x}_count > 1 ? {x}_stride : {x}_ld", "matrices, for the TMA")
 
 
-def _share(tile: str, sharers: int) -> tuple[str, str]:
-    """The lines of a tile that a block copies."""
-    if sharers == 1:
-        return tile, "lines of it"
-    return f"{tile} / {sharers}", "lines of it, which a block copies"
+def _boxes(x: Operand, rows: str, tile: str) -> list[Fact]:
+    """Lines of the boxes that TMA copies: it takes long for those that a matrix does not have."""
+    name, own = f"{x.letter}_box", f"{tile} / {x.sharers}" if x.sharers > 1 else tile
+    if x.has_short_boxes:
+        return [Fact(name, f"{rows} < {tile} ? {rows} : {tile}", "lines of it")]
+    box = Fact(name, own, "lines of it" + ", which a block copies" * (x.sharers > 1))
+    edge = Fact(f"{x.letter}_edge", f"({rows} - 1) % {name} + 1", "of the last one")
+    return [box, edge] if x.has_edge else [box]
 
 
 def _blocks(spec: KernelSpec) -> list[Fact]:

@@ -33,7 +33,8 @@ class Operand:
     its elements are split into while they are packed; a packed line has all first parts, then all
     second ones, and so on. several: what counts those of a batch, or of groups, which have one
     each; "" where there is but one. opaque: whether only CUDA's headers declare its type. extent:
-    rows of A or columns of B of a work tile.
+    rows of A or columns of B of a work tile. spread: blocks of a cluster that have other ones.
+    grouped: whether products are groups, whose tiles end anywhere.
     """
 
     letter: str
@@ -48,6 +49,8 @@ class Operand:
     several: str = ""
     opaque: bool = False
     extent: int = 0
+    spread: int = 1
+    grouped: bool = False
 
     @property
     def batched(self) -> bool:
@@ -71,8 +74,23 @@ class Operand:
 
     @property
     def has_short_boxes(self) -> bool:
-        """Whether TMA copies no more lines of it than there are."""
-        return self.along_k and self.sharers == 1 and self.parts == 1
+        """Whether TMA copies no more lines of groups than all of them have."""
+        return self.grouped and self.along_k and self.parts == 1
+
+    @property
+    def ends(self) -> bool:
+        """Whether TMA copies nothing of a tile that is beyond the matrix's edge."""
+        return not self.grouped and self.parts == 1
+
+    @property
+    def may_lack_tiles(self) -> bool:
+        """Whether a block of a cluster may have a tile that is wholly beyond the edge."""
+        return self.ends and self.spread > 1
+
+    @property
+    def has_edge(self) -> bool:
+        """Whether it has a map whose boxes have as many lines as the last tile, for that one."""
+        return self.ends and self.along_k
 
     @property
     def panel(self) -> int:
@@ -157,7 +175,14 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
     assert spec.warp
 
     def operand(
-        letter: str, matrix: str, ld: str, along_k: bool, lines: int, sharers: int, extent: int
+        letter: str,
+        matrix: str,
+        ld: str,
+        along_k: bool,
+        lines: int,
+        sharers: int,
+        extent: int,
+        spread: int,
     ) -> Operand:
         in_k = along_k or not is_strided(size)
         line = spec.threadblock.k * size if in_k else KSTRIDED_LINE
@@ -165,13 +190,14 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
         several = spec.several.number if matrix.lower() in spec.several.strided else ""
         return Operand(
             letter, matrix, ld, size, along_k, line, lines // 16, sharers, parts, several,
-            opaque=bool(spec.dtypes.input.header), extent=extent,
+            opaque=bool(spec.dtypes.input.header), extent=extent, spread=spread,
+            grouped=spec.grouped or spec.grouped_k,
         )  # fmt: skip
 
     (rows, columns), tile = spec.cluster, spec.threadblock
     return (
-        operand("a", *given[0], spec.warp.m, columns, tile.m),
-        operand("b", *given[1], spec.warp.n, rows, tile.n),
+        operand("a", *given[0], spec.warp.m, columns, tile.m, rows),
+        operand("b", *given[1], spec.warp.n, rows, tile.n, columns),
     )
 
 

@@ -35,7 +35,8 @@ def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
     epilogue = signature.of_epilogue(spec)
     wanted = writes_d(spec.tunables), epilogue, spec.split_k != 1, spec.several, spec.stream_k
     if spec.row.persistent:
-        return signature.mma_tma(*wanted, may_be_early(spec))
+        edges = [x.letter for x in operands(spec) if x.has_edge]
+        return signature.mma_tma(*wanted, may_be_early(spec), edges)
     return signature.mma(*wanted)
 
 
@@ -112,7 +113,10 @@ def plan(
         grid = (found["blocks"], 1, 1)
     if spec.row.persistent:
         values["early"] = _flag(found.get("early", 0))
-        values |= {f"{x.letter}_map": _map(spec, x, read[x.letter], found) for x in sides}
+        for x in sides:
+            values[f"{x.letter}_map"] = _map(spec, x, read[x.letter], found, "box")
+            if x.has_edge:
+                values[f"{x.letter}_edge"] = _map(spec, x, read[x.letter], found, "edge")
         values["d_map"] = _map_of_d(spec, problem, found, alignment.d)
     main = Launch(
         spec.name,
@@ -174,12 +178,17 @@ def _helper(
     return Launch(kernel, grid, (HELPER_THREADS, 1, 1), 0, args)
 
 
-def _map(spec: KernelSpec, x: Operand, at: Pointer, found: Mapping[str, int]) -> TensorMap:
-    """An operand as TMA copies it; a map of nothing where no step along K is ever made."""
+def _map(
+    spec: KernelSpec, x: Operand, at: Pointer, found: Mapping[str, int], boxes: str
+) -> TensorMap:
+    """An operand as TMA copies it; a map of nothing where no step along K is ever made.
+
+    boxes: "box" for those of whole tiles, "edge" for the last one.
+    """
     rows, k, step = found["M" if x.letter == "a" else "N"], found["K"], spec.threadblock.k
     dims, box = (rows, k), (x.panel, x.box_lines(step))
     if x.along_k:
-        dims, box = (k, rows), (step, found[f"{x.letter}_box"])
+        dims, box = (k, rows), (step, found[f"{x.letter}_{boxes}"])
     pitch = found[f"{x.letter}_ld"] * x.size
     return TensorMap(
         at,

@@ -326,8 +326,10 @@ struct Plan {
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_box = kTileM;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_box = kTileN;  // lines of it
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -401,10 +403,16 @@ CUresult decode_1_launch(
   const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(A);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == CUDA_SUCCESS) {
+    error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
+  if (error == CUDA_SUCCESS) {
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == CUDA_SUCCESS) {
+    error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 16, 16);
@@ -422,7 +430,8 @@ CUresult decode_1_launch(
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early);
 }
 
 }  // namespace decode_1_ns
@@ -479,8 +488,10 @@ struct Plan {
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_box = kTileM;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_box = kTileN;  // lines of it
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -554,10 +565,16 @@ CUresult decode_2_launch(
   const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(A);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == CUDA_SUCCESS) {
+    error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
+  if (error == CUDA_SUCCESS) {
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == CUDA_SUCCESS) {
+    error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16);
@@ -575,7 +592,8 @@ CUresult decode_2_launch(
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early);
 }
 
 }  // namespace decode_2_ns

@@ -105,6 +105,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -470,6 +474,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_bytes = inside((rows - (tiles_m - 1) * kTileM + 63) / 64, kTileM / 64) * kPanelA;
+  const int b_bytes = inside((cols - (tiles_n - 1) * kTileN + 63) / 64, kTileN / 64) * kPanelB;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -480,10 +496,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
 #pragma unroll
-      for (int panel = 0; panel < kTileM / 64; ++panel) prefetch_box(a_map, row0 + panel * 64, 0);
+      for (int panel = 0; panel < kTileM / 64; ++panel) {
+        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, 0);
+      }
 #pragma unroll
-      for (int panel = 0; panel < kTileN / 64; ++panel) prefetch_box(b_map, col0 + panel * 64, 0);
+      for (int panel = 0; panel < kTileN / 64; ++panel) {
+        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
+      }
     }
   }
   __syncthreads();
@@ -505,19 +527,27 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), kStageBytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int panel = 0; panel < kTileM / 64; ++panel) {
-          copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, full(stage));
+          if (panel < a_panels) {
+            copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, full(stage));
+          }
         }
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, full(stage));
+          if (panel < b_panels) {
+            copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, full(stage));
+          }
         }
         advance();
       }

@@ -107,6 +107,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box of one of several matrices, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -392,7 +396,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     gemm_mma_tma_f16_f32_rrc_sk3_batched(  // partial sums of A * B
         index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
         const __grid_constant__ tensor_map_t a_map, const __grid_constant__ tensor_map_t b_map,
-        bool early, index_t slices, scalar_t* partials) {
+        const __grid_constant__ tensor_map_t b_edge, bool early, index_t slices,
+        scalar_t* partials) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -405,17 +410,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
   const int rows = int(M), cols = int(N);
-  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
-  // more, they are cleared here, once.
-  const int b_bytes = (cols < kTileN ? cols : kTileN) * 128;
-  if (b_bytes < kBytesB) {
-    for (int at = kBytesA + b_bytes + 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-  }
-
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK);
   const int tiles_d = tiles_m * tiles_n * int(batch), work = tiles_d * int(slices);
@@ -429,6 +423,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   // Divides now, while the kernels before still run.
   asm volatile("" : "+r"(product), "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_bytes = inside((rows - (tiles_m - 1) * kTileM + 63) / 64, kTileM / 64) * kPanelA;
+  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 128;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -441,11 +447,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
     if (early && first < last) {
       const int k = first * kTileK;
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
+        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
       }
-      prefetch_box(b_map, k, col0, b_matrix);
+      prefetch_box(b_boxes, k, col0, b_matrix);
     }
   }
   __syncthreads();
@@ -470,17 +479,24 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     for (int w = blockIdx.x; w < work; next(w)) {
       // Where all products have the same matrix, there is but one.
       const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
+      const int bytes = a_panels * kPanelA + b_lines * 128;  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), kBytesA + b_bytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int panel = 0; panel < kTileM / 64; ++panel) {
-          copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, a_matrix, full(stage));
+          if (panel < a_panels) {
+            copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, a_matrix, full(stage));
+          }
         }
-        copy_box(b, b_map, k, col0, b_matrix, full(stage));
+        copy_box(b, b_boxes, k, col0, b_matrix, full(stage));
         advance();
       }
     }
@@ -588,7 +604,8 @@ struct Plan {
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t b_box = kTileN;  // lines of it
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
@@ -707,12 +724,17 @@ gemm_mma_tma_f16_f32_rrc_sk3_batched_launch(  // D = alpha * A * B + beta * C
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map;
+  tensor_map_t a_map, b_map, b_edge;
   error =
       make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK, plan.a_count, plan.a_apart);
   if (error == cudaSuccess) {
     error = make_map(
         b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, plan.b_count, plan.b_apart);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge, plan.b_count,
+        plan.b_apart);
   }
   if (error != cudaSuccess) return error;
 
@@ -735,8 +757,8 @@ gemm_mma_tma_f16_f32_rrc_sk3_batched_launch(  // D = alpha * A * B + beta * C
   }
   error = launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, a_map, b_map, plan.early, plan.slices,
-      partials);
+      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, a_map, b_map, b_edge, plan.early,
+      plan.slices, partials);
   if (error != cudaSuccess) return error;
 
   return launch(  // a kernel that adds up the partial sums

@@ -113,6 +113,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -530,7 +534,8 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 16 +
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_mma_tma_f16_rcr_tb96x96x64_w32x48_s7_tk2_linear_bias(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
         const output_t* bias) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -544,10 +549,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const uint32_t exchanged = barriers + 16 * kStages;  // the teams no longer need the stages
 
   const int rows = int(M), cols = int(N);
-  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
-  // more, they are cleared here, once.
-  const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
-  const int b_bytes = (cols < kTileN ? cols : kTileN) * 128;
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
+  asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
+
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 128;
+  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 128;
   if (a_bytes + b_bytes < kStageBytes) {
     for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
       if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
@@ -556,12 +566,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       }
     }
   }
-
-  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
-  int row0, col0;
-  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
-  asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
@@ -574,8 +578,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
-      prefetch_box(a_map, 0, row0);
-      prefetch_box(b_map, 0, col0);
+      const int a_lines = inside(rows - row0, kTileM);
+      const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
+      prefetch_box(a_boxes, 0, row0);
+      prefetch_box(b_boxes, 0, col0);
     }
   }
   __syncthreads();
@@ -599,14 +607,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     int exchanges = 0;  // one for each work tile that has steps
     for (int w = blockIdx.x; w < work; next(w)) {
       if (steps > 0 && exchanges++ > 0) barrier_wait(exchanged, exchanges % 2);
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_lines = inside(rows - row0, kTileM);
+      const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
+      const int bytes = a_lines * 128 + b_lines * 128;  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), a_bytes + b_bytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
-        copy_box(a, a_map, k, row0, full(stage));
-        copy_box(b, b_map, k, col0, full(stage));
+        copy_box(a, a_boxes, k, row0, full(stage));
+        copy_box(b, b_boxes, k, col0, full(stage));
         advance(1);
       }
     }
@@ -715,8 +729,10 @@ struct Plan {
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_box = kTileM;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_box = kTileN;  // lines of it
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -819,10 +835,16 @@ gemm_mma_tma_f16_rcr_tb96x96x64_w32x48_s7_tk2_linear_bias_launch(  // D = alpha 
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {
+    error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
+  if (error == cudaSuccess) {
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 16, 16);
@@ -842,7 +864,8 @@ gemm_mma_tma_f16_rcr_tb96x96x64_w32x48_s7_tk2_linear_bias_launch(  // D = alpha 
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, bias);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early, bias);
 }
 
 #endif  // __CUDACC_RTC__

@@ -100,6 +100,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -452,7 +456,8 @@ extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_mma_tma_tf32_ccr_tb128x128x32_tk2_sk2(  // partial sums of A * B
         index_t M, index_t N, index_t K, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, index_t slices, scalar_t* partials) {
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, index_t slices, scalar_t* partials) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -466,19 +471,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const uint32_t exchanged = barriers + 16 * kStages;  // the teams no longer need the stages
 
   const int rows = int(M), cols = int(N);
-  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
-  // more, they are cleared here, once.
-  const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
-  const int b_bytes = (cols < kTileN ? cols : kTileN) * 128;
-  if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-  }
-
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK);
   const int tiles_d = tiles_m * tiles_n, work = tiles_d * int(slices);
@@ -491,6 +483,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   piece(blockIdx.x, row0, col0, first, last);
   // Divides now, while the kernels before still run.
   asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
+
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 128;
+  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 128;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+  }
 
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
@@ -524,14 +528,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     int exchanges = 0;  // one for each work tile that has steps
     for (int w = blockIdx.x; w < work; next(w)) {
       if (first < last && exchanges++ > 0) barrier_wait(exchanged, exchanges % 2);
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_lines = inside(rows - row0, kTileM);
+      const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
+      const int bytes = a_lines * 128 + b_lines * 128;  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), a_bytes + b_bytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
-        copy_box(a, a_map, k, row0, full(stage));
-        copy_box(b, b_map, k, col0, full(stage));
+        copy_box(a, a_boxes, k, row0, full(stage));
+        copy_box(b, b_boxes, k, col0, full(stage));
         advance(1);
       }
     }
@@ -641,8 +651,10 @@ struct Plan {
   index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 32;
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
-  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_box = kTileM;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_box = kTileN;  // lines of it
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 31) / 32);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 127) / 128);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -744,10 +756,16 @@ gemm_mma_tma_tf32_ccr_tb128x128x32_tk2_sk2_launch(  // D = alpha * A * B + beta 
 
   // The TMA rounds to nearest as it copies; from FLOAT32, tensor cores would cut off 13 bits.
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
-  tensor_map_t a_map, b_map;
+  tensor_map_t a_map, b_map, a_edge, b_edge;
   error = make_map(a_map, kInput, 4, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {
+    error = make_map(a_edge, kInput, 4, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
+  if (error == cudaSuccess) {
     error = make_map(b_map, kInput, 4, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 4, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error != cudaSuccess) return error;
 
@@ -769,7 +787,7 @@ gemm_mma_tma_tf32_ccr_tb128x128x32_tk2_sk2_launch(  // D = alpha * A * B + beta 
   }
   error = launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, a_map, b_map, plan.slices, partials);
+      plan.M, plan.N, K, a_map, b_map, a_edge, b_edge, plan.slices, partials);
   if (error != cudaSuccess) return error;
 
   return launch(  // a kernel that adds up the partial sums

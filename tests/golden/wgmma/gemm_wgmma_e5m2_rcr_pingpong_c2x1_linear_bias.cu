@@ -107,6 +107,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -456,7 +460,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_e5m2_rcr_pingpong_c2x1_linear_bias(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
         const output_t* bias) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
@@ -473,18 +478,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const uint32_t turn = barriers + 16 * kStages;  // to multiply: a phase for each piece of work
 
   const int rows = int(M), cols = int(N);
-  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
-  // more, they are cleared here, once.
-  const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
-  if (a_bytes < kBytesA) {
-    for (int at = a_bytes + 16 * threadIdx.x; at < kBytesA; at += 16 * kThreads) {
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
-
   const int tiles_m = (rows + kSpanM - 1) / kSpanM, tiles_n = (cols + kSpanN - 1) / kSpanN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
   int row0, col0;
@@ -494,6 +487,20 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int block = rank_in_cluster();
   // Blocks below each other have the same columns of B: each copies a part to all of them.
   const int b_part = block, b_sharers = 0x3;
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_end = rows - (tiles_m - 1) * kSpanM - block % kClusterM * kTileM;
+  const int a_bytes = inside(a_end, kTileM) * 128;
+  const int b_bytes = inside(cols - (tiles_n - 1) * kSpanN, kTileN) * 128;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -505,8 +512,13 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
-      prefetch_box(a_map, 0, row0);
-      prefetch_box(b_map, 0, col0 + b_part * (kTileN / 2));
+      const int a_lines = inside(rows - row0, kTileM);
+      const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const int b_own = inside(b_lines - b_part * (kTileN / 2), kTileN / 2);
+      const tensor_map_t& b_boxes = b_own < kTileN / 2 ? b_edge : b_map;
+      if (a_lines > 0) prefetch_box(a_boxes, 0, row0);
+      if (b_own > 0) prefetch_box(b_boxes, 0, col0 + b_part * (kTileN / 2));
     }
   }
   meet_cluster();
@@ -528,16 +540,25 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x != 32 * kConsumers) return;
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_lines = inside(rows - row0, kTileM);
+      const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const int b_own = inside(b_lines - b_part * (kTileN / 2), kTileN / 2);
+      const tensor_map_t& b_boxes = b_own < kTileN / 2 ? b_edge : b_map;
+      const int bytes = a_lines * 128 + b_lines * 128;  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), a_bytes + kBytesB);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
-        copy_box(a, a_map, k, row0, full(stage));
-        share_box(
-            b + b_part * (kBytesB / 2), b_map, k, col0 + b_part * (kTileN / 2), full(stage),
-            b_sharers);
+        if (a_lines > 0) copy_box(a, a_boxes, k, row0, full(stage));
+        if (b_own > 0) {
+          share_box(
+              b + b_part * (kBytesB / 2), b_boxes, k, col0 + b_part * (kTileN / 2), full(stage),
+              b_sharers);
+        }
         advance();
       }
     }
@@ -641,8 +662,10 @@ struct Plan {
   index_t clusters = multiprocessors < 4 ? 1 : multiprocessors / 2;  // that run at the same time
   index_t blocks = (tiles < clusters ? tiles : clusters) * 2;
   bool early = tiles * 2 == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t a_box = kTileM;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
   index_t b_box = kTileN / 2;  // lines of it, which a block copies
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 511) / 512);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 511) / 512);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -741,10 +764,16 @@ gemm_wgmma_e5m2_rcr_pingpong_c2x1_linear_bias_launch(  // D = alpha * A * B + be
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 1, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {
+    error = make_map(a_edge, kInput, 1, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
+  if (error == cudaSuccess) {
     error = make_map(b_map, kInput, 1, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 1, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -765,7 +794,8 @@ gemm_wgmma_e5m2_rcr_pingpong_c2x1_linear_bias_launch(  // D = alpha * A * B + be
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, bias);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early, bias);
 }
 
 #endif  // __CUDACC_RTC__

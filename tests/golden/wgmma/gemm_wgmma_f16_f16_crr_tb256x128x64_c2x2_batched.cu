@@ -107,6 +107,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 __device__ inline int rank_in_cluster() {  // of the block
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -467,6 +471,21 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int a_part = block / kClusterM, a_sharers = 0x5 << block % kClusterM;
   // Blocks below each other have the same columns of B: each copies a part to all of them.
   const int b_part = block % kClusterM, b_sharers = 0x3 << block / kClusterM * kClusterM;
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_end = rows - (tiles_m - 1) * kSpanM - block % kClusterM * kTileM;
+  const int a_bytes = inside((a_end + 63) / 64, kTileM / 64) * kPanelA;
+  const int b_end = cols - (tiles_n - 1) * kSpanN - block / kClusterM * kTileN;
+  const int b_bytes = inside((b_end + 63) / 64, kTileN / 64) * kPanelB;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -478,15 +497,17 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     // A little comes to L2 while the kernels before still run.
     const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
     if (early && steps > 0) {
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
 #pragma unroll
       for (int i = 0; i < kTileM / 64 / 2; ++i) {
         const int panel = 2 * i + a_part;
-        prefetch_box(a_map, row0 + panel * 64, 0, a_matrix);
+        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, 0, a_matrix);
       }
 #pragma unroll
       for (int i = 0; i < kTileN / 64 / 2; ++i) {
         const int panel = 2 * i + b_part;
-        prefetch_box(b_map, col0 + panel * 64, 0, b_matrix);
+        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0, b_matrix);
       }
     }
   }
@@ -509,23 +530,31 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
       // Where all products have the same matrix, there is but one.
       const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), kStageBytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int i = 0; i < kTileM / 64 / 2; ++i) {
           const int panel = 2 * i + a_part;
-          share_box(
-              a + panel * kPanelA, a_map, row0 + panel * 64, k, a_matrix, full(stage), a_sharers);
+          if (panel < a_panels) {
+            share_box(
+                a + panel * kPanelA, a_map, row0 + panel * 64, k, a_matrix, full(stage), a_sharers);
+          }
         }
 #pragma unroll
         for (int i = 0; i < kTileN / 64 / 2; ++i) {
           const int panel = 2 * i + b_part;
-          share_box(
-              b + panel * kPanelB, b_map, col0 + panel * 64, k, b_matrix, full(stage), b_sharers);
+          if (panel < b_panels) {
+            share_box(
+                b + panel * kPanelB, b_map, col0 + panel * 64, k, b_matrix, full(stage), b_sharers);
+          }
         }
         advance();
       }

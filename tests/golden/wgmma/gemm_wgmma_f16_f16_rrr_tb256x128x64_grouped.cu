@@ -492,8 +492,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
   // more, they are cleared here, once.
   const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
-  if (a_bytes < kBytesA) {
-    for (int at = a_bytes + 16 * threadIdx.x; at < kBytesA; at += 16 * kThreads) {
+  const int b_bytes = kBytesB;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
@@ -530,7 +532,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), a_bytes + kBytesB);
+        barrier_expect(full(stage), a_bytes + b_bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
         copy_box(a, a_map, k, row0, full(stage));

@@ -97,6 +97,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box of one of several matrices, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -534,6 +538,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   // Divides now, while the kernels before still run.
   asm volatile("" : "+r"(product), "+r"(row0), "+r"(col0));
 
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_bytes = inside((rows - (tiles_m - 1) * kTileM + 63) / 64, kTileM / 64) * kPanelA;
+  const int b_bytes = inside((cols - (tiles_n - 1) * kTileN + 63) / 64, kTileN / 64) * kPanelB;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -546,13 +563,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
     for (int n = first; early && n < last && n < 2; ++n) {
       const int k = n * kTileK;
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
+        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
       }
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
+        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
       }
     }
   }
@@ -577,21 +596,29 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       // Where all products have the same matrix, there is but one.
       const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
       const int turned = w > begin_tile && first == 0 ? begin_step : 0;
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), kStageBytes);
+        barrier_expect(full(stage), bytes);
         int step = backwards ? steps - 1 - n : n + turned;
         if (step >= steps) step -= steps;
         const int k = step * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int panel = 0; panel < kTileM / 64; ++panel) {
-          copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, a_matrix, full(stage));
+          if (panel < a_panels) {
+            copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, a_matrix, full(stage));
+          }
         }
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, b_matrix, full(stage));
+          if (panel < b_panels) {
+            copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, b_matrix, full(stage));
+          }
         }
         advance();
       }

@@ -100,6 +100,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -408,7 +412,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_f16_rcr_tb64x64x32_c1x2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
@@ -423,18 +428,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
   const int rows = int(M), cols = int(N);
-  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
-  // more, they are cleared here, once.
-  const int b_bytes = (cols < kTileN ? cols : kTileN) * 64;
-  if (b_bytes < kBytesB) {
-    for (int at = kBytesA + b_bytes + 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
-
   const int tiles_m = (rows + kSpanM - 1) / kSpanM, tiles_n = (cols + kSpanN - 1) / kSpanN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
   int row0, col0;
@@ -444,6 +437,20 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int block = rank_in_cluster();
   // Blocks beside each other have the same rows of A: each copies a part to all of them.
   const int a_part = block, a_sharers = 0x3;
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_bytes = inside(rows - (tiles_m - 1) * kSpanM, kTileM) * 64;
+  const int b_end = cols - (tiles_n - 1) * kSpanN - block / kClusterM * kTileN;
+  const int b_bytes = inside(b_end, kTileN) * 64;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -455,8 +462,13 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     // A little comes to L2 while the kernels before still run.
     for (int n = 0; early && n < steps && n < 2; ++n) {
       const int k = n * kTileK;
-      prefetch_box(a_map, k, row0 + a_part * (kTileM / 2));
-      prefetch_box(b_map, k, col0);
+      const int a_lines = inside(rows - row0, kTileM);
+      const int a_own = inside(a_lines - a_part * (kTileM / 2), kTileM / 2);
+      const tensor_map_t& a_boxes = a_own < kTileM / 2 ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
+      if (a_own > 0) prefetch_box(a_boxes, k, row0 + a_part * (kTileM / 2));
+      if (b_lines > 0) prefetch_box(b_boxes, k, col0);
     }
   }
   meet_cluster();
@@ -476,16 +488,25 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_lines = inside(rows - row0, kTileM);
+      const int a_own = inside(a_lines - a_part * (kTileM / 2), kTileM / 2);
+      const tensor_map_t& a_boxes = a_own < kTileM / 2 ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
+      const int bytes = a_lines * 64 + b_lines * 64;  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), kBytesA + b_bytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
-        share_box(
-            a + a_part * (kBytesA / 2), a_map, k, row0 + a_part * (kTileM / 2), full(stage),
-            a_sharers);
-        copy_box(b, b_map, k, col0, full(stage));
+        if (a_own > 0) {
+          share_box(
+              a + a_part * (kBytesA / 2), a_boxes, k, row0 + a_part * (kTileM / 2), full(stage),
+              a_sharers);
+        }
+        if (b_lines > 0) copy_box(b, b_boxes, k, col0, full(stage));
         advance();
       }
     }
@@ -568,7 +589,9 @@ struct Plan {
   index_t blocks = (tiles < clusters ? tiles : clusters) * 2;
   bool early = tiles * 2 == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM / 2;  // lines of it, which a block copies
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_box = kTileN;  // lines of it
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -669,10 +692,16 @@ gemm_wgmma_f16_rcr_tb64x64x32_c1x2_launch(  // D = alpha * A * B + beta * C
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {
+    error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
+  if (error == cudaSuccess) {
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
@@ -692,7 +721,8 @@ gemm_wgmma_f16_rcr_tb64x64x32_c1x2_launch(  // D = alpha * A * B + beta * C
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early);
 }
 
 #endif  // __CUDACC_RTC__

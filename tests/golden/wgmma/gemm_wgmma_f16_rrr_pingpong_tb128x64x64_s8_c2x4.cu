@@ -103,6 +103,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 __device__ inline int rank_in_cluster() {  // of the block
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -405,8 +409,9 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_f16_rrr_pingpong_tb128x64x64_s8_c2x4(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
-        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t d_map, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, bool early) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -432,6 +437,21 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int a_part = block / kClusterM, a_sharers = 0x55 << block % kClusterM;
   // Blocks below each other have the same columns of B: each copies a part to all of them.
   const int b_part = block % kClusterM, b_sharers = 0x3 << block / kClusterM * kClusterM;
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_end = rows - (tiles_m - 1) * kSpanM - block % kClusterM * kTileM;
+  const int a_bytes = inside(a_end, kTileM) * 128;
+  const int b_end = cols - (tiles_n - 1) * kSpanN - block / kClusterM * kTileN;
+  const int b_bytes = inside((b_end + 63) / 64, kTileN / 64) * kPanelB;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -443,10 +463,14 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
-      prefetch_box(a_map, 0, row0 + a_part * (kTileM / 4));
+      const int a_lines = inside(rows - row0, kTileM);
+      const int a_own = inside(a_lines - a_part * (kTileM / 4), kTileM / 4);
+      const tensor_map_t& a_boxes = a_own < kTileM / 4 ? a_edge : a_map;
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      if (a_own > 0) prefetch_box(a_boxes, 0, row0 + a_part * (kTileM / 4));
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        prefetch_box(b_map, col0 + panel * 64, b_part * (kTileK / 2));
+        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, b_part * (kTileK / 2));
       }
     }
   }
@@ -467,20 +491,30 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   if (threadIdx.x >= 32 * kConsumers) {  // producers
     if (threadIdx.x != 32 * kConsumers) return;
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_lines = inside(rows - row0, kTileM);
+      const int a_own = inside(a_lines - a_part * (kTileM / 4), kTileM / 4);
+      const tensor_map_t& a_boxes = a_own < kTileM / 4 ? a_edge : a_map;
+      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      const int bytes = a_lines * 128 + b_panels * kPanelB;  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), kStageBytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
-        share_box(
-            a + a_part * (kBytesA / 4), a_map, k, row0 + a_part * (kTileM / 4), full(stage),
-            a_sharers);
+        if (a_own > 0) {
+          share_box(
+              a + a_part * (kBytesA / 4), a_boxes, k, row0 + a_part * (kTileM / 4), full(stage),
+              a_sharers);
+        }
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          share_box(
-              b + panel * kPanelB + b_part * (kPanelB / 2), b_map, col0 + panel * 64,
-              k + b_part * (kTileK / 2), full(stage), b_sharers);
+          if (panel < b_panels) {
+            share_box(
+                b + panel * kPanelB + b_part * (kPanelB / 2), b_map, col0 + panel * 64,
+                k + b_part * (kTileK / 2), full(stage), b_sharers);
+          }
         }
         advance();
       }
@@ -584,6 +618,7 @@ struct Plan {
   index_t blocks = (tiles < clusters ? tiles : clusters) * 8;
   bool early = tiles * 8 == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM / 4;  // lines of it, which a block copies
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -687,8 +722,11 @@ gemm_wgmma_f16_rrr_pingpong_tb128x64x64_s8_c2x4_launch(  // D = alpha * A * B + 
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == cudaSuccess) {
+    error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
   if (error == cudaSuccess) {
     error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK / 2);
   }
@@ -706,7 +744,7 @@ gemm_wgmma_f16_rrr_pingpong_tb128x64x64_s8_c2x4_launch(  // D = alpha * A * B + 
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, d_map, beta, C, ldc, D, ldd, plan.early);
 }
 
 #endif  // __CUDACC_RTC__

@@ -323,7 +323,8 @@ struct Plan {
   index_t flags = sharing * 8;  // for each warp of a tile one
   index_t bytes = flags_offset + flags * 4;  // of the workspace
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
+  index_t a_box = kTileM;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -409,8 +410,11 @@ gemm_wgmma_f16_rrr_stream1_launch(  // D = alpha * A * B + beta * C
   const auto flags = reinterpret_cast<int*>(space + plan.flags_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == CUDA_SUCCESS) {
+    error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
   if (error == CUDA_SUCCESS) {
     error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK);
   }
@@ -435,8 +439,8 @@ gemm_wgmma_f16_rrr_stream1_launch(  // D = alpha * A * B + beta * C
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, partials,
-      flags);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, d_map, beta, C, ldc, D, ldd, plan.early,
+      partials, flags);
 }
 
 }  // namespace gemm_wgmma_f16_rrr_stream1_ns

@@ -324,6 +324,7 @@ struct Plan {
   index_t blocks = (tiles < clusters ? tiles : clusters) * 4;
   bool early = tiles * 4 == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM / 2;  // lines of it, which a block copies
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
   index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
   index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
@@ -406,8 +407,11 @@ gemm_wgmma_f16_rrr_tb128x64x64_c2x2_launch(  // D = alpha * A * B + beta * C
   const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
+  if (error == CUDA_SUCCESS) {
+    error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
+  }
   if (error == CUDA_SUCCESS) {
     error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK / 2);
   }
@@ -425,7 +429,7 @@ gemm_wgmma_f16_rrr_tb128x64x64_c2x2_launch(  // D = alpha * A * B + beta * C
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, d_map, beta, C, ldc, D, ldd, plan.early);
 }
 
 }  // namespace gemm_wgmma_f16_rrr_tb128x64x64_c2x2_ns

@@ -94,6 +94,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+__device__ inline int inside(int edge, int most) {
+  return edge < 0 ? 0 : edge < most ? edge : most;
+}
 // Starts to copy a box of one of several matrices, which begins at `inner` along the contiguous dimension and at `outer` along
 // the other one, to shared memory. The barrier counts its bytes when they arrive.
 __device__ inline void copy_box(
@@ -502,7 +506,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
         scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
         index_t stride_d, const output_t* bias) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
@@ -521,20 +526,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const auto room = [barriers](int warp) { return barriers + 16 * (kStages + warp) + 8; };
 
   const int rows = int(M), cols = int(N);
-  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
-  // more, they are cleared here, once.
-  const int a_bytes = (rows < kTileM ? rows : kTileM) * 64;
-  const int b_bytes = (cols < kTileN ? cols : kTileN) * 64;
-  if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
-
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n * int(batch);
   int product, row0, col0;
@@ -545,6 +536,19 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int block = rank_in_cluster();
   int first, last;  // of the steps, this block's
   steps_of(block, kClusterBlocks, steps, first, last);
+  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
+  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 64;
+  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 64;
+  if (a_bytes + b_bytes < kStageBytes) {
+    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
+      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+      for (int stage = 0; stage < kStages; ++stage) {
+        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
+  }
+
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
@@ -576,14 +580,20 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
       // Where all products have the same matrix, there is but one.
       const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      const int a_lines = inside(rows - row0, kTileM);
+      const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
+      const int b_lines = inside(cols - col0, kTileN);
+      const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
+      const int bytes = a_lines * 64 + b_lines * 64;  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
-        barrier_expect(full(stage), a_bytes + b_bytes);
+        barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
-        copy_box(a, a_map, k, row0, a_matrix, full(stage));
-        copy_box(b, b_map, k, col0, b_matrix, full(stage));
+        copy_box(a, a_boxes, k, row0, a_matrix, full(stage));
+        copy_box(b, b_boxes, k, col0, b_matrix, full(stage));
         advance();
       }
     }
@@ -683,8 +693,10 @@ struct Plan {
   index_t bytes = b_offset + (b_copies * b_each + 255) / 256 * 256;  // of the workspace
   index_t clusters = multiprocessors < 8 ? 1 : multiprocessors / 4;  // that run at the same time
   index_t blocks = (tiles < clusters ? tiles : clusters) * 4;
-  index_t a_box = M < kTileM ? M : kTileM;  // lines of it
-  index_t b_box = N < kTileN ? N : kTileN;  // lines of it
+  index_t a_box = kTileM;  // lines of it
+  index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_box = kTileN;  // lines of it
+  index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
   index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // that blocks pack
@@ -807,12 +819,22 @@ gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_launch(  // D = alph
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(
       a_map, kInput, 1, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, plan.a_count, plan.a_apart);
   if (error == cudaSuccess) {
     error = make_map(
+        a_edge, kInput, 1, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge, plan.a_count,
+        plan.a_apart);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(
         b_map, kInput, 1, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, plan.b_count, plan.b_apart);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_edge, kInput, 1, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge, plan.b_count,
+        plan.b_apart);
   }
   const bool whole = size_t(D) % 16 == 0 && ldd % 4 == 0 && stride_d % 4 == 0;
   if (error == cudaSuccess && whole) {
@@ -832,8 +854,8 @@ gemm_wgmma_i8_crr_tb256x64x64_s2_c1x1x4_linear_bias_batched_launch(  // D = alph
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, d_map, beta, C,
-      ldc, stride_c, D, ldd, stride_d, bias);
+      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, a_edge, b_edge,
+      d_map, beta, C, ldc, stride_c, D, ldd, stride_d, bias);
 }
 
 #endif  // __CUDACC_RTC__
