@@ -90,7 +90,7 @@ _WGMMA_TURNS = (
     ("128x112", 6),
     ("128x96", 6),
 )
-# Clusters that few blocks make: those that share operands, and those that share work tiles along K.
+# Clusters of two blocks: those that share operands, and those that share work tiles along K.
 _WGMMA_CLUSTERS = (
     ("256x128", 4, "1x2"),
     ("128x128", 6, "2x1"),
@@ -127,7 +127,7 @@ _WGMMA_TURNS_SHARING = (
     ("128x64", "1x8"),
     ("128x64", "2x1"),
 )
-_MOST_STAGES = 16
+MOST_STAGES = 16  # of mma_tma and wgmma
 # Those of parts take registers thrice, and a stage has three times as many bytes.
 _WGMMA_PARTS = (("128x128", 4), ("128x96", 4), ("64x128", 5), ("128x64", 5), ("64x64", 7))
 _SLICES = (1, 0)  # of K: one, or as many as occupy the GPU
@@ -207,7 +207,7 @@ def _staged(chosen: Choice, tile: str, cluster: str, schedule: str, k: int) -> d
     whole = with_warps({**found, "split_k": 1}, chosen.dtypes)
     none, one = (tma_shared(whole, chosen.dtypes, stages) for stages in (0, 1))
     room = 1024 * SHARED_KIB[chosen.cc] - none
-    return {**found, "stages": max(2, min(room // (one - none), _MOST_STAGES))}
+    return {**found, "stages": max(2, min(room // (one - none), MOST_STAGES))}
 
 
 def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ def mma_pace(dtypes: DTypes) -> Pace:
         )
     share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
     return Pace(
-        "mma", share, wait=178, alone=318, last=1250, store=28, rough=0.74, start=504, code=12.2
+        "mma", share, wait=178, alone=318, last=1250, store=19, rough=1.09, start=504, code=12.2
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from gen.kernels.epilogues import EPILOGUE
 from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.grid import (
+    MOST_STAGES,
     mma_grid,
     mma_pace,
     short_pace,
@@ -192,7 +193,7 @@ TENSOR_VARIANTS = (
             Size("threadblock", _THREADBLOCK, _tma_threadblock, "MxNxK", tag="tb"),
             Size("warp", _WARP, _tma_warp, "MxN", tag="w"),
             _INSTRUCTION,
-            Integer("stages", _STAGES, 3, 2, 16, tag="s"),
+            Integer("stages", _STAGES, 3, 2, MOST_STAGES, tag="s"),
             Integer("sliced_k", "teams of warps that take turns along K", 1, 1, 2, tag="tk"),
             *_REST,
             GROUPED,
@@ -220,7 +221,7 @@ TENSOR_VARIANTS = (
         (
             Word("schedule", _SCHEDULE, "cooperative", ("cooperative", PING_PONG)),
             Size("threadblock", _THREADBLOCK, _wgmma_threadblock, "MxNxK", tag="tb"),
-            Integer("stages", _STAGES, _wgmma_stages, 2, 16, tag="s"),
+            Integer("stages", _STAGES, _wgmma_stages, 2, MOST_STAGES, tag="s"),
             Word("cluster", _CLUSTER, "1x1", CLUSTERS, tag="c"),
             _PROMOTE,
             STREAM_K,

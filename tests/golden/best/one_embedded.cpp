@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0xbff3fcf9
+#if ONE_SPEC != 0x3b5ccc36
 #error "the header is another kernel's; emit both files together"
 #endif
 
