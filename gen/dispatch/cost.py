@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from gen.dispatch.weights import ADDED, FEW_ROWS, HELPER, LATE, LONG, RAGGED, SHARING, Weights
 from gen.kernels.formulas import Fact, function
 from gen.kernels.tensor_cores.facts import SLICES
+from gen.kernels.tensor_cores.tiles import PLACED
 from gen.spec.arch import UNIT
 
 # Sizes beyond this count as this: no time is then too long for 64 bits, and the order of kernels
@@ -80,8 +81,7 @@ TIMES: Sequence[Fact] = (
     Fact("together", "lines > 0 ? columns : 1", "tiles, which a block has"),
     Fact("blocks", "tiles * slices * cluster_k / together"),
     Fact("cluster", "cluster_m * cluster_n * cluster_k", "blocks"),
-    # Multiprocessors come in groups of 16 or 18, of which large clusters leave some idle.
-    Fact("usable", "cluster > 2 ? multiprocessors * 10 / 11 : multiprocessors"),
+    Fact("usable", f"cluster > 2 ? multiprocessors * {PLACED[0]} / {PLACED[1]} : multiprocessors"),
     Fact("room", "usable / cluster > 1 ? usable / cluster : 1", "for clusters"),
     Fact("most_blocks", "(blocks / cluster + room - 1) / room"),
     Fact("stretch", "(each + cluster_k - 1) / cluster_k", "steps of a block"),

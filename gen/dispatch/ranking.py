@@ -7,7 +7,7 @@ takes the one that comes first among these.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -167,6 +167,7 @@ def rank(
     largest = max(s.m, s.n, s.k)
     given = as_key(tunables)
     found = candidates(product.dtypes, product.layouts, gpu, arch, given)
+    found = [*found, *_fitted(product, gpu, arch, given, {spec for spec, _ in found})]
     all_ = [timed(product, gpu, *each) for each in found if largest <= each[0].row.most]
     if not all_:
         raise _none(product, arch, dict(given))
@@ -232,6 +233,49 @@ def candidates(
     return [(spec, weigh(spec, gpu)) for spec in grids(dtypes, layouts, arch, dict(given))]
 
 
+def _fitted(
+    product: Product, gpu: GpuModel, arch: str, given: Given, others: Collection[KernelSpec]
+) -> Sequence[tuple[KernelSpec, Weighed]]:
+    """What rows offer for this problem alone, besides `others`."""
+    s, cc, values = product.shape, compute_capability(arch), dict(given)
+    found = dict.fromkeys(others)
+    new = []
+    for row in _rows():
+        if not row.fitted or not _offers(row, product.dtypes, cc, values):
+            continue
+        m, n = (s.m, s.n) if product.layouts.c or not row.transposes else (s.n, s.m)
+        chosen = Choice(product.dtypes, product.layouts, _own_arch(row, arch), values)
+        for tunables in row.fitted(chosen, m * product.batch, n, gpu.sms):
+            key = as_key({**tunables, **values})
+            one = _weighed(row.name, product.dtypes, product.layouts, chosen.arch, key, gpu)
+            if one and one[0] not in found:
+                found[one[0]] = None
+                new.append(one)
+    return new
+
+
+@lru_cache(maxsize=16384)
+def _weighed(
+    name: str, dtypes: DTypes, layouts: Layouts, arch: str, tunables: Given, gpu: GpuModel
+) -> tuple[KernelSpec, Weighed] | None:
+    """A kernel that a problem wants, unless it breaks a rule."""
+    asked = {"dtype": dtypes.name, "arch": arch, **dict(tunables)}
+    with suppress(SpecError):
+        spec = build(VARIANTS[name], layouts, asked, None)
+        return spec, weigh(spec, gpu)
+    return None
+
+
+def _offers(row: Variant, dtypes: DTypes, cc: int, given: Mapping[str, Any]) -> bool:
+    """Whether a row has kernels of these types with what the caller has set."""
+    return row.has(dtypes.name, cc) and given.keys() <= {*row.tunable_names}
+
+
+def _own_arch(row: Variant, arch: str) -> str:
+    """What a row's kernels are made for: newer GPUs run those of no certain one, too."""
+    return arch if row.max_arch else arch.rstrip("af")
+
+
 def grids(
     dtypes: DTypes, layouts: Layouts, arch: str, given: Mapping[str, Any]
 ) -> Sequence[KernelSpec]:
@@ -239,9 +283,9 @@ def grids(
     cc = compute_capability(arch)
     found: dict[KernelSpec, None] = {}
     for row in _rows():
-        if not row.has(dtypes.name, cc) or not given.keys() <= {*row.tunable_names}:
+        if not _offers(row, dtypes, cc, given):
             continue
-        own = arch if row.max_arch else arch.rstrip("af")  # newer GPUs run the latter, too
+        own = _own_arch(row, arch)
         asked = {"dtype": dtypes.name, "arch": own}
         grid = row.grid(Choice(dtypes, layouts, own, given))
         for tunables in (*grid, {}) if given else grid:

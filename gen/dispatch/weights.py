@@ -31,15 +31,14 @@ TRANSPOSED = 3.9  # the same where it transposes, or splits elements into parts
 ADDED = 10  # bytes of device memory for an element of a slice's sums
 RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
-ALONE = 1.06  # times as long a step takes a warpgroup, where these take turns
-AWAY = 1.9  # times as long the last steps, there
+AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
-TOGETHER = 0.97  # times as long a step takes where blocks share operands
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
 STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
 # Of the time to copy from L2 what so many blocks of a cluster share.
-SHARED = {1: 1.0, 2: 0.8, 4: 0.3, 8: 0.3}
-JOINING = 1_600_000  # that blocks of a cluster take to add up their sums
+SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
+MEETING = 150  # nanoseconds that blocks of a cluster take to begin together
+JOINING = 800_000  # that blocks of a cluster take to add up their sums
 FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
 LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
@@ -162,8 +161,6 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     turns = spec.tunables.get("schedule") == PING_PONG
     main = (
         max(products, shared)
-        * (ALONE if turns else 1)
-        * (TOGETHER if spec.cluster != (1, 1) else 1)
         * (IN_BURSTS if spec.tunables.get("burst", 1) > 1 else 1)
         * (STAYING if spec.stream_k and not persistent else 1)
         + more
@@ -177,6 +174,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
     last = pace.last * clock * (AWAY if turns else 1) + JOINING * (spec.cluster_k > 1)
+    start = pace.start + pace.code * _unrolled(spec, pace, threads)
+    start += MEETING * (spec.cluster_blocks > 1)
     a, b = _packs(spec)
     k = tile.k if pace.exact else 1
     spread = (1 + (0 if run or not persistent else NARROW / side / d.factor.size)
@@ -185,7 +184,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         tile.m, tile.n, tile.k // k, *spec.cluster, spec.cluster_k,
         *(each / k for each in (main, lone, wait, copy_a, copy_b)),
         last, store * clock * 1024 / STORED,
-        16 * pace.rough, turns, (pace.start + pace.code * _unrolled(spec, pace, threads)) * 1e3,
+        16 * pace.rough, turns, start * 1e3,
         resident, spec.split_k, spec.stream_k, pace.lines, 1024 * SAGGING * (pace.unit == "wgmma"),
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned, *(16 * each for each in spread),

@@ -117,8 +117,9 @@ class Variant:
     `min_arch`.
 
     `grid`: the tunables that are chosen among where the caller names no kernel; what is left out
-    has its default, and what breaks a rule is no choice. `pace` says how fast they are, of given
-    types; a row without one is never chosen.
+    has its default, and what breaks a rule is no choice. `fitted`: more of them for a single
+    problem: M, N, and the GPU's multiprocessors. `pace` says how fast they are, of given types; a
+    row without one is never chosen.
 
     `transposes`: where D is column-major, the kernel computes its transpose, so that the rows of a
     tile are columns of D. `persistent`: a block computes tile after tile. `by_vectors`: its one
@@ -141,6 +142,7 @@ class Variant:
     printed: Callable[[KernelSpec], Mapping[str, Any]] = _nothing_more
     most: int = 2**63 - 1
     grid: Callable[[Choice], Sequence[Mapping[str, Any]]] = _defaults
+    fitted: Callable[[Choice, int, int, int], Sequence[Mapping[str, Any]]] | None = None
     pace: Callable[[DTypes], Pace] | None = None
     transposes: bool = False
     persistent: bool = False

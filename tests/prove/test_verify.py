@@ -206,9 +206,15 @@ WIDE: list[tuple[str, str, dict[str, Any]]] = [
     ("e4m3", "rcr", {"threadblock": "64x96x64", "promote": 64, "stream_k": 1}),
     ("bf16_f32", "crc", {"threadblock": "64x64x32", "stages": 6, "burst": 3}),
     ("f16", "rcr", {"schedule": "pingpong", "threadblock": "64x48x32", "stages": 4, "burst": 2}),
+    ("f16", "rcr", {"threadblock": "64x80x32", "cluster": "2x1", "epilogue": "linear_bias_relu"}),
+    ("bf16_f32", "rcr", {"threadblock": "64x48x32", "epilogue": "linear_bias_gelu"}),
+    ("f16_f16", "rcr", {"threadblock": "128x112x32"}),
+    ("f16", "rcr", {"schedule": "pingpong", "threadblock": "128x176x32", "stream_k": 1}),
+    ("f16", "rcr", {"threadblock": "64x80x32", "grouped": True}),
+    ("f16", "crr", {"threadblock": "64x64x32", "split_k": 2}),
     ("f32_6xbf16", "rcc", {"threadblock": "64x64x32", "stages": 2}),
 ]
-QUICK_WIDE = [WIDE[1], WIDE[-1]]
+QUICK_WIDE = [WIDE[1], WIDE[-2], WIDE[-1]]
 
 
 @slow

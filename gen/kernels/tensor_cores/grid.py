@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gen.kernels.formulas import ceil_div
+from gen.kernels.tensor_cores.operands import KSTRIDED_LINE
 from gen.kernels.tensor_cores.rules import widens
-from gen.kernels.tensor_cores.tiles import PING_PONG, tma_shared, with_warps
-from gen.kernels.tunables import Choice
+from gen.kernels.tensor_cores.tiles import (
+    PIECE,
+    PING_PONG,
+    clusters_at_once,
+    most_stages,
+    with_warps,
+)
+from gen.kernels.tunables import Choice, sizes
 from gen.kernels.variant import Pace
 from gen.spec.arch import SHARED_KIB
 from gen.spec.dtypes import DTypes
+from gen.spec.problem import along_k
 
 Tunables = Mapping[str, Any]
 
@@ -127,7 +136,26 @@ _WGMMA_TURNS_SHARING = (
     ("128x64", "1x8"),
     ("128x64", "2x1"),
 )
-MOST_STAGES = 16  # of mma_tma and wgmma
+# Tiles whose width is fitted to a problem: rows, columns at most, blocks of a cluster, what
+# warpgroups do.
+_WGMMA_FITTED = (
+    (256, 192, "1x1", "cooperative"),
+    (256, 192, "1x2", "cooperative"),
+    (192, 192, "1x1", "cooperative"),
+    (192, 192, "2x1", "cooperative"),
+    (128, 256, "1x1", "cooperative"),
+    (128, 256, "2x1", "cooperative"),
+    (128, 256, "1x2", "cooperative"),
+    (128, 256, "4x2", "cooperative"),
+    (64, 256, "1x1", "cooperative"),
+    (64, 256, "4x1", "cooperative"),
+    (128, 192, "1x1", PING_PONG),
+    (128, 192, "2x1", PING_PONG),
+    (64, 192, "2x4", PING_PONG),
+)
+_WIDTHS = 2  # of each, of which the widest one takes the fewest rounds
+_NARROWEST = 32
+_FITTED = 16  # of all these, at most: those that multiply the least
 # Those of parts take registers thrice, and a stage has three times as many bytes.
 _WGMMA_PARTS = (("128x128", 4), ("128x96", 4), ("64x128", 5), ("128x64", 5), ("64x64", 7))
 _SLICES = (1, 0)  # of K: one, or as many as occupy the GPU
@@ -201,13 +229,41 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
     return [*_split(shared), *bursts, *clusters, *alone]
 
 
+def wgmma_fitted(chosen: Choice, m: int, n: int, multiprocessors: int) -> Sequence[Tunables]:
+    """Of `wgmma`, for M x N on so many multiprocessors: widths with which tiles fill rounds.
+
+    In r rounds, there is room for so many columns of tiles; these share out N evenly.
+    """
+    if chosen.dtypes.parts > 1:
+        return []
+    k = _step(chosen, 128)
+    panels = chosen.dtypes.factor.size == 2 and not along_k(chosen.layouts)[1]
+    found: dict[tuple[str, str, str], int] = {}  # what the busiest multiprocessor multiplies
+    for rows, most, cluster, schedule in _WGMMA_FITTED:
+        below, beside = sizes(cluster)
+        # Blocks below each other copy equal parts of B.
+        unit = KSTRIDED_LINE // chosen.dtypes.factor.size if panels else max(PIECE, 8 * below)
+        narrowest = ceil_div(_NARROWEST, unit)
+        high = ceil_div(ceil_div(m, rows), below)
+        room = clusters_at_once(multiprocessors, below * beside)
+        rounds = ceil_div(high * ceil_div(ceil_div(n, most), beside), room)
+        left = _WIDTHS
+        while left > 0:
+            columns = max(room * rounds // high * beside, 1)
+            width = max(ceil_div(ceil_div(n, columns), unit), narrowest) * unit
+            if width <= most:
+                found.setdefault((f"{rows}x{width}", cluster, schedule), rounds * rows * width)
+                left -= 1 if width > narrowest * unit else left
+            rounds += 1
+    least = sorted(found, key=found.__getitem__)[:_FITTED]
+    return [_staged(chosen, *one, k) for one in least]
+
+
 def _staged(chosen: Choice, tile: str, cluster: str, schedule: str, k: int) -> dict[str, Any]:
-    """With as many stages as shared memory holds."""
+    """With as many stages as shared memory holds beside two pieces of D on their way."""
     found = {"threadblock": f"{tile}x{k}", "cluster": cluster, "schedule": schedule}
     whole = with_warps({**found, "split_k": 1}, chosen.dtypes)
-    none, one = (tma_shared(whole, chosen.dtypes, stages) for stages in (0, 1))
-    room = 1024 * SHARED_KIB[chosen.cc] - none
-    return {**found, "stages": max(2, min(room // (one - none), MOST_STAGES))}
+    return {**found, "stages": most_stages(whole, chosen.dtypes, SHARED_KIB[chosen.cc] * 1024)}
 
 
 def _threadblocks(rows: Sequence[tuple[str, int]], k: int) -> list[dict[str, Any]]:
@@ -260,5 +316,5 @@ def tma_pace(dtypes: DTypes) -> Pace:
 
 def wgmma_pace(dtypes: DTypes) -> Pace:
     """Of `wgmma`: power limits it, more than anything else."""
-    share = 1.08 if dtypes.parts > 1 else _share(dtypes, 0.863, 0.694, 0.53, 0.92)
-    return Pace("wgmma", share, wait=4, alone=5, last=1510, store=9, rough=2.8, start=382, code=7.6)
+    share = 1.08 if dtypes.parts > 1 else _share(dtypes, 0.88, 0.71, 0.54, 0.94)
+    return Pace("wgmma", share, last=1810, store=8.5, rough=2.8, start=400, code=4.6)

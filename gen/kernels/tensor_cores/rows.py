@@ -7,12 +7,12 @@ from dataclasses import replace
 from gen.kernels.epilogues import EPILOGUE
 from gen.kernels.tensor_cores import printed
 from gen.kernels.tensor_cores.grid import (
-    MOST_STAGES,
     mma_grid,
     mma_pace,
     short_pace,
     tma_grid,
     tma_pace,
+    wgmma_fitted,
     wgmma_grid,
     wgmma_pace,
 )
@@ -25,7 +25,14 @@ from gen.kernels.tensor_cores.rules import (
     mma_tma_rules,
     widens,
 )
-from gen.kernels.tensor_cores.tiles import PING_PONG, WGMMA_BYTES, mma, mma_tma, wgmma
+from gen.kernels.tensor_cores.tiles import (
+    MOST_STAGES,
+    PING_PONG,
+    WGMMA_BYTES,
+    mma,
+    mma_tma,
+    wgmma,
+)
 from gen.kernels.tensor_cores.wgmma_rules import CLUSTERS, wgmma_rules
 from gen.kernels.tunables import Choice, Integer, Size, Tunable, Word, sizes
 from gen.kernels.variant import BATCHED, GROUPED, GROUPED_K, STREAM_K, Variant
@@ -243,6 +250,7 @@ TENSOR_VARIANTS = (
         printed=printed.wgmma,
         most=MOST_SIZE,
         grid=wgmma_grid,
+        fitted=wgmma_fitted,
         pace=wgmma_pace,
         transposes=True,
         persistent=True,

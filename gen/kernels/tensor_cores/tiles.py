@@ -23,6 +23,10 @@ K_BLOCK = 32  # bytes along K of a fragment, at least
 PING_PONG = "pingpong"  # wgmma's schedule where warpgroups have work tiles of their own
 WGMMA_ROWS, WGMMA_BYTES = 64, 32  # of a wgmma's A; along K, of both of its operands
 WGMMA_OTHERS = 48  # registers of a thread for all but sums
+MOST_STAGES = 16  # of mma_tma and wgmma
+# Of all multiprocessors, about, those on which clusters of more than two blocks have a place: they
+# come in groups of 16 or 18.
+PLACED = (10, 11)
 MANY_WGMMAS = 4  # of a work tile, one below another, from which on two warpgroups share them
 
 # By mma_tma's number of consumers: the registers of a thread's sums for which an equal share of all
@@ -233,7 +237,7 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 
     Slots divide what a warp has, so that the slot after the last one is the first one. Lines are as
     long as TMA can swizzle them. A warp of wgmma has no more than 16 rows: its columns take turns,
-    a line of each row at a time.
+    a line of each row at a time, the last piece perhaps less.
     """
     _, warp, _ = tiles(t)
     if not writes_d(t):
@@ -243,11 +247,13 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     if cluster_of(t)[2] > 1:  # blocks have but some pieces each
         return least
     if _by_columns(t):
-        pieces = warp.n // least.columns
-        for slots in range(pieces, 1, -1):
-            staging = least._replace(slots=slots)
-            if pieces % slots == 0 and tma_shared(t, d, t["stages"], staging) <= limit:
-                return staging
+        for line in _piece_lines(warp.n, d):
+            columns = line // d.output.size
+            pieces = ceil_div(warp.n, columns)
+            for slots in range(pieces, 0, -1):
+                staging = Staging(16, columns, slots, line)
+                if pieces % slots == 0 and tma_shared(t, d, t["stages"], staging) <= limit:
+                    return staging
         return least
     most, each = _finished(warp.m, t["sliced_k"])
     for rows in (64, 32, 16):
@@ -263,10 +269,31 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
 def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     _, warp, _ = tiles(t)
     width, (*_, blocks) = warp.n * d.output.size, cluster_of(t)
+    if _by_columns(t) and blocks == 1:
+        line = _piece_lines(warp.n, d)[-1]
+        return Staging(16, line // d.output.size, 1, line)
     # Blocks that share a tile along K finish a piece each, at least, of whole fragments.
     least = PIECE * d.output.size if blocks > 1 else 0
     line = next(n for n in _LINES if width % n == 0 and width >= n * blocks and n >= least)
     return Staging(16, line // d.output.size if _by_columns(t) else warp.n, 1, line)
+
+
+def most_stages(t: Mapping[str, Any], d: DTypes, limit: int) -> int:
+    """Of wgmma with so many bytes of shared memory, where that holds two or three pieces of D of
+    each warp, too, if these take turns: more on their way are worth more than the last stage.
+    """
+    _, warp, _ = tiles(t)
+    line = _piece_lines(warp.n, d)[0]
+    columns = line // d.output.size
+    pieces = ceil_div(warp.n, columns)
+    slots = next((n for n in (2, 3) if pieces % n == 0), 1)
+    least = tma_shared(t, d, 0, Staging(16, columns, slots, line))
+    return max(2, min((limit - least) // (tma_shared(t, d, 1) - tma_shared(t, d, 0)), MOST_STAGES))
+
+
+def _piece_lines(columns: int, d: DTypes) -> list[int]:
+    """Bytes that a piece of so many columns of D may have of a row, the longest first."""
+    return [n for n in _LINES if PIECE <= n // d.output.size <= columns]
 
 
 def _by_columns(t: Mapping[str, Any]) -> bool:
@@ -309,6 +336,12 @@ def _part_bytes(t: Mapping[str, Any], d: DTypes) -> int:
     (*_, blocks), columns = cluster_of(t), _least_staging(t, d).columns
     pieces = ceil_div(warp.n // columns, blocks)
     return pieces * (blocks - 1) * warp.m * columns * d.accumulator.size
+
+
+def clusters_at_once(multiprocessors: int, blocks: int) -> int:
+    """Clusters of so many blocks for which there is room, about: as `gen.dispatch.cost` has it."""
+    placed, of = PLACED if blocks > 2 else (1, 1)
+    return max(1, multiprocessors * placed // of // blocks)
 
 
 def writes_d(t: Mapping[str, Any]) -> bool:

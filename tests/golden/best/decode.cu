@@ -5,7 +5,7 @@
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
 //   kernel for  variant tile     tunables
-//   1      h200 wgmma   64x48x64 --threadblock 64x48x64 --stages 12
+//   1      h200 wgmma   64x32x64 --threadblock 64x32x64 --stages 16 --split-k auto
 //   2      h200 wgmma   64x32x64 --threadblock 64x32x64 --stages 16
 //
 // Made by gemmgen 0.2.0:  gen emit --best --header
@@ -14,7 +14,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "decode.h"
-#if DECODE_SPEC != 0x2818998c
+#if DECODE_SPEC != 0xe2146fc2
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif
@@ -26,7 +26,7 @@
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
 // done. One thread of a block is the producer: it asks the TMA for tiles of A and B of each step
-// along K, up to 12 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
+// along K, up to 16 steps ahead, also into the next work tile. A warpgroup, which is four warps, is
 // the consumer: it computes 64 rows of the work tile. wgmma reads both operands in shared memory,
 // and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
 // arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
@@ -59,20 +59,20 @@ using output_t = __half;
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
-constexpr int kTileM = 64, kTileN = 48, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kTileM = 64, kTileN = 32, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
 
-constexpr int kWarpM = 16, kWarpN = 48;  // what each warp computes of the work tile
-constexpr int kStages = 12;  // tiles of A and B in shared memory
+constexpr int kWarpM = 16, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kStages = 16;  // tiles of A and B in shared memory
 constexpr int kGroup = 32;  // work tiles along M that are computed close in time: see tile_at
-constexpr int kWarps = kTileM / kWarpM;  // 64 / 16 = 4
-constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 3
+constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 16 = 4
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 4 * (32 / 32) = 4
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 2
 constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
-constexpr int kSlots = 3;  // pieces of each warp's columns that are on their way to D at once
 
 constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 64 lines of 128 bytes along K
-constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 48 lines of 128 bytes along K
-constexpr int kStageBytes = kBytesA + kBytesB;  // 14336
+constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 32 lines of 128 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 12288
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -154,16 +154,16 @@ __device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
   return begin | beside << 16 | below << 32 | swizzle << 62;
 }
 
-// acc += a * b: 64 rows of A by 48 columns of B, over 32 bytes along K. Of the 64 rows, warp w
+// acc += a * b: 64 rows of A by 32 columns of B, over 32 bytes along K. Of the 64 rows, warp w
 // has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
 // 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
 #define ACC(j) "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])
-__device__ inline void wgmma(float (&acc)[6][4], uint64_t a, uint64_t b) {
+__device__ inline void wgmma(float (&acc)[4][4], uint64_t a, uint64_t b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23}, %24, %25, 1, 1, 1, 0, 0;"
-      : ACC(0), ACC(1), ACC(2), ACC(3), ACC(4), ACC(5)
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+      "%15}, %16, %17, 1, 1, 1, 0, 0;"
+      : ACC(0), ACC(1), ACC(2), ACC(3)
       : "l"(a), "l"(b));
 }
 #undef ACC
@@ -215,18 +215,18 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
   return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
 }
 
-constexpr int kPieceN = 16;  // columns of D that a warp stages at a time
+constexpr int kPieceN = 32;  // columns of D that a warp stages at a time
 // Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
 // which stores them while the warp goes on. Columns take turns.
 struct Staging {
   static constexpr int kRows = 16;
-  alignas(16) unsigned char bytes[kRows * 32];  // (16, 32)
+  alignas(16) unsigned char bytes[kRows * 64];  // (16, 64)
 
   // Chunks of 16 bytes are where the TMA reads them. Without the XOR, those below each other, which
   // lanes write together, would be in the same banks.
   __device__ output_t& at(unsigned row, unsigned col) {
-    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row / 4 % 2;
-    return reinterpret_cast<output_t&>(bytes[row * 32 + chunk * 16 + byte % 16]);
+    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row / 2 % 4;
+    return reinterpret_cast<output_t&>(bytes[row * 64 + chunk * 16 + byte % 16]);
   }
   // Where a lane points ldmatrix and stmatrix to, for 16 x 16 elements.
   __device__ uint32_t chunk(int row, int col, unsigned lane) {
@@ -296,16 +296,15 @@ __device__ inline void write_rows(
 // Writes 16 rows of D of a warp, whose first element is at (row0, col0), piece by piece: while
 // the TMA stores one, the warp makes the next.
 __device__ inline void store(
-    const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging* slots, int row0,
+    const WarpTile& tile, const Output& out, const tensor_map_t& map, Staging& staging, int row0,
     int col0, int lane) {
   const bool aligned = is_aligned(out.D, out.ldd);
 #pragma unroll
   for (int p = 0; p < kWarpN / kPieceN; ++p, col0 += kPieceN) {
-    Staging& staging = slots[p % kSlots];
     // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
     const bool by_tma = aligned && (out.cols % kElements == 0 || col0 + kPieceN <= out.cols);
     // What was in `staging` has been read.
-    if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory");
+    if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     __syncwarp();
     if (out.beta != 0) {
       read_rows(staging, out, row0, col0, lane);
@@ -322,6 +321,113 @@ __device__ inline void store(
       store_box(map, col0, row0, shared_address(staging.bytes));
     }
     if (lane == 0) asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
+}
+
+// ------------------------------------------------------------------------ split-K
+// Where D has too few work tiles to occupy the GPU, several blocks share one: each adds up a slice of
+// K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
+// order, so that the result is the same in every run.
+
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(int slice, uint32_t slices, uint32_t steps, int& first, int& last) {
+  const int each = steps / slices, more = steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
+}
+
+// Writes a warp's accumulators as partial sums: four of a lane at a time, those of its neighbours next
+// to them. `piece` counts the work tiles of all slices.
+__device__ inline void store_partial(
+    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
+  constexpr int kFours = kFragmentsM * 2 * kFragmentsN;  // of a lane
+  const auto all = reinterpret_cast<float4*>(partials);
+  const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
+#pragma unroll
+  for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kFragmentsN; ++j) {
+      const float2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
+      to[(i * 2 * kFragmentsN + j) * 32] = {above.x, above.y, below.x, below.y};
+    }
+  }
+}
+
+// A block adds up kReduceWidth groups of four elements; its threads share the slices.
+template <int kReduceWidth>
+__device__ inline void reduce(
+    int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, int slices, const scalar_t* partials) {
+  constexpr int kFours = kTileM * kTileN / 4;  // of a work tile
+  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
+  constexpr int kAtOnce = 4;  // loads of a thread that are on their way together
+  __shared__ float4 sums[kGroups][kReduceWidth];
+  // With more than 64 slices this kernel is faster if the next one starts at once (measured).
+  if (kReduceWidth == 8) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int group = threadIdx.x / kReduceWidth;
+  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
+  // In the end, a thread has one element. Where it is takes divisions: they come first, while the
+  // kernel before still runs (the asm keeps the compiler from moving them).
+  int row = 0, col = 0;
+  if (threadIdx.x < 4 * kReduceWidth) {
+    // store_partial wrote four elements of a lane: two neighbours in a row, and two 8 rows below.
+    const index_t at = begin + threadIdx.x / 4;
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8);
+    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
+    tile_at(at / kFours, tiles_m, tiles_n, row, col);
+    row += 16 * warp + lane / 4 + e / 2 * 8;
+    col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
+    asm volatile("" : "+r"(row), "+r"(col));
+  }
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  // The next kernel may start now. Any earlier, its blocks would take the place of this one's.
+  if (kReduceWidth > 8) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
+  const auto all = reinterpret_cast<const float4*>(partials);
+  auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
+  float4 sum{};
+#pragma unroll 1
+  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
+    float4 parts[kAtOnce]{};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slice + i * kGroups < slices) parts[i] = *from;
+      from += kGroups * distance;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      sum.x += parts[i].x;
+      sum.y += parts[i].y;
+      sum.z += parts[i].z;
+      sum.w += parts[i].w;
+    }
+  }
+  sums[group][threadIdx.x % kReduceWidth] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (threadIdx.x >= 4 * kReduceWidth) return;
+  scalar_t x = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    x += reinterpret_cast<const scalar_t*>(sums[g])[threadIdx.x];
+  }
+  if (row >= rows || col >= cols) return;
+  x *= alpha;
+  if (beta != 0) x += beta * scalar_t(C[row * ldc + col]);
+  D[row * ldd + col] = output_t(x);
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    decode_1_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+        index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
+  // The more slices there are, the more threads share them: 32 groups, 16 or 8 (measured).
+  if (slices > 64) {
+    reduce<8>(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+  } else if (slices > 16) {
+    reduce<16>(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+  } else {
+    reduce<32>(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
   }
 }
 
@@ -389,9 +495,9 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kStagingBytes = kWarps * kSlots * sizeof(Staging);  // 6144
+constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 4096
 // Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
-constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 179392
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 201984
 
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
@@ -400,7 +506,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
         const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
-        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
+        index_t slices, scalar_t* partials) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -413,19 +520,40 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 1);  // a thread of the consumers
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
-  int row0, col0;
-  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
-  asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
+  const int steps = int((K + kTileK - 1) / kTileK);
+  const int tiles_d = tiles_m * tiles_n, work = tiles_d * int(slices);
+  // A piece of work is a tile of D, and the steps along K of a slice.
+  const auto piece = [=](int w, int& row0, int& col0, int& first, int& last) {
+    steps_of(uint32_t(w) / tiles_d, int(slices), steps, first, last);
+    tile_at(uint32_t(w) % tiles_d, tiles_m, tiles_n, row0, col0);
+  };
+  int row0, col0, first, last;
+  piece(blockIdx.x, row0, col0, first, last);
+  // Divides now, while the kernels before still run.
+  asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
   // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 128;
-  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 128;
+  const int edge_row = (tiles_m - 1) * kTileM;
+  const int edge_col = (tiles_n - 1) * kTileN;
+  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
+  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
   if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
@@ -434,15 +562,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   }
 
   if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 1);  // a thread of the consumers
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
-    for (int n = 0; early && n < steps && n < 2; ++n) {
+    for (int n = first; early && n < last && n < first + 2; ++n) {
       const int k = n * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
@@ -458,7 +579,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   const auto next = [&](int& w) {
     w += gridDim.x;
-    tile_at(w, tiles_m, tiles_n, row0, col0);
+    if (w < work) piece(w, row0, col0, first, last);  // else divisions would delay the last stores
   };
   int stage = 0, phase = 0;
   const auto advance = [&] {
@@ -476,7 +597,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
       const int bytes = a_lines * 128 + b_lines * 128;  // of both
 #pragma unroll 1
-      for (int n = 0; n < steps; ++n) {
+      for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
         barrier_expect(full(stage), bytes);
         const int k = n * kTileK;
@@ -496,19 +617,23 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
     };
 #pragma unroll 1
-    for (int n = 0; n < steps; ++n) {
+    for (int n = first; n < last; ++n) {
       barrier_wait(full(stage), phase);
       tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128);
       // While this step is multiplied, the one before is done: its stage may be filled again.
       asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-      if (n > 0) finish(stage);
+      if (n > first) finish(stage);
       advance();
     }
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    if (steps > 0) finish(stage);
+    if (first < last) finish(stage);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (slices > 1) {
+      store_partial(tile, partials, w, warp, lane);
+      continue;
+    }
     const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
-    store(tile, out, d_map, staging + warp * kSlots, row0 + 16 * warp, col0, lane);
+    store(tile, out, d_map, staging[warp], row0 + 16 * warp, col0, lane);
   }
   // Shared memory lasts as long as the block.
   if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -558,9 +683,19 @@ struct Plan {
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
-  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
-  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
-  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
+  index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
+  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
+  index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
+  index_t slices = (steps + each - 1) / each;  // as few as have no more steps
+  index_t split = slices > 1 ? tiles : 0;  // tiles of many slices
+  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
+  index_t bytes = partials_offset + slices * split * kTileM * kTileN * 4;
+  index_t reduce_blocks = split * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
+  index_t work = tiles * slices;
+  index_t blocks = work < multiprocessors ? work : multiprocessors;
+  bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM;  // lines of it
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
   index_t b_box = kTileN;  // lines of it
@@ -610,7 +745,8 @@ inline cudaError_t make_map(
 
 // Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
 // it returns the launcher's error 1 or 9.
-// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
+// and partial sums.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
 decode_1_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
@@ -622,8 +758,14 @@ decode_1_workspace(  // for a launch with these arguments
   if (M > kLargest / N) return cudaErrorInvalidValue;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
   if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
-  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, 1};
-  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  int device, multiprocessors;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
+  if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return cudaSuccess;
 }
@@ -659,10 +801,12 @@ decode_1_launch(  // D = alpha * A * B + beta * C
   const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto space = static_cast<unsigned char*>(workspace);
   const auto a_packed = static_cast<input_t*>(workspace);
   const auto b_packed = a_packed + plan.b_offset / 2;
   const input_t* const a = plan.packs_a ? a_packed : B;
   const input_t* const b = plan.packs_b ? b_packed : A;
+  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
@@ -677,12 +821,17 @@ decode_1_launch(  // D = alpha * A * B + beta * C
     error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 16, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16);
   }
   if (error != cudaSuccess) return error;
 
   const auto kernel = decode_1;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  // Blocks of the next kernel start early and need shared memory beside this one's: all of the L1
+  // cache is to be shared memory.
+  error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {
@@ -692,10 +841,15 @@ decode_1_launch(  // D = alpha * A * B + beta * C
         plan.b_ld);
     if (error != cudaSuccess) return error;
   }
-  return launch(
+  error = launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
-      plan.early);
+      plan.early, plan.slices, partials);
+  if (error != cudaSuccess || plan.slices == 1) return error;
+
+  return launch(  // a kernel that adds up the partial sums
+      decode_1_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha,
+      beta, C, ldc, D, ldd, plan.slices, partials);
 }
 
 #endif  // __CUDACC_RTC__
@@ -1093,6 +1247,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 1);  // a thread of the consumers
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
@@ -1100,27 +1265,28 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 128;
-  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 128;
-  if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+  // What a tile has beyond the edges of A and B is never copied, but cleared once: of the block's
+  // first tile or, if that has fewer steps than there are stages, of the last one of D.
+  const bool fills = steps >= kStages;
+  const int edge_row = fills ? row0 : (tiles_m - 1) * kTileM;
+  const int edge_col = fills ? col0 : (tiles_n - 1) * kTileN;
+  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
+  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
+  const bool lacks = a_bytes + b_bytes < kStageBytes;
+  // While the first copies are on their way, unless these could come to the same place.
+  const auto clear = [&] {  // by the consumers
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * 32 * kWarps) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
+  };
+  if (lacks && !fills && threadIdx.x < 32 * kWarps) clear();
 
   if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 1);  // a thread of the consumers
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     for (int n = 0; early && n < steps && n < 2; ++n) {
       const int k = n * kTileK;
@@ -1169,6 +1335,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     return;
   }
 
+  if (lacks && fills) {
+    clear();
+    asm volatile("bar.sync 4, %0;" ::"n"(32 * kWarps) : "memory");  // for all consumers
+  }
   for (int w = blockIdx.x; w < work; next(w)) {
     WarpTile tile;
     // Hands back the stage before this one.
@@ -1418,8 +1588,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {64, 48, 64, 1, 1, 1, 113145, 115671, 2020, 64654, 48491, 762719, 72736, 45, 0, 564400, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 0, 1},
-    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 99507, 2020, 64654, 32327, 762719, 36368, 45, 0, 503600, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800},   1, 2},
+    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 914253, 34348, 45, 0, 473600, 1, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 1, 2},
 };
 
 constexpr Point kPoints[] = {
@@ -1434,7 +1604,7 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
-    {true, 90, 179392},
+    {true, 90, 201984},
     {true, 90, 201984},
 };
 

@@ -18,7 +18,7 @@ typedef void gemmgen_f16;
 #endif
 
 // The specification. decode.cu does not compile with the header of another one.
-#define DECODE_SPEC 0x2818998c
+#define DECODE_SPEC 0xe2146fc2
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API
@@ -35,7 +35,8 @@ extern "C" {
 
 // Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
 // current device, or to 0 where it returns what the launch does for these, 1 or 9.
-// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
+// and partial sums.
 GEMMGEN_API cudaError_t  // cudaSuccess once *bytes is set
 decode_workspace(
     long long M, long long N, long long K,  // sizes, as for the launch

@@ -6,7 +6,7 @@
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
 //
 //   kernel for  variant tile     tunables
-//   1      h200 wgmma   64x48x64 --threadblock 64x48x64 --stages 12
+//   1      h200 wgmma   64x32x64 --threadblock 64x32x64 --stages 16 --split-k auto
 //   2      h200 wgmma   64x32x64 --threadblock 64x32x64 --stages 16
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
@@ -16,7 +16,7 @@
 
 #include "decode.h"
 
-#if DECODE_SPEC != 0x490c9367
+#if DECODE_SPEC != 0x1af3a17d
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -147,6 +147,7 @@ template <class Handle>
 struct Handles {
   Handle kernel;
   Handle pack;  // copies operands that the kernel cannot read where they are
+  Handle reduce;  // adds up partial sums
 };
 
 using Loaded = Handles<CUkernel>;  // for all contexts
@@ -156,7 +157,7 @@ using Kernels = Handles<CUfunction>;  // in one of them
 // when the program or its shared library ends.
 struct Code {
   const Image (&images)[2];  // later ones are better
-  const char* const (&symbols)[2];  // in the order of Handles; null: it has none
+  const char* const (&symbols)[3];  // in the order of Handles; null: it has none
   int shared_bytes;
   std::mutex mutex = {};
   CUlibrary library[2] = {};  // null where it has not been loaded
@@ -201,8 +202,9 @@ struct Code {
     CUkernel* const kernels[] = {
         &loaded[i].kernel,
         &loaded[i].pack,
+        &loaded[i].reduce,
     };
-    for (int k = 0; k < 2 && error == CUDA_SUCCESS; ++k) {
+    for (int k = 0; k < 3 && error == CUDA_SUCCESS; ++k) {
       if (symbols[k]) error = driver.cuLibraryGetKernel(kernels[k], made, symbols[k]);
     }
     if (error == CUDA_SUCCESS) {
@@ -234,6 +236,9 @@ struct Code {
     }
     if (error == CUDA_SUCCESS && found.pack != nullptr) {
       error = driver.cuKernelGetFunction(&kernels.pack, found.pack);
+    }
+    if (error == CUDA_SUCCESS && found.reduce != nullptr) {
+      error = driver.cuKernelGetFunction(&kernels.reduce, found.reduce);
     }
     if (error != CUDA_SUCCESS || shared_bytes == 0) return error;
     // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
@@ -282,9 +287,9 @@ using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
 
-constexpr int kTileM = 64, kTileN = 48, kTileK = 64;  // of a block: work tile, step along K
+constexpr int kTileM = 64, kTileN = 32, kTileK = 64;  // of a block: work tile, step along K
 constexpr int kThreads = 160;  // 4 consumer warps, 1 producer warp
-constexpr int kSharedBytes = 179392;
+constexpr int kSharedBytes = 201984;
 
 // clang-format off
 constexpr std::uint64_t kPtxSm90a[] = {
@@ -294,7 +299,7 @@ constexpr std::uint64_t kSm90a[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"decode_1", "decode_1_pack"};
+constexpr const char* kSymbols[] = {"decode_1", "decode_1_pack", "decode_1_reduce"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -323,9 +328,19 @@ struct Plan {
   index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
   index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
-  index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
-  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
-  bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
+  index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
+  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
+  index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
+  index_t slices = (steps + each - 1) / each;  // as few as have no more steps
+  index_t split = slices > 1 ? tiles : 0;  // tiles of many slices
+  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
+  index_t bytes = partials_offset + slices * split * kTileM * kTileN * 4;
+  index_t reduce_blocks = split * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
+  index_t work = tiles * slices;
+  index_t blocks = work < multiprocessors ? work : multiprocessors;
+  bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM;  // lines of it
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
   index_t b_box = kTileN;  // lines of it
@@ -371,8 +386,12 @@ CUresult decode_1_workspace(
   if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
-  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, 1};
-  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  int multiprocessors;
+  const CUresult error = count_multiprocessors(multiprocessors);
+  if (error != CUDA_SUCCESS) return error;
+  const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
+  if (size_t(plan.work) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (plan.reduce_blocks > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
   *bytes = size_t(plan.bytes);
   return CUDA_SUCCESS;
 }
@@ -397,10 +416,12 @@ CUresult decode_1_launch(
   const Plan plan{N, M, K, size_t(B), size_t(A), ldb, lda, multiprocessors};
   bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
   if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
+  const auto space = static_cast<unsigned char*>(workspace);
   const auto a_packed = static_cast<input_t*>(workspace);
   const auto b_packed = a_packed + plan.b_offset / 2;
   const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(B);
   const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(A);
+  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
@@ -415,7 +436,7 @@ CUresult decode_1_launch(
     error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 16, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16);
   }
   if (error != CUDA_SUCCESS) return error;
 
@@ -428,10 +449,15 @@ CUresult decode_1_launch(
         plan.b_ld);
     if (error != CUDA_SUCCESS) return error;
   }
-  return launch(
+  error = launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
-      plan.early);
+      plan.early, plan.slices, partials);
+  if (error != CUDA_SUCCESS || plan.slices == 1) return error;
+
+  return launch(  // a kernel that adds up the partial sums
+      kernels.reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha,
+      beta, C, ldc, D, ldd, plan.slices, partials);
 }
 
 }  // namespace decode_1_ns
@@ -456,7 +482,7 @@ constexpr std::uint64_t kSm90a[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"decode_2", "decode_2_pack"};
+constexpr const char* kSymbols[] = {"decode_2", "decode_2_pack", nullptr};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -629,8 +655,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {64, 48, 64, 1, 1, 1, 113145, 115671, 2020, 64654, 48491, 762719, 72736, 45, 0, 564400, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 0, 1},
-    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 99507, 2020, 64654, 32327, 762719, 36368, 45, 0, 503600, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800},   1, 2},
+    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 914253, 34348, 45, 0, 473600, 1, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 16, 9, 213, 52428800}, 1, 2},
 };
 
 constexpr Point kPoints[] = {
@@ -645,7 +671,7 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
-    {true, 90, 179392},
+    {true, 90, 201984},
     {true, 90, 201984},
 };
 

@@ -487,18 +487,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
-  const int rows = int(M), cols = int(N);
-  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-
-  if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
     for (int stage = 0; stage < kStages; ++stage) {
       barrier_init(full(stage), 1);  // the producer
       barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
   }
+
+  const int rows = int(M), cols = int(N);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+
   __syncthreads();
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 

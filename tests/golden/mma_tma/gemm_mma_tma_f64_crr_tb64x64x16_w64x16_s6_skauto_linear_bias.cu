@@ -586,6 +586,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK);
@@ -601,11 +612,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
   // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_bytes = inside((rows - (tiles_m - 1) * kTileM + 15) / 16, kTileM / 16) * kPanelA;
-  const int b_bytes = inside((cols - (tiles_n - 1) * kTileN + 15) / 16, kTileN / 16) * kPanelB;
+  const int edge_row = (tiles_m - 1) * kTileM;
+  const int edge_col = (tiles_n - 1) * kTileN;
+  const int a_bytes = inside((rows - edge_row + 15) / 16, kTileM / 16) * kPanelA;
+  const int b_bytes = inside((cols - edge_col + 15) / 16, kTileN / 16) * kPanelB;
   if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
@@ -613,13 +627,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   }
 
   if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), kWarps);  // a thread of each consumer warp
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     for (int n = first; early && n < last && n < first + 2; ++n) {
       const int k = n * kTileK;

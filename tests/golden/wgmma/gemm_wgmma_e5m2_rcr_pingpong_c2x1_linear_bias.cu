@@ -126,9 +126,12 @@ __device__ inline int rank_in_cluster() {  // of the block
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Until all threads of the cluster are here, but for those that have ended.
-__device__ inline void meet_cluster() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+// All threads of the cluster meet, but for those that have ended: they arrive, and wait for each other later.
+__device__ inline void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+}
+__device__ inline void wait_for_cluster() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 // Arrives at the same barrier of another block, or of this one. It tells that reads are over: a release
 // of writes for the whole cluster would fence all memory, and take long.
@@ -477,6 +480,18 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
   const uint32_t turn = barriers + 16 * kStages;  // to multiply: a phase for each piece of work
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kConsumers) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 2);  // a thread of a warpgroup of each block
+    }
+    barrier_init(turn, 1);  // a thread of the warpgroup that has it
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kSpanM - 1) / kSpanM, tiles_n = (cols + kSpanN - 1) / kSpanN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
@@ -487,29 +502,31 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int block = rank_in_cluster();
   // Blocks below each other have the same columns of B: each copies a part to all of them.
   const int b_part = block, b_sharers = 0x3;
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_end = rows - (tiles_m - 1) * kSpanM - block % kClusterM * kTileM;
-  const int a_bytes = inside(a_end, kTileM) * 128;
-  const int b_bytes = inside(cols - (tiles_n - 1) * kSpanN, kTileN) * 128;
-  if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+  // What a tile has beyond the edges of A and B is never copied, but cleared once: of the block's
+  // first tile or, if that has fewer steps than there are stages, of the last one of D.
+  const bool fills = steps >= kStages;
+  const int edge_row = fills ? row0 : (tiles_m - 1) * kSpanM + block % kClusterM * kTileM;
+  const int edge_col = fills ? col0 : (tiles_n - 1) * kSpanN;
+  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
+  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
+  // A block whose only tile is outside multiplies nothing.
+  const bool idle = (row0 >= rows || col0 >= cols) && work <= int(gridDim.x) / kClusterBlocks;
+  const bool lacks = !idle && a_bytes + b_bytes < kStageBytes;
+  // While the first copies are on their way, unless these could come to the same place.
+  const auto clear = [&] {  // by the consumers
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * 32 * kConsumers) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
+  };
+  if (lacks && !fills && threadIdx.x < 32 * kConsumers) clear();
 
+  arrive_at_cluster();
   if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 2);  // a thread of a warpgroup of each block
-    }
-    barrier_init(turn, 1);  // a thread of the warpgroup that has it
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
       const int a_lines = inside(rows - row0, kTileM);
@@ -521,7 +538,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       if (b_own > 0) prefetch_box(b_boxes, 0, col0 + b_part * (kTileN / 2));
     }
   }
-  meet_cluster();
+  wait_for_cluster();  // all blocks' barriers are there
   if (early) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
@@ -562,10 +579,19 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
         advance();
       }
     }
+    // Others arrive at this block's barriers until all its stages have been handed back.
+    for (int s = 0; s < kStages; ++s) {
+      barrier_wait(empty(stage), phase ^ 1);
+      advance();
+    }
     return;
   }
 
   asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  if (lacks && fills) {
+    clear();
+    asm volatile("bar.sync 4, %0;" ::"n"(32 * kConsumers) : "memory");  // for all consumers
+  }
   // The shuffle tells the compiler that all lanes have the same number, and may share registers for what
   // follows from it.
   const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
@@ -586,6 +612,19 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     // Until the other warpgroup has started its wgmmas, so that these run beside its epilogue. Any earlier,
     // a phase of `full` that has long been over could have the parity of the one to wait for.
     barrier_wait(turn, (nth + 1) % 2);  // true at once for the first piece
+    if (row0 >= rows || col0 >= cols) {  // the tile is outside, but stages have to be handed back
+      const int id = 1 + group;
+#pragma unroll 1
+      for (int n = 0; n < steps; ++n) {
+        barrier_wait(full(stage), phase);
+        asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");  // else a thread may miss the phase
+        advance();
+        finish(stage);
+      }
+      asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");  // all threads have seen their turn
+      if (threadIdx.x % 128 == 0) barrier_arrive(turn);
+      continue;
+    }
     // Parts of K: 128 elements, 1 step.
     for (int begin = 0, end; begin < steps; begin = end) {
       end = begin + 1;
@@ -612,7 +651,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   }
   // Shared memory lasts as long as the block.
   if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-  meet_cluster();  // others may still arrive at this block's barriers
 #endif
 }
 

@@ -113,9 +113,12 @@ __device__ inline int rank_in_cluster() {  // of the block
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Until all threads of the cluster are here, but for those that have ended.
-__device__ inline void meet_cluster() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+// All threads of the cluster meet, but for those that have ended: they arrive, and wait for each other later.
+__device__ inline void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+}
+__device__ inline void wait_for_cluster() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 // Arrives at the same barrier of another block, or of this one. It tells that reads are over: a release
 // of writes for the whole cluster would fence all memory, and take long.
@@ -468,6 +471,17 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 8);  // a thread of each warpgroup of the cluster
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kSpanM - 1) / kSpanM, tiles_n = (cols + kSpanN - 1) / kSpanN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
@@ -480,29 +494,31 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int a_part = block / kClusterM, a_sharers = 0x5 << block % kClusterM;
   // Blocks below each other have the same columns of B: each copies a part to all of them.
   const int b_part = block % kClusterM, b_sharers = 0x3 << block / kClusterM * kClusterM;
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_end = rows - (tiles_m - 1) * kSpanM - block % kClusterM * kTileM;
-  const int a_bytes = inside((a_end + 63) / 64, kTileM / 64) * kPanelA;
-  const int b_end = cols - (tiles_n - 1) * kSpanN - block / kClusterM * kTileN;
-  const int b_bytes = inside((b_end + 63) / 64, kTileN / 64) * kPanelB;
-  if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+  // What a tile has beyond the edges of A and B is never copied, but cleared once: of the block's
+  // first tile or, if that has fewer steps than there are stages, of the last one of D.
+  const bool fills = steps >= kStages;
+  const int edge_row = fills ? row0 : (tiles_m - 1) * kSpanM + block % kClusterM * kTileM;
+  const int edge_col = fills ? col0 : (tiles_n - 1) * kSpanN + block / kClusterM * kTileN;
+  const int a_bytes = inside((rows - edge_row + 63) / 64, kTileM / 64) * kPanelA;
+  const int b_bytes = inside((cols - edge_col + 63) / 64, kTileN / 64) * kPanelB;
+  // A block whose only tile is outside multiplies nothing.
+  const bool idle = (row0 >= rows || col0 >= cols) && work <= int(gridDim.x) / kClusterBlocks;
+  const bool lacks = !idle && a_bytes + b_bytes < kStageBytes;
+  // While the first copies are on their way, unless these could come to the same place.
+  const auto clear = [&] {  // by the consumers
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * 32 * kWarps) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
+  };
+  if (lacks && !fills && threadIdx.x < 32 * kWarps) clear();
 
+  arrive_at_cluster();
   if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 8);  // a thread of each warpgroup of the cluster
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
       const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
@@ -519,7 +535,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       }
     }
   }
-  meet_cluster();
+  wait_for_cluster();  // all blocks' barriers are there
   if (early) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
@@ -563,9 +579,18 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
         advance();
       }
     }
+    // Others arrive at this block's barriers until all its stages have been handed back.
+    for (int s = 0; s < kStages; ++s) {
+      barrier_wait(empty(stage), phase ^ 1);
+      advance();
+    }
     return;
   }
 
+  if (lacks && fills) {
+    clear();
+    asm volatile("bar.sync 4, %0;" ::"n"(32 * kWarps) : "memory");  // for all consumers
+  }
   for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
     WarpTile tile;
     // Hands back the stage before this one, to all blocks: they may copy into it.
@@ -574,6 +599,17 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       if (rank >= kClusterBlocks) return;
       barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1), rank);
     };
+    if (row0 >= rows || col0 >= cols) {  // the tile is outside, but stages have to be handed back
+      const int id = 1 + threadIdx.x / 128;
+#pragma unroll 1
+      for (int n = 0; n < steps; ++n) {
+        barrier_wait(full(stage), phase);
+        asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");  // else a thread may miss the phase
+        advance();
+        finish(stage);
+      }
+      continue;
+    }
 #pragma unroll 1
     for (int n = 0; n < steps; ++n) {
       barrier_wait(full(stage), phase);
@@ -595,7 +631,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   }
   // Shared memory lasts as long as the block.
   if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-  meet_cluster();  // others may still arrive at this block's barriers
 #endif
 }
 

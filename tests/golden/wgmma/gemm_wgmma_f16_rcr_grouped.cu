@@ -477,14 +477,26 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 2);  // a thread of each warpgroup
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
   // more, they are cleared here, once.
   const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
   const int b_bytes = (cols < kTileN ? cols : kTileN) * 128;
   if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
@@ -494,15 +506,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 
   const int steps = int((K + kTileK - 1) / kTileK), tiles_n = (cols + kTileN - 1) / kTileN;
 
-  if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 2);  // a thread of each warpgroup
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
-  }
   __syncthreads();
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 

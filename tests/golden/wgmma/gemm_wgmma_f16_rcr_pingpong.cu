@@ -408,6 +408,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
   const uint32_t turn = barriers + 16 * kStages;  // to multiply: a phase for each piece of work
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kConsumers) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 1);  // a thread of the warpgroup that has the piece
+    }
+    barrier_init(turn, 1);  // a thread of the warpgroup that has it
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
@@ -415,28 +427,28 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 128;
-  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 128;
-  if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+  // What a tile has beyond the edges of A and B is never copied, but cleared once: of the block's
+  // first tile or, if that has fewer steps than there are stages, of the last one of D.
+  const bool fills = steps >= kStages;
+  const int edge_row = fills ? row0 : (tiles_m - 1) * kTileM;
+  const int edge_col = fills ? col0 : (tiles_n - 1) * kTileN;
+  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
+  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
+  const bool lacks = a_bytes + b_bytes < kStageBytes;
+  // While the first copies are on their way, unless these could come to the same place.
+  const auto clear = [&] {  // by the consumers
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * 32 * kConsumers) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
+  };
+  if (lacks && !fills && threadIdx.x < 32 * kConsumers) clear();
 
   if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 1);  // a thread of the warpgroup that has the piece
-    }
-    barrier_init(turn, 1);  // a thread of the warpgroup that has it
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
       const int a_lines = inside(rows - row0, kTileM);
@@ -487,6 +499,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   }
 
   asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  if (lacks && fills) {
+    clear();
+    asm volatile("bar.sync 4, %0;" ::"n"(32 * kConsumers) : "memory");  // for all consumers
+  }
   // The shuffle tells the compiler that all lanes have the same number, and may share registers for what
   // follows from it.
   const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);

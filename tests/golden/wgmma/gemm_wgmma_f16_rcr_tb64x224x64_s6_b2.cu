@@ -203,18 +203,20 @@ __device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
   return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
 }
 
-constexpr int kPieceN = 32;  // columns of D that a warp stages at a time
+constexpr int kPieceN = 64;  // columns of D that a warp stages at a time
+constexpr int kPieces = (kWarpN - 1) / kPieceN + 1;
+constexpr int kRestN = kWarpN % kPieceN;  // of the last one: 32
 // Rows of D of a warp, on their way from registers, where lanes hold pairs far apart, to the TMA,
 // which stores them while the warp goes on. Columns take turns.
 struct Staging {
   static constexpr int kRows = 16;
-  alignas(16) unsigned char bytes[kRows * 64];  // (16, 64)
+  alignas(16) unsigned char bytes[kRows * 128];  // (16, 128)
 
   // Chunks of 16 bytes are where the TMA reads them. Without the XOR, those below each other, which
   // lanes write together, would be in the same banks.
   __device__ output_t& at(unsigned row, unsigned col) {
-    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row / 2 % 4;
-    return reinterpret_cast<output_t&>(bytes[row * 64 + chunk * 16 + byte % 16]);
+    const unsigned byte = col * sizeof(output_t), chunk = byte / 16 ^ row % 8;
+    return reinterpret_cast<output_t&>(bytes[row * 128 + chunk * 16 + byte % 16]);
   }
   // Where a lane points ldmatrix and stmatrix to, for 16 x 16 elements.
   __device__ uint32_t chunk(int row, int col, unsigned lane) {
@@ -222,14 +224,15 @@ struct Staging {
   }
 };
 
-constexpr int kElements = 16 / sizeof(output_t), kPerRow = kPieceN / kElements;  // of 16 bytes
+constexpr unsigned kElements = 16 / sizeof(output_t);  // of 16 bytes
 // Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
 __device__ inline void read_rows(
-    Staging& staging, const Output& out, int row0, int col0, int lane) {
+    Staging& staging, const Output& out, int row0, int col0, int columns, int lane) {
   const bool aligned = is_aligned(out.C, out.ldc);
+  const unsigned per_row = columns / kElements;
 #pragma unroll 1
-  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
-    const int row = at / kPerRow, col = at % kPerRow * kElements;
+  for (unsigned at = lane; at < Staging::kRows * per_row; at += 32) {
+    const int row = at / per_row, col = at % per_row * kElements;
     const int left = row0 + row < out.rows ? out.cols - col0 - col : 0;
     const int count = left < 0 ? 0 : left < kElements ? left : kElements;
     const output_t* const c = out.C + (row0 + row) * out.ldc + col0 + col;
@@ -247,9 +250,10 @@ __device__ inline void read_rows(
 // Makes D of the accumulators of the columns from fragment `first` on and, if C is read, of the
 // piece of C in `staging`, whose place it takes.
 __device__ inline void finish_rows(
-    Staging& staging, const WarpTile& tile, int first, const Output& out, bool reads_c, int lane) {
+    Staging& staging, const WarpTile& tile, int first, int columns, const Output& out, bool reads_c,
+    int lane) {
 #pragma unroll
-  for (int j = 0; j < kPieceN / 16; ++j) {
+  for (int j = 0; j < columns / 16; ++j) {
     __half2 d[4]{};  // of 16 x 16: rows g, g + 8 of the left half, then of the right one
     auto& registers = reinterpret_cast<uint32_t (&)[4]>(d);
     const uint32_t at = staging.chunk(0, 16 * j, lane);
@@ -270,14 +274,27 @@ __device__ inline void finish_rows(
 
 // Writes the rows in `staging`, whose first element is at (row0, col0) of D.
 __device__ inline void write_rows(
-    Staging& staging, const Output& out, int row0, int col0, int lane) {
+    Staging& staging, const Output& out, int row0, int col0, int columns, int lane) {
   const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
 #pragma unroll 1
-  for (int col = lane; col < kPieceN; col += 32) {  // a column of each lane, element by element
+  for (int col = lane; col < columns; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = out.D + row0 * out.ldd + col0 + col;
 #pragma unroll 4
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes the last piece's rows, which are shorter than the TMA's boxes, 16 bytes at a time.
+__device__ inline void write_rest(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  constexpr unsigned kPerRow = kRestN / kElements;
+#pragma unroll
+  for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+    const int row = at / kPerRow, col = at % kPerRow * kElements;
+    if (row0 + row >= out.rows || col0 + col >= out.cols) continue;
+    reinterpret_cast<uint4&>(out.D[(row0 + row) * out.ldd + col0 + col]) =
+        reinterpret_cast<const uint4&>(staging.at(row, col));
   }
 }
 
@@ -288,23 +305,26 @@ __device__ inline void store(
     int col0, int lane) {
   const bool aligned = is_aligned(out.D, out.ldd);
 #pragma unroll
-  for (int p = 0; p < kWarpN / kPieceN; ++p, col0 += kPieceN) {
-    // The TMA writes 16 bytes at a time, beyond the end of a row that is no multiple of them.
-    const bool by_tma = aligned && (out.cols % kElements == 0 || col0 + kPieceN <= out.cols);
+  for (int p = 0; p < kPieces; ++p, col0 += kPieceN) {
+    const int columns = p < kWarpN / kPieceN ? kPieceN : kRestN;
+    // 16 bytes are written at a time, by the TMA, too, beyond the end of a row that is no multiple of them.
+    const bool wide = aligned && (out.cols % kElements == 0 || col0 + columns <= out.cols);
     // What was in `staging` has been read.
     if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     __syncwarp();
     if (out.beta != 0) {
-      read_rows(staging, out, row0, col0, lane);
+      read_rows(staging, out, row0, col0, columns, lane);
       __syncwarp();
-      finish_rows(staging, tile, p * kPieceN / 16, out, true, lane);
+      finish_rows(staging, tile, p * kPieceN / 16, columns, out, true, lane);
     } else {
-      finish_rows(staging, tile, p * kPieceN / 16, out, false, lane);
+      finish_rows(staging, tile, p * kPieceN / 16, columns, out, false, lane);
     }
-    if (by_tma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    if (wide) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
-    if (!by_tma) {
-      write_rows(staging, out, row0, col0, lane);
+    if (!wide) {
+      write_rows(staging, out, row0, col0, columns, lane);
+    } else if (columns < kPieceN) {
+      write_rest(staging, out, row0, col0, lane);
     } else if (lane == 0) {
       store_box(map, col0, row0, shared_address(staging.bytes));
     }
@@ -376,9 +396,9 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 4096
+constexpr int kStagingBytes = kWarps * sizeof(Staging);  // 8192
 // Stages with two barriers each, rows of D, and room to begin at a multiple of 1024.
-constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 226400
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024;  // 230496
 
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
@@ -400,6 +420,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 1);  // a thread of the consumers
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n;
@@ -407,27 +438,28 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 128;
-  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 128;
-  if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+  // What a tile has beyond the edges of A and B is never copied, but cleared once: of the block's
+  // first tile or, if that has fewer steps than there are stages, of the last one of D.
+  const bool fills = steps >= kStages;
+  const int edge_row = fills ? row0 : (tiles_m - 1) * kTileM;
+  const int edge_col = fills ? col0 : (tiles_n - 1) * kTileN;
+  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
+  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
+  const bool lacks = a_bytes + b_bytes < kStageBytes;
+  // While the first copies are on their way, unless these could come to the same place.
+  const auto clear = [&] {  // by the consumers
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * 32 * kWarps) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
+  };
+  if (lacks && !fills && threadIdx.x < 32 * kWarps) clear();
 
   if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 1);  // a thread of the consumers
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
       const int a_lines = inside(rows - row0, kTileM);
@@ -479,6 +511,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     return;
   }
 
+  if (lacks && fills) {
+    clear();
+    asm volatile("bar.sync 4, %0;" ::"n"(32 * kWarps) : "memory");  // for all consumers
+  }
   for (int w = blockIdx.x; w < work; next(w)) {
     WarpTile tile;
     // Hands back the stage before this one.
@@ -585,15 +621,11 @@ inline cudaError_t make_map(
   }
   const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
-  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
-  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
   // L2 reads what is asked for, and no more: memory is 3 to 6 % slower with pieces of 256 bytes.
   const CUresult result = encode(
       reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
-      every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -666,7 +698,7 @@ gemm_wgmma_f16_rcr_tb64x224x64_s6_b2_launch(  // D = alpha * A * B + beta * C
     error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
-    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16);
+    error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
   }
   if (error != cudaSuccess) return error;
 

@@ -113,9 +113,12 @@ __device__ inline int rank_in_cluster() {  // of the block
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Until all threads of the cluster are here, but for those that have ended.
-__device__ inline void meet_cluster() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+// All threads of the cluster meet, but for those that have ended: they arrive, and wait for each other later.
+__device__ inline void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+}
+__device__ inline void wait_for_cluster() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 // Arrives at the same barrier of another block, or of this one. It tells that reads are over: a release
 // of writes for the whole cluster would fence all memory, and take long.
@@ -525,6 +528,21 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const auto arrived = [barriers](int warp) { return barriers + 16 * (kStages + warp); };
   const auto room = [barriers](int warp) { return barriers + 16 * (kStages + warp) + 8; };
 
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 2);  // a thread of each warpgroup
+    }
+    for (int warp = 0; warp < kWarps; ++warp) {
+      barrier_init(arrived(warp), 1);  // a lane, which tells how many bytes will arrive
+      barrier_init(room(warp), kClusterBlocks - 1);  // a lane of each other block
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
   const int rows = int(M), cols = int(N);
   const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
   const int steps = int((K + kTileK - 1) / kTileK), work = tiles_m * tiles_n * int(batch);
@@ -537,11 +555,14 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   int first, last;  // of the steps, this block's
   steps_of(block, kClusterBlocks, steps, first, last);
   // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int a_bytes = inside(rows - (tiles_m - 1) * kTileM, kTileM) * 64;
-  const int b_bytes = inside(cols - (tiles_n - 1) * kTileN, kTileN) * 64;
+  const int edge_row = (tiles_m - 1) * kTileM;
+  const int edge_col = (tiles_n - 1) * kTileN;
+  const int a_bytes = inside(rows - edge_row, kTileM) * 64;
+  const int b_bytes = inside(cols - edge_col, kTileN) * 64;
   if (a_bytes + b_bytes < kStageBytes) {
-    for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {
-      if (at < kBytesA ? at < a_bytes : at < kBytesA + b_bytes) continue;
+    const int lacking = kStageBytes - a_bytes - b_bytes;
+    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
+      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
       for (int stage = 0; stage < kStages; ++stage) {
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
@@ -549,20 +570,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
   }
 
-  if (threadIdx.x == 0) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(full(stage), 1);  // the producer
-      barrier_init(empty(stage), 2);  // a thread of each warpgroup
-    }
-    for (int warp = 0; warp < kWarps; ++warp) {
-      barrier_init(arrived(warp), 1);  // a lane, which tells how many bytes will arrive
-      barrier_init(room(warp), kClusterBlocks - 1);  // a lane of each other block
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
-  }
-  meet_cluster();
+  arrive_at_cluster();
+  wait_for_cluster();  // all blocks' barriers are there
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
   const auto next = [&](int& w) {
@@ -634,7 +643,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   }
   // Shared memory lasts as long as the block.
   if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-  meet_cluster();  // others may still arrive at this block's barriers
+  arrive_at_cluster();
+  wait_for_cluster();  // others may still arrive at this block's barriers
 #endif
 }
 

@@ -1,0 +1,672 @@
+// gemm_wgmma_f32_6xbf16_rcr_sk3: D = alpha * A * B + beta * C
+//
+// Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
+// kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
+// done. One thread of a block is the producer: it asks the TMA for tiles of A and B of each step
+// along K, up to 4 steps ahead, also into the next work tile. Two warpgroups of four warps are
+// consumers: each computes 64 rows of the work tile. wgmma reads both operands in shared memory,
+// and runs while the warps go on. They meet at two mbarriers for each stage: `full` (the data have
+// arrived) and `empty` (all consumers have read them). No barrier stops the whole block.
+// An element of A or B is the sum of three bf16 numbers, of 8 bits each. Of the nine products of two such
+// elements' parts, wgmma makes the six that f32 can tell. Its sums are cut off, not rounded: after every
+// 16 elements of K, those of leading parts are promoted, added to others that are rounded. The other
+// products are 2^-8 of these, and so are their errors: they have their own sums, added in the end.
+//
+//   A  M x K, row-major, float
+//   B  K x N, column-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 9.0 and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant wgmma --dtype f32_6xbf16 --layout rcr --arch sm_90a --schedule cooperative --threadblock 128x128x32 --stages 4 --cluster 1x1 --promote 16 --stream-k 0 --burst 1 --split-k 3 --epilogue linear --swizzle 16
+// Compile:  nvcc -std=c++17 -arch=sm_90a -c gemm_wgmma_f32_6xbf16_rcr_sk3.cu, or by NVRTC as it is
+// gen-spec: {"variant": "wgmma", "dtype": "f32_6xbf16", "layout": "rcr", "arch": "sm_90a", "schedule": "cooperative", "threadblock": "128x128x32", "stages": 4, "cluster": "1x1", "promote": 16, "stream_k": 0, "burst": 1, "split_k": 3, "epilogue": "linear", "swizzle": 16}
+// SPDX-License-Identifier: 0BSD
+
+#include <cuda_bf16.h>
+#ifndef __CUDACC_RTC__
+#include <cuda.h>  // CUtensorMap; only the type, libcuda need not be linked
+
+#include <atomic>
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+#error "for -arch=sm_90a alone: other GPUs lack the kernel's instructions"
+#elif defined(__clang__) && defined(__CUDA__) && __clang_major__ < 20
+#error "older compilers ignore __grid_constant__ without a word"
+#endif
+
+namespace gemm_wgmma_f32_6xbf16_rcr_sk3_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+using part_t = __nv_bfloat16;  // of an element of A or B
+constexpr int kTileM = 128, kTileN = 128, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kParts = 3;  // of each element of A and B
+constexpr int kThreads = 384;  // 8 consumer warps, 4 producer warps: registers go by four warps
+
+constexpr int kWarpM = 16, kWarpN = 128;  // what each warp computes of the work tile
+constexpr int kStages = 4;  // tiles of A and B in shared memory
+constexpr int kGroup = 16;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 16 = 8
+constexpr int kWarps = kWarpsM * (kTileN / kWarpN);  // 8 * (128 / 128) = 8
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 1, 8
+constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 32 / 16
+
+constexpr int kPartA = kTileM * 64;  // (kTileM, kTileK): 128 lines of 64 bytes along K
+constexpr int kBytesA = kParts * kPartA;
+constexpr int kPartB = kTileN * 64;  // (kTileN, kTileK): 128 lines of 64 bytes along K
+constexpr int kBytesB = kParts * kPartB;
+constexpr int kStageBytes = kBytesA + kBytesB;  // 49152
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
+  unsigned char bytes[128];
+};
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the barrier's phase last until so many bytes have been copied.
+__device__ inline void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ... The thread may sleep.
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Starts to copy a box, which begins at `inner` along the contiguous dimension and at `outer` along
+// the other one, to shared memory, of all parts. The barrier counts its bytes when they arrive.
+__device__ inline void copy_box(
+    uint32_t shared, const tensor_map_t& map, int inner, int outer, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, 0}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(inner), "r"(outer), "r"(barrier)
+      : "memory");
+}
+
+// ------------------------------------------------------------------------ what a warpgroup does
+// Where a matrix is in shared memory, for wgmma: its address, how long lines are, and how far apart
+// panels of 64 elements, where lines do not run along K. The last bits name the swizzle, which
+// exchanges 16 bytes by their address: a matrix may begin inside of a line.
+__device__ inline uint64_t matrix_at(uint32_t address, int line, int panel) {
+  const uint64_t swizzle = 2;  // of 64 bytes
+  const uint64_t begin = address >> 4, below = 8 * line >> 4, beside = panel >> 4;
+  return begin | beside << 16 | below << 32 | swizzle << 62;
+}
+
+// acc = a * b, and if it `adds`,
+// acc += a * b: 64 rows of A by 128 columns of B, over 32 bytes along K. Of the 64 rows, warp w
+// has rows 16w to 16w + 15. Lane 4g + t of it (g = 0..7, t = 0..3) holds, of each 8 columns,
+// 2t and 2t + 1 of row g in acc[j][0..1], of row g + 8 in acc[j][2..3].
+#define ACC(j) "+f"(acc[j][0]), "+f"(acc[j][1]), "+f"(acc[j][2]), "+f"(acc[j][3])
+__device__ inline void wgmma(float (&acc)[16][4], uint64_t a, uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+      "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+      "%56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, adds, 1, 1, 0, 0;\n}"
+      : ACC(0), ACC(1), ACC(2), ACC(3), ACC(4), ACC(5), ACC(6), ACC(7), ACC(8), ACC(9), ACC(10),
+        ACC(11), ACC(12), ACC(13), ACC(14), ACC(15)
+      : "l"(a), "l"(b), "r"(int(adds)));
+}
+#undef ACC
+
+static_assert(kKBlocks * 16 == kTileK, "leading parts are promoted after each K block");
+
+// A warp's part of the work tile: 16 rows of the 64 of its warpgroup.
+struct WarpTile {
+  using Sums = float[kFragmentsM][2 * kFragmentsN][4];
+  Sums acc = {};  // of products of leading parts; in the end, of all
+  Sums leading;  // the same since the last promotion
+  Sums others = {};  // of the other products
+
+  // Starts to multiply the leading parts of K block kb of the stage at this address in shared
+  // memory, as a group of wgmmas.
+  __device__ void multiply_leading(uint32_t stage, int group, int kb) {
+    const uint32_t a = stage + group * 64 * 64, b = stage + kBytesA;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // after all other use of the sums
+    const uint64_t b_block = matrix_at(b + 32 * kb, 64, 0);
+    const uint64_t a_block = matrix_at(a + 32 * kb, 64, 0);
+    wgmma(leading[0], a_block, b_block, false);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  }
+  // Starts to multiply the other parts, as another group. The products of a middle and a last part, and
+  // of two last ones, are left out: together they are about 2^-24 of the whole product at most.
+  __device__ void multiply_others(uint32_t stage, int group, int kb) {
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+#pragma unroll
+      for (int q = p == 0 ? 1 : 0; p + q < kParts; ++q) {
+        const uint32_t a = stage + group * 64 * 64 + p * kPartA;
+        const uint32_t b = stage + kBytesA + q * kPartB;
+        const uint64_t b_block = matrix_at(b + 32 * kb, 64, 0);
+        const uint64_t a_block = matrix_at(a + 32 * kb, 64, 0);
+        wgmma(others[0], a_block, b_block, true);
+      }
+    }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  }
+  // Adds the products of leading parts, cut off to 24 bits as they are, to sums that are rounded.
+  __device__ void promote() {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) acc[i][j][r] += leading[i][j][r];
+      }
+    }
+  }
+  // Adds the others, but to what is infinite or NaN: there, leading parts decide.
+  __device__ void complete() {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          if (isfinite(acc[i][j][r])) acc[i][j][r] += others[i][j][r];
+        }
+      }
+    }
+  }
+  // Two accumulators of the lane: row 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ split-K
+// Where D has too few work tiles to occupy the GPU, several blocks share one: each adds up a slice of
+// K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
+// order, so that the result is the same in every run.
+
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(int slice, uint32_t slices, uint32_t steps, int& first, int& last) {
+  const int each = steps / slices, more = steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
+}
+
+// Writes a warp's accumulators as partial sums: four of a lane at a time, those of its neighbours next
+// to them. `piece` counts the work tiles of all slices.
+__device__ inline void store_partial(
+    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
+  constexpr int kFours = kFragmentsM * 2 * kFragmentsN;  // of a lane
+  const auto all = reinterpret_cast<float4*>(partials);
+  const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
+#pragma unroll
+  for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kFragmentsN; ++j) {
+      const float2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
+      to[(i * 2 * kFragmentsN + j) * 32] = {above.x, above.y, below.x, below.y};
+    }
+  }
+}
+
+constexpr int kReduceWidth = 32;  // groups of four elements that a block adds up over all slices
+
+__device__ inline void reduce(
+    int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, int slices, const scalar_t* partials) {
+  constexpr int kFours = kTileM * kTileN / 4;  // of a work tile
+  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
+  constexpr int kAtOnce = 1;  // loads of a thread that are on their way together
+  __shared__ float4 sums[kGroups][kReduceWidth];
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int group = threadIdx.x / kReduceWidth;
+  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
+  // In the end, a thread has one element. Where it is takes divisions: they come first, while the
+  // kernel before still runs (the asm keeps the compiler from moving them).
+  int row = 0, col = 0;
+  if (threadIdx.x < 4 * kReduceWidth) {
+    // store_partial wrote four elements of a lane: two neighbours in a row, and two 8 rows below.
+    const index_t at = begin + threadIdx.x / 4;
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8);
+    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
+    tile_at(at / kFours, tiles_m, tiles_n, row, col);
+    row += 16 * warp + lane / 4 + e / 2 * 8;
+    col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
+    asm volatile("" : "+r"(row), "+r"(col));
+  }
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  // The next kernel may start now. Any earlier, its blocks would take the place of this one's.
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
+  const auto all = reinterpret_cast<const float4*>(partials);
+  auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
+  float4 sum{};
+#pragma unroll 1
+  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
+    float4 parts[kAtOnce]{};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slice + i * kGroups < slices) parts[i] = *from;
+      from += kGroups * distance;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      sum.x += parts[i].x;
+      sum.y += parts[i].y;
+      sum.z += parts[i].z;
+      sum.w += parts[i].w;
+    }
+  }
+  sums[group][threadIdx.x % kReduceWidth] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (threadIdx.x >= 4 * kReduceWidth) return;
+  scalar_t x = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    x += reinterpret_cast<const scalar_t*>(sums[g])[threadIdx.x];
+  }
+  if (row >= rows || col >= cols) return;
+  x *= alpha;
+  if (beta != 0) x += beta * scalar_t(C[row * ldc + col]);
+  D[row * ldd + col] = output_t(x);
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_wgmma_f32_6xbf16_rcr_sk3_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+        index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
+  reduce(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+}
+
+// ------------------------------------------------------------------------ parts
+constexpr int kChunk = 8;  // parts in 16 bytes
+// Elements are split once, before they are multiplied: of a line of A or B, the workspace has a line of
+// leading parts, then one of middle and one of last parts. blockIdx.z is 0 for A, 1 for B.
+
+// Rounded to bf16, larger numbers would be infinite. Infinity is.
+__device__ inline float cut_off(float x) {
+  constexpr float kLargest = 0x1.fep127f;
+  return fabsf(x) > kLargest && !isinf(x) ? copysignf(kLargest, x) : x;
+}
+
+// Splits two neighbours. A leading part is x, rounded to the 8 bits of bf16, and each other one what those
+// before have left, rounded again. Their sum is x: 24 bits, and below 2^-110 what is a multiple of
+// 2^-133. What infinity leaves is NaN, and nobody adds it.
+__device__ inline void split(float x, float y, uint32_t (&parts)[kParts]) {
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+    const __nv_bfloat162 both =
+        p == 0 ? __floats2bfloat162_rn(cut_off(x), cut_off(y)) : __floats2bfloat162_rn(x, y);
+    parts[p] = reinterpret_cast<const uint32_t&>(both);
+    x -= float(both.x);
+    y -= float(both.y);
+  }
+}
+
+// Splits lines 8 at a time, one for each warp, whose lanes have 8 neighbouring elements each.
+__device__ inline void split_lines(
+    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
+    part_t* __restrict__ packed, index_t packed_ld) {
+  // Blocks beside each other have parts of the same lines, those behind them parts of others.
+  const index_t parts = (length - 1) / (32 * kChunk) + 1;
+  const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
+  const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
+  for (index_t line = index_t(first) * 8 + threadIdx.x / 32; line < lines && first < across;
+       line += index_t(across) * 8) {
+    for (index_t at = (index_t(part) * 32 + threadIdx.x % 32) * kChunk; at < length;
+         at += index_t(deep) * 32 * kChunk) {
+      const input_t* const from = source + line * ld + at;
+      alignas(16) input_t elements[kChunk];
+      if (reinterpret_cast<size_t>(from) % 16 == 0 && at + kChunk <= length) {
+        reinterpret_cast<float4*>(elements)[0] = reinterpret_cast<const float4*>(from)[0];
+        reinterpret_cast<float4*>(elements)[1] = reinterpret_cast<const float4*>(from)[1];
+      } else {
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+      }
+      uint32_t words[kChunk / 2][kParts];
+#pragma unroll
+      for (int i = 0; i < kChunk / 2; ++i) split(elements[2 * i], elements[2 * i + 1], words[i]);
+      part_t* const to = packed + line * packed_ld + at;
+#pragma unroll
+      for (int p = 0; p < kParts; ++p) {
+        // Said like this, the compiler stores 16 bytes at a time.
+        const uint4 chunk{words[0][p], words[1][p], words[2][p], words[3][p]};
+        __stcg(reinterpret_cast<uint4*>(to + p * (packed_ld / kParts)), chunk);
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_wgmma_f32_6xbf16_rcr_sk3_pack(  // parts of both operands
+        index_t a_lines, index_t a_length, const input_t* A, index_t lda, part_t* a_packed,
+        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
+        part_t* b_packed, index_t b_packed_ld) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+  const bool is_a = blockIdx.z == 0;
+  split_lines(
+      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
+      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
+}
+
+// ------------------------------------------------------------------------ the kernel
+// Stages with two barriers each, and room to begin at a multiple of 1024.
+constexpr int kSharedBytes = kStages * (kStageBytes + 16) + 1024;  // 197696
+
+extern "C" __device__ void compile_for_sm_90a();  // is nowhere
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
+    gemm_wgmma_f32_6xbf16_rcr_sk3(  // partial sums of A * B
+        index_t M, index_t N, index_t K, const __grid_constant__ tensor_map_t a_map,
+        const __grid_constant__ tensor_map_t b_map, index_t slices, scalar_t* partials) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
+  compile_for_sm_90a();
+#else
+  extern __shared__ __align__(128) unsigned char shared[];
+  // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; barriers.
+  const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
+  const uint32_t barriers = stages + kStages * kStageBytes;
+  const auto full = [barriers](int stage) { return barriers + 16 * stage; };
+  const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
+
+  // Barriers are made while consumers work out what there is to do.
+  if (threadIdx.x == 32 * kWarps) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      barrier_init(full(stage), 1);  // the producer
+      barrier_init(empty(stage), 2);  // a thread of each warpgroup
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the TMA sees them, too
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a_map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&b_map) : "memory");
+  }
+
+  const int rows = int(M), cols = int(N);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int steps = int((K + kTileK - 1) / kTileK);
+  const int tiles_d = tiles_m * tiles_n, work = tiles_d * int(slices);
+  // A piece of work is a tile of D, and the steps along K of a slice.
+  const auto piece = [=](int w, int& row0, int& col0, int& first, int& last) {
+    steps_of(uint32_t(w) / tiles_d, int(slices), steps, first, last);
+    tile_at(uint32_t(w) % tiles_d, tiles_m, tiles_n, row0, col0);
+  };
+  int row0, col0, first, last;
+  piece(blockIdx.x, row0, col0, first, last);
+  // Divides now, while the kernels before still run.
+  asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
+
+  __syncthreads();
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  const auto next = [&](int& w) {
+    w += gridDim.x;
+    if (w < work) piece(w, row0, col0, first, last);  // else divisions would delay the last stores
+  };
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+    if (stage == 0) phase ^= 1;
+  };
+
+  if (threadIdx.x >= 32 * kWarps) {  // producers
+    // Accumulators need registers, copies few: producers leave most of theirs to the consumers.
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (threadIdx.x != 32 * kWarps) return;
+    for (int w = blockIdx.x; w < work; next(w)) {
+#pragma unroll 1
+      for (int n = first; n < last; ++n) {
+        barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
+        barrier_expect(full(stage), kStageBytes);
+        const int k = n * kTileK;
+        const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
+        copy_box(a, a_map, k, row0, full(stage));
+        copy_box(b, b_map, k, col0, full(stage));
+        advance();
+      }
+    }
+    return;
+  }
+
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  for (int w = blockIdx.x; w < work; next(w)) {
+    WarpTile tile;
+    // Hands back the stage before this one.
+    const auto finish = [&](int stage) {
+      if (threadIdx.x % 128 == 0) barrier_arrive(empty(stage > 0 ? stage - 1 : kStages - 1));
+    };
+#pragma unroll 1
+    for (int n = first; n < last; ++n) {
+      barrier_wait(full(stage), phase);
+#pragma unroll
+      for (int kb = 0; kb < kKBlocks; ++kb) {
+        tile.multiply_leading(stages + stage * kStageBytes, threadIdx.x / 128, kb);
+        tile.multiply_others(stages + stage * kStageBytes, threadIdx.x / 128, kb);
+        // While these are multiplied, the leading parts are done, and with kb = 0 the step before: its
+        // stage may be filled again.
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        tile.promote();
+        if (kb == 0 && n > first) finish(stage);
+      }
+      advance();
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (first < last) finish(stage);
+    tile.complete();
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    store_partial(tile, partials, w, warp, lane);
+  }
+#endif
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+  size_t A, B;  // addresses
+  index_t lda, ldb, multiprocessors;
+
+  bool packs_a = K > 0;  // it is split into parts
+  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
+  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 * kParts : lda;  // as the kernel reads it
+  bool packs_b = K > 0;  // it is split into parts
+  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
+  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 * kParts : ldb;  // as the kernel reads it
+  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
+  index_t slices = steps < 3 ? steps : 3;  // of K
+  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
+  index_t bytes = partials_offset + slices * tiles * kTileM * kTileN * 4;
+  index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 32;
+  index_t work = tiles * slices;
+  index_t blocks = work < multiprocessors ? work : multiprocessors;
+  index_t a_box = kTileM;  // lines of it
+  index_t b_box = kTileN;  // lines of it
+  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
+  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
+  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is an int, too
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Describes a matrix to the TMA. A line of it has several parts, of which boxes have all.
+// The driver's function is found by name: libcuda is not linked.
+inline cudaError_t make_map(
+    tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t parts) {
+  map = {};
+  if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
+  static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
+  static std::atomic<decltype(&cuTensorMapEncodeTiled)> known{nullptr};
+  auto encode = known.load();
+  if (encode == nullptr) {
+    void* function;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) return error;
+    if (result != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    known = encode = reinterpret_cast<decltype(encode)>(function);
+  }
+  const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines), cuuint64_t(parts)};
+  const cuuint64_t pitches[] = {cuuint64_t(ld * size), cuuint64_t(ld / parts * size)};
+  const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), cuuint32_t(parts)};
+  const cuuint32_t every[] = {1, 1, 1};
+  // L2 reads what is asked for, and no more: memory is 3 to 6 % slower with pieces of 256 bytes.
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(&map), type, parts > 1 ? 3 : 2, const_cast<void*>(matrix),
+      sizes, pitches, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
+// It holds A and B, split into parts, and partial sums.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_wgmma_f32_6xbf16_rcr_sk3_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, 1};
+  if (size_t(plan.work) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
+//   209  cudaErrorNoKernelImageForDevice: a GPU of another compute capability than 9.0
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+//   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_wgmma_f32_6xbf16_rcr_sk3_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_wgmma_f32_6xbf16_rcr_sk3_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto space = static_cast<unsigned char*>(workspace);
+  const auto a = static_cast<part_t*>(workspace);
+  const auto b = a + plan.b_offset / 2;
+  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
+
+  constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  tensor_map_t a_map, b_map;
+  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, kParts);
+  if (error == cudaSuccess) {
+    error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, kParts);
+  }
+  if (error != cudaSuccess) return error;
+
+  const auto kernel = gemm_wgmma_f32_6xbf16_rcr_sk3;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  // Blocks of the next kernel start early and need shared memory beside this one's: all of the L1
+  // cache is to be shared memory.
+  error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess) return error;
+
+  if (plan.packs_a || plan.packs_b) {
+    error = launch(  // a kernel that splits both
+        gemm_wgmma_f32_6xbf16_rcr_sk3_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream,
+        plan.a_lines, plan.a_length, A, lda, a, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b,
+        plan.b_ld);
+    if (error != cudaSuccess) return error;
+  }
+  error = launch(
+      kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, a_map, b_map, plan.slices, partials);
+  if (error != cudaSuccess) return error;
+
+  return launch(  // a kernel that adds up the partial sums
+      gemm_wgmma_f32_6xbf16_rcr_sk3_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream,
+      plan.M, plan.N, alpha, beta, C, ldc, D, ldd, plan.slices, partials);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_wgmma_f32_6xbf16_rcr_sk3_ns
