@@ -152,10 +152,15 @@ _WGMMA_FITTED = (
     (128, 192, "1x1", PING_PONG),
     (128, 192, "2x1", PING_PONG),
     (64, 192, "2x4", PING_PONG),
+    (64, 256, "1x1x2", "cooperative"),
+    (64, 256, "1x1x4", "cooperative"),
+    (128, 256, "1x1x2", "cooperative"),
+    (128, 256, "1x1x4", "cooperative"),
 )
 _WIDTHS = 2  # of each, of which the widest one takes the fewest rounds
 _NARROWEST = 32
 _FITTED = 16  # of all these, at most: those that multiply the least
+_FEWEST_STAGES = 3
 # Those of parts take registers thrice, and a stage has three times as many bytes.
 _WGMMA_PARTS = (("128x128", 4), ("128x96", 4), ("64x128", 5), ("128x64", 5), ("64x64", 7))
 _SLICES = (1, 0)  # of K: one, or as many as occupy the GPU
@@ -240,23 +245,26 @@ def wgmma_fitted(chosen: Choice, m: int, n: int, multiprocessors: int) -> Sequen
     panels = chosen.dtypes.factor.size == 2 and not along_k(chosen.layouts)[1]
     found: dict[tuple[str, str, str], int] = {}  # what the busiest multiprocessor multiplies
     for rows, most, cluster, schedule in _WGMMA_FITTED:
-        below, beside = sizes(cluster)
+        below, beside, *shared = sizes(cluster)
+        along = shared[0] if shared else 1  # blocks that share a tile along K
         # Blocks below each other copy equal parts of B.
         unit = KSTRIDED_LINE // chosen.dtypes.factor.size if panels else max(PIECE, 8 * below)
-        narrowest = ceil_div(_NARROWEST, unit)
+        narrowest = ceil_div(max(_NARROWEST, PIECE * along), unit)
         high = ceil_div(ceil_div(m, rows), below)
-        room = clusters_at_once(multiprocessors, below * beside)
+        room = clusters_at_once(multiprocessors, below * beside * along)
         rounds = ceil_div(high * ceil_div(ceil_div(n, most), beside), room)
         left = _WIDTHS
-        while left > 0:
+        while left > 0 and (along == 1 or rounds == 1):  # whole tiles are enough for more rounds
             columns = max(room * rounds // high * beside, 1)
             width = max(ceil_div(ceil_div(n, columns), unit), narrowest) * unit
             if width <= most:
-                found.setdefault((f"{rows}x{width}", cluster, schedule), rounds * rows * width)
+                busiest = rounds * rows * width // along
+                found.setdefault((f"{rows}x{width}", cluster, schedule), busiest)
                 left -= 1 if width > narrowest * unit else left
             rounds += 1
     least = sorted(found, key=found.__getitem__)[:_FITTED]
-    return [_staged(chosen, *one, k) for one in least]
+    fitted = [_staged(chosen, *one, k) for one in least]
+    return [one for one in fitted if one["stages"] >= _FEWEST_STAGES]
 
 
 def _staged(chosen: Choice, tile: str, cluster: str, schedule: str, k: int) -> dict[str, Any]:

@@ -287,7 +287,8 @@ def most_stages(t: Mapping[str, Any], d: DTypes, limit: int) -> int:
     columns = line // d.output.size
     pieces = ceil_div(warp.n, columns)
     slots = next((n for n in (2, 3) if pieces % n == 0), 1)
-    least = tma_shared(t, d, 0, Staging(16, columns, slots, line))
+    staging = Staging(16, columns, slots, line) if cluster_of(t)[2] == 1 else None
+    least = tma_shared(t, d, 0, staging)
     return max(2, min((limit - least) // (tma_shared(t, d, 1) - tma_shared(t, d, 0)), MOST_STAGES))
 
 

@@ -98,7 +98,11 @@ PIPELINES: Operators = (
     ("cluster", r"(?<=kStages - 1\)), rank\)", (", rank_in_cluster())", ")")),
     ("cluster", r"(?<=mbarrier\.arrive)(?=\.shared::cluster)", (".relaxed.cluster",)),
     ("cluster", r"barrier\.cluster\.wait\.aligned;", ("",)),
-    ("cluster", r"row0 >= rows \|\| col0 >= cols(?=\) \{)", ("row0 >= rows", "col0 >= cols", "false")),
+    (
+        "cluster",
+        r"row0 >= rows \|\| col0 >= cols(?=\) \{)",
+        ("row0 >= rows", "col0 >= cols", "false"),
+    ),
     ("cluster", r"for \(int s = 0; s < kStages; \+\+s\)", (r"\g<0> break;",)),
     ("cluster", r"!idle && ", ("",)),
     ("cluster", r"cluster\.arrive(?=\.aligned)", ("cluster.arrive.relaxed",)),
