@@ -38,7 +38,8 @@ STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
 MEETING = 150  # nanoseconds that blocks of a cluster take to begin together
-JOINING = 800_000  # that blocks of a cluster take to add up their sums
+# That blocks of a cluster take to add up their sums: for each of a thread, beyond so many.
+JOINING, JOINED = 24_000, 12
 FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
 LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
@@ -173,7 +174,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     short = g.values.get("staging_line") == SECTOR
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
-    last = pace.last * clock * (AWAY if turns else 1) + JOINING * (spec.cluster_k > 1)
+    last = pace.last * clock * (AWAY if turns else 1)
+    if spec.cluster_k > 1:
+        last += JOINING * max(_unrolled(spec, pace, threads) / g.values["groups"] - JOINED, 0)
     start = pace.start + pace.code * _unrolled(spec, pace, threads)
     start += MEETING * (spec.cluster_blocks > 1)
     a, b = _packs(spec)

@@ -15,6 +15,7 @@ from gen.kernels.tensor_cores.rules import widens
 from gen.kernels.tensor_cores.tiles import (
     PIECE,
     PING_PONG,
+    WGMMA_ROWS,
     clusters_at_once,
     most_stages,
     with_warps,
@@ -158,7 +159,7 @@ _WGMMA_FITTED = (
     (128, 256, "1x1x4", "cooperative"),
 )
 _WIDTHS = 2  # of each, of which the widest one takes the fewest rounds
-_NARROWEST = 32
+_NARROWEST, _NARROWEST_SHARED = 32, 64  # the latter by blocks that share a tile along K
 _FITTED = 16  # of all these, at most: those that multiply the least
 _FEWEST_STAGES = 3
 # Those of parts take registers thrice, and a stage has three times as many bytes.
@@ -237,9 +238,10 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
 def wgmma_fitted(chosen: Choice, m: int, n: int, multiprocessors: int) -> Sequence[Tunables]:
     """Of `wgmma`, for M x N on so many multiprocessors: widths with which tiles fill rounds.
 
-    In r rounds, there is room for so many columns of tiles; these share out N evenly.
+    In r rounds, there is room for so many columns of tiles; these share out N evenly. Where one row
+    of tiles has all of D, memory is the limit: there, the grid has what was measured.
     """
-    if chosen.dtypes.parts > 1:
+    if chosen.dtypes.parts > 1 or m <= WGMMA_ROWS:
         return []
     k = _step(chosen, 128)
     panels = chosen.dtypes.factor.size == 2 and not along_k(chosen.layouts)[1]
@@ -249,7 +251,7 @@ def wgmma_fitted(chosen: Choice, m: int, n: int, multiprocessors: int) -> Sequen
         along = shared[0] if shared else 1  # blocks that share a tile along K
         # Blocks below each other copy equal parts of B.
         unit = KSTRIDED_LINE // chosen.dtypes.factor.size if panels else max(PIECE, 8 * below)
-        narrowest = ceil_div(max(_NARROWEST, PIECE * along), unit)
+        narrowest = ceil_div(_NARROWEST if along == 1 else _NARROWEST_SHARED, unit)
         high = ceil_div(ceil_div(m, rows), below)
         room = clusters_at_once(multiprocessors, below * beside * along)
         rounds = ceil_div(high * ceil_div(ceil_div(n, most), beside), room)
