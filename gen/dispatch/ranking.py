@@ -245,7 +245,7 @@ def _fitted(
             continue
         m, n = (s.m, s.n) if product.layouts.c or not row.transposes else (s.n, s.m)
         chosen = Choice(product.dtypes, product.layouts, _own_arch(row, arch), values)
-        for tunables in row.fitted(chosen, m * product.batch, n, gpu.sms):
+        for tunables in row.fitted(chosen, m, n, product.batch, gpu.sms):
             key = as_key({**tunables, **values})
             one = _weighed(row.name, product.dtypes, product.layouts, chosen.arch, key, gpu)
             if one and one[0] not in found:

@@ -142,7 +142,7 @@ class Variant:
     printed: Callable[[KernelSpec], Mapping[str, Any]] = _nothing_more
     most: int = 2**63 - 1
     grid: Callable[[Choice], Sequence[Mapping[str, Any]]] = _defaults
-    fitted: Callable[[Choice, int, int, int], Sequence[Mapping[str, Any]]] | None = None
+    fitted: Callable[[Choice, int, int, int, int], Sequence[Mapping[str, Any]]] | None = None
     pace: Callable[[DTypes], Pace] | None = None
     transposes: bool = False
     persistent: bool = False

@@ -235,8 +235,11 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
     return [*_split(shared), *bursts, *clusters, *alone]
 
 
-def wgmma_fitted(chosen: Choice, m: int, n: int, multiprocessors: int) -> Sequence[Tunables]:
-    """Of `wgmma`, for M x N on so many multiprocessors: widths with which tiles fill rounds.
+def wgmma_fitted(
+    chosen: Choice, m: int, n: int, products: int, multiprocessors: int
+) -> Sequence[Tunables]:
+    """Of `wgmma`, for so many products of M x N, on so many multiprocessors: widths with which
+    tiles fill rounds.
 
     In r rounds, there is room for so many columns of tiles; these share out N evenly. Where one row
     of tiles has all of D, memory is the limit: there, the grid has what was measured.
@@ -252,7 +255,7 @@ def wgmma_fitted(chosen: Choice, m: int, n: int, multiprocessors: int) -> Sequen
         # Blocks below each other copy equal parts of B.
         unit = KSTRIDED_LINE // chosen.dtypes.factor.size if panels else max(PIECE, 8 * below)
         narrowest = ceil_div(_NARROWEST if along == 1 else _NARROWEST_SHARED, unit)
-        high = ceil_div(ceil_div(m, rows), below)
+        high = products * ceil_div(ceil_div(m, rows), below)
         room = clusters_at_once(multiprocessors, below * beside * along)
         rounds = ceil_div(high * ceil_div(ceil_div(n, most), beside), room)
         left = _WIDTHS

@@ -237,7 +237,7 @@ struct Output {  // what D is made from, besides accumulators, and where it goes
 };
 
 // Places beyond D are taken for the last one inside: what is made there is not stored.
-__device__ inline int inside(int at, int count) {
+__device__ inline int clamped(int at, int count) {
   return at < count ? at : count - 1;
 }
 
@@ -305,7 +305,7 @@ __device__ inline void finish_rows(
         x += out.beta * scalar_t(d.x);
         y += out.beta * scalar_t(d.y);
       }
-      const int row = inside(row0 + q % 2 * 8 + lane / 4, out.rows);
+      const int row = clamped(row0 + q % 2 * 8 + lane / 4, out.rows);
       d = {finish_element(x, row, out.aux), finish_element(y, row, out.aux)};
     }
   }

@@ -260,7 +260,7 @@ struct Output {  // what D is made from, besides accumulators, and where it goes
 };
 
 // Places beyond D are taken for the last one inside: what is made there is not stored.
-__device__ inline int inside(int at, int count) {
+__device__ inline int clamped(int at, int count) {
   return at < count ? at : count - 1;
 }
 
@@ -328,9 +328,9 @@ __device__ inline void finish_rows(
         x += out.beta * scalar_t(d.x);
         y += out.beta * scalar_t(d.y);
       }
-      const int row = inside(row0 + q % 2 * 8 + lane / 4, out.rows);
+      const int row = clamped(row0 + q % 2 * 8 + lane / 4, out.rows);
       const int col = col0 + 16 * j + q / 2 * 8 + lane % 4 * 2;
-      const int left = inside(col, out.cols), right = inside(col + 1, out.cols);
+      const int left = clamped(col, out.cols), right = clamped(col + 1, out.cols);
       d = {finish_element(x, row, left, out.aux), finish_element(y, row, right, out.aux)};
     }
   }

@@ -474,7 +474,7 @@ struct Output {  // what D is made from, besides accumulators, and where it goes
 };
 
 // Places beyond D are taken for the last one inside: what is made there is not stored.
-__device__ inline int inside(int at, int count) {
+__device__ inline int clamped(int at, int count) {
   return at < count ? at : count - 1;
 }
 

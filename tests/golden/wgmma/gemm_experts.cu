@@ -289,7 +289,7 @@ struct Output {  // what D is made from, besides accumulators, and where it goes
 };
 
 // Places beyond D are taken for the last one inside: what is made there is not stored.
-__device__ inline int inside(int at, int count) {
+__device__ inline int clamped(int at, int count) {
   return at < count ? at : count - 1;
 }
 
@@ -359,7 +359,7 @@ __device__ inline void finish_rows(
         y += out.beta * scalar_t(d[q].y);
       }
       const int col = col0 + 16 * j + q / 2 * 8 + lane % 4 * 2;
-      const int left = inside(col, out.cols), right = inside(col + 1, out.cols);
+      const int left = clamped(col, out.cols), right = clamped(col + 1, out.cols);
       d[q] = {finish_element(x, left, out.aux), finish_element(y, right, out.aux)};
     }
     stmatrix(at, registers);

@@ -75,7 +75,7 @@ ANYWHERE: Operators = (
     ("operand", r"output_t\((silu\(x\))", (r"output_t(scalar_t(output_t(\1))", "output_t(x")),
     ("operand", r"(\w+)\(x\) \* up", (r"\1(x * up)", r"\1(x)")),
     ("operand", r"finish_element\((\w), row, (\w+)", (r"finish_element(\1, \2, row",)),
-    ("operand", r"(?<== )inside\((.*?), out\.(?:rows|cols)\)", (r"\1",)),
+    ("operand", r"(?<== )clamped\((.*?), out\.(?:rows|cols)\)", (r"\1",)),
     ("operand", r"finish_element\(y, row, right", ("finish_element(y, row, left",)),
     (
         "beta",
