@@ -605,6 +605,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
       }
     }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there later
   }
 
   if (threadIdx.x == 0) {
