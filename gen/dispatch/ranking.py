@@ -238,8 +238,7 @@ def _fitted(
 ) -> Sequence[tuple[KernelSpec, Weighed]]:
     """What rows offer for this problem alone, besides `others`."""
     s, cc, values = product.shape, compute_capability(arch), dict(given)
-    found = dict.fromkeys(others)
-    new = []
+    found: dict[KernelSpec, Weighed] = {}
     for row in _rows():
         if not row.fitted or not _offers(row, product.dtypes, cc, values):
             continue
@@ -248,10 +247,9 @@ def _fitted(
         for tunables in row.fitted(chosen, m, n, product.batch, gpu.sms):
             key = as_key({**tunables, **values})
             one = _weighed(row.name, product.dtypes, product.layouts, chosen.arch, key, gpu)
-            if one and one[0] not in found:
-                found[one[0]] = None
-                new.append(one)
-    return new
+            if one and one[0] not in others:
+                found.update([one])
+    return list(found.items())
 
 
 @lru_cache(maxsize=16384)

@@ -175,10 +175,10 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
     last = pace.last * clock * (AWAY if turns else 1)
+    unrolled = _unrolled(spec, pace, threads)
     if spec.cluster_k > 1:
-        last += JOINING * max(_unrolled(spec, pace, threads) / g.values["groups"] - JOINED, 0)
-    start = pace.start + pace.code * _unrolled(spec, pace, threads)
-    start += MEETING * (spec.cluster_blocks > 1)
+        last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)
+    start = pace.start + pace.code * unrolled + MEETING * (spec.cluster_blocks > 1)
     a, b = _packs(spec)
     k = tile.k if pace.exact else 1
     spread = (1 + (0 if run or not persistent else NARROW / side / d.factor.size)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gen.device.gpus import GPUS
 from gen.dispatch import cost, ranking
-from gen.dispatch.ranking import Product, choose, model_of, rank, ranked
+from gen.dispatch.ranking import Product, choose, grids, model_of, rank, ranked
 from gen.dispatch.weights import weigh
 from gen.errors import SpecError
 from gen.kernels.formulas import evaluate
@@ -55,7 +55,7 @@ def what(spec: KernelSpec) -> str:
     [
         ((256, 256, 256), "wgmma 64x32"),
         ((512, 512, 512), "wgmma 64x32"),
-        ((768, 768, 768), "wgmma 64x96"),
+        ((768, 768, 768), "wgmma 64x80"),
         ((1024, 1024, 1024), "wgmma 64x128"),
         ((1280, 1280, 1280), "wgmma 128x128"),
         ((1536, 1536, 1536), "wgmma 128x160"),
@@ -74,10 +74,15 @@ def what(spec: KernelSpec) -> str:
 def test_the_tiles_that_were_the_fastest_of_an_h200_are_near_the_first(
     shape: tuple[int, int, int], wanted: str
 ) -> None:
-    """By the model alone, among widths that are fitted to the problem, too, as these were not."""
-    found = rank(product("f16", *shape, "rcr"), GPUS["h200"], "sm_90a")
+    """By the model alone. Measured times, which come with gemmgen, say which are the fastest.
+
+    Among the grid's, as they were measured: widths that are fitted to the problem come before them.
+    """
+    one = product("f16", *shape, "rcr")
+    grid = grids(one.dtypes, one.layouts, "sm_90a", {})
+    found = [each for each in rank(one, GPUS["h200"], "sm_90a") if each.spec in grid]
     wanted_time = next(each.time for each in found if what(each.spec) == wanted)
-    assert wanted_time <= 1.1 * found[0].time
+    assert wanted_time <= 1.07 * found[0].time
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 2, 3, 5])
@@ -211,7 +216,7 @@ def test_other_gpus_count_as_the_nearest_one() -> None:
 def test_the_model_is_as_near_to_what_was_measured_as_the_page_says() -> None:
     errors = sorted(record.error for record in read(H200))
     assert len(errors) > 140
-    assert statistics.median(errors) <= 0.065
+    assert statistics.median(errors) <= 0.055
     assert errors[len(errors) * 9 // 10] <= 0.3
 
 
