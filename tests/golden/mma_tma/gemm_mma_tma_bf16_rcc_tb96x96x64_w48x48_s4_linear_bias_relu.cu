@@ -497,27 +497,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
-  // What a tile has beyond the edges of A and B is never copied, but cleared once: of the block's
-  // first tile or, if that has fewer steps than there are stages, of the last one of D.
-  const bool fills = steps >= kStages;
-  const int edge_row = fills ? row0 : (tiles_m - 1) * kTileM;
-  const int edge_col = fills ? col0 : (tiles_n - 1) * kTileN;
-  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
-  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
-  const bool lacks = a_bytes + b_bytes < kStageBytes;
-  // While the first copies are on their way, unless these could come to the same place.
-  const auto clear = [&] {  // by the consumers
-    const int lacking = kStageBytes - a_bytes - b_bytes;
-    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * 32 * kWarps) {
-      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there later
-  };
-  if (lacks && !fills && threadIdx.x < 32 * kWarps) clear();
-
   if (threadIdx.x == 0) {
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
@@ -546,7 +525,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
+      // anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
@@ -566,10 +546,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     return;
   }
 
-  if (lacks && fills) {
-    clear();
-    asm volatile("bar.sync 4, %0;" ::"n"(32 * kWarps) : "memory");  // for all consumers
-  }
   for (int w = blockIdx.x; w < work; next(w)) {
     WarpTile tile;
     if (steps > 0) {

@@ -382,7 +382,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   extern __shared__ __align__(128) unsigned char shared[];
   // (kStages, kStageBytes) from a multiple of 1024 on, where swizzles begin; barriers.
   const uint32_t begin = shared_address(shared), stages = (begin + 1023) & ~1023u;
-  unsigned char* const stage0 = shared + (stages - begin);
   const uint32_t barriers = stages + kStages * kStageBytes;
   const auto full = [barriers](int stage) { return barriers + 16 * stage; };
   const auto empty = [barriers](int stage) { return barriers + 16 * stage + 8; };
@@ -411,22 +410,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   piece(blockIdx.x, row0, col0, first, last);
   // Divides now, while the kernels before still run.
   asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
-
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int edge_row = (tiles_m - 1) * kTileM;
-  const int edge_col = (tiles_n - 1) * kTileN;
-  const int a_bytes = inside((rows - edge_row + 63) / 64, kTileM / 64) * kPanelA;
-  const int b_bytes = inside((cols - edge_col + 63) / 64, kTileN / 64) * kPanelB;
-  if (a_bytes + b_bytes < kStageBytes) {
-    const int lacking = kStageBytes - a_bytes - b_bytes;
-    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
-      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there later
-  }
 
   if (threadIdx.x == 0) {
     // A little comes to L2 while the kernels before still run.
@@ -463,7 +446,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
+      // anything there, which is multiplied for rows and columns that D does not have.
       const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
       const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both

@@ -611,22 +611,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   // Divides now, while the kernels before still run.
   asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int edge_row = (tiles_m - 1) * kTileM;
-  const int edge_col = (tiles_n - 1) * kTileN;
-  const int a_bytes = inside((rows - edge_row + 15) / 16, kTileM / 16) * kPanelA;
-  const int b_bytes = inside((cols - edge_col + 15) / 16, kTileN / 16) * kPanelB;
-  if (a_bytes + b_bytes < kStageBytes) {
-    const int lacking = kStageBytes - a_bytes - b_bytes;
-    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
-      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the TMA may write there later
-  }
-
   if (threadIdx.x == 0) {
     // A little comes to L2 while the kernels before still run.
     for (int n = first; early && n < last && n < first + 2; ++n) {
@@ -660,7 +644,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
+      // anything there, which is multiplied for rows and columns that D does not have.
       const int a_panels = inside((rows - row0 + 15) / 16, kTileM / 16);
       const int b_panels = inside((cols - col0 + 15) / 16, kTileN / 16);
       const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both

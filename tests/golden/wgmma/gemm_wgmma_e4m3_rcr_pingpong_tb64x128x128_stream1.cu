@@ -540,22 +540,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   next(begin_work);
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int edge_row = (tiles_m - 1) * kTileM;
-  const int edge_col = (tiles_n - 1) * kTileN;
-  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
-  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
-  if (a_bytes + b_bytes < kStageBytes) {
-    const int lacking = kStageBytes - a_bytes - b_bytes;
-    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
-      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
-
   if (threadIdx.x == 0) {
     // A little comes to L2 while the kernels before still run.
     if (early && steps > 0) {
@@ -588,7 +572,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     bool backwards = whole / gridDim.x % 2 == 1;
     for (int w = begin_work; w <= end_tile; next(w)) {
       const int turned = w > begin_tile && first == 0 ? begin_step : 0;
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
+      // anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);

@@ -502,29 +502,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int block = rank_in_cluster();
   // Blocks below each other have the same columns of B: each copies a part to all of them.
   const int b_part = block, b_sharers = 0x3;
-  // What a tile has beyond the edges of A and B is never copied, but cleared once: of the block's
-  // first tile or, if that has fewer steps than there are stages, of the last one of D.
-  const bool fills = steps >= kStages;
-  const int edge_row = fills ? row0 : (tiles_m - 1) * kSpanM + block % kClusterM * kTileM;
-  const int edge_col = fills ? col0 : (tiles_n - 1) * kSpanN;
-  const int a_bytes = inside(rows - edge_row, kTileM) * 128;
-  const int b_bytes = inside(cols - edge_col, kTileN) * 128;
-  // A block whose only tile is outside multiplies nothing.
-  const bool idle = (row0 >= rows || col0 >= cols) && work <= int(gridDim.x) / kClusterBlocks;
-  const bool lacks = !idle && a_bytes + b_bytes < kStageBytes;
-  // While the first copies are on their way, unless these could come to the same place.
-  const auto clear = [&] {  // by the consumers
-    const int lacking = kStageBytes - a_bytes - b_bytes;
-    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * 32 * kConsumers) {
-      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  };
-  if (lacks && !fills && threadIdx.x < 32 * kConsumers) clear();
-
   arrive_at_cluster();
   if (threadIdx.x == 0) {
     // A little comes to L2 while the kernels before still run.
@@ -557,7 +534,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x != 32 * kConsumers) return;
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
+      // anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
@@ -588,10 +566,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   }
 
   asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-  if (lacks && fills) {
-    clear();
-    asm volatile("bar.sync 4, %0;" ::"n"(32 * kConsumers) : "memory");  // for all consumers
-  }
   // The shuffle tells the compiler that all lanes have the same number, and may share registers for what
   // follows from it.
   const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);

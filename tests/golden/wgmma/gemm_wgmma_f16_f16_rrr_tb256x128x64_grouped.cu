@@ -500,20 +500,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   }
 
   const int rows = int(M), cols = int(N);
-  // Boxes have no more lines than their matrix: the TMA takes longer for others. Where a tile has
-  // more, they are cleared here, once.
+  // Boxes have no more lines than their matrix: the TMA takes longer for others. Stages hold anything
+  // there, which is multiplied for rows and columns that D does not have.
   const int a_bytes = (rows < kTileM ? rows : kTileM) * 128;
   const int b_bytes = kBytesB;
-  if (a_bytes + b_bytes < kStageBytes) {
-    const int lacking = kStageBytes - a_bytes - b_bytes;
-    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
-      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
 
   const int steps = int((K + kTileK - 1) / kTileK), tiles_n = (cols + kTileN - 1) / kTileN;
 

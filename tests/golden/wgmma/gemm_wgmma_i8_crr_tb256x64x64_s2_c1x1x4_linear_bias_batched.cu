@@ -554,22 +554,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int block = rank_in_cluster();
   int first, last;  // of the steps, this block's
   steps_of(block, kClusterBlocks, steps, first, last);
-  // What tiles have beyond the edges of A and B is never copied: it is cleared here, once.
-  const int edge_row = (tiles_m - 1) * kTileM;
-  const int edge_col = (tiles_n - 1) * kTileN;
-  const int a_bytes = inside(rows - edge_row, kTileM) * 64;
-  const int b_bytes = inside(cols - edge_col, kTileN) * 64;
-  if (a_bytes + b_bytes < kStageBytes) {
-    const int lacking = kStageBytes - a_bytes - b_bytes;
-    for (int i = 16 * threadIdx.x; i < lacking; i += 16 * kThreads) {
-      const int at = a_bytes + i + (a_bytes + i < kBytesA ? 0 : b_bytes);
-      for (int stage = 0; stage < kStages; ++stage) {
-        *reinterpret_cast<uint4*>(stage0 + stage * kStageBytes + at) = uint4{};
-      }
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what threads wrote
-  }
-
   arrive_at_cluster();
   wait_for_cluster();  // all blocks' barriers are there
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
@@ -589,7 +573,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
       // Where all products have the same matrix, there is but one.
       const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
+      // anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
