@@ -8,15 +8,15 @@ leave a table that can be read.
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from gen.device.gpus import GpuModel
-from gen.dispatch.table import Table, load
+from gen.dispatch.lines import Lines, leave_out
+from gen.dispatch.table import Table, load, read
 from gen.errors import GenError, UsageError
 from gen.files import write
 from gen.spec.dtypes import DTypes
@@ -58,15 +58,16 @@ class Places:
                 found.append(file)
         return found
 
-    def table(self, gpu: GpuModel, dtypes: DTypes) -> Table:
-        """What was measured on a GPU with element types. Raises UsageError where it is strict."""
-        return _table(tuple(map(_state, self.files(gpu, dtypes))), gpu.key, dtypes, self.strict)
+    def lines(self, gpu: GpuModel, dtypes: DTypes) -> tuple[Lines, ...]:
+        """What was measured on a GPU with element types, and perhaps more.
+
+        Raises UsageError where it is strict.
+        """
+        found = (_lines(*_state(path), self.strict) for path in self.files(gpu, dtypes))
+        return tuple(filter(None, found))
 
 
-_State = tuple[Path, int, int]
-
-
-def _state(path: Path) -> _State:
+def _state(path: Path) -> tuple[Path, int, int]:
     """A file, and what changes when it is written."""
     try:
         found = path.stat()
@@ -76,18 +77,13 @@ def _state(path: Path) -> _State:
 
 
 @lru_cache(maxsize=64)
-def _table(files: Sequence[_State], gpu: str, dtypes: DTypes, strict: bool) -> Table:
-    found = Table()
-    for path, _, _ in files:
-        try:
-            own = load(path).of(gpu, dtypes.name)
-        except GenError as error:
-            if strict:
-                raise
-            warnings.warn(f"measured times are left out: {error}", RuntimeWarning, stacklevel=2)
-            continue
-        found = found.merged(own) if found.entries else own
-    return found
+def _lines(path: Path, time: int, inode: int, strict: bool) -> Lines | None:
+    """Of a file in a state; None where it is left out."""
+    try:
+        return Lines(read(path), str(path), strict)
+    except GenError as error:
+        leave_out(error, strict)
+        return None
 
 
 NOWHERE = Places(())

@@ -91,6 +91,13 @@ def weight(at: Place, point: Point) -> int:
     return _weight(*at, *point)[-1]
 
 
+def may_count(at: Place, sizes: Sequence[int]) -> bool:
+    """Whether any point of these sizes counts at a place: one with as many products would."""
+    m, n, k = (min(max(size, 1), cost.MOST) for size in sizes)
+    *_, count, odd_a, odd_b = at
+    return weight(at, Point(m, n, k, count, odd_a + 2 * odd_b, 1, ONE)) > 0
+
+
 class Sums(NamedTuple):
     """Of a kernel's points: of their weights, and of their ratios times these."""
 

@@ -43,10 +43,12 @@ class Product:
     batch: int = 1
 
     @staticmethod
-    def packed(shape: GemmShape, dtypes: DTypes, layouts: Layouts, multiple: int = 1) -> Product:
+    def packed(
+        shape: GemmShape, dtypes: DTypes, layouts: Layouts, multiple: int = 1, batch: int = 1
+    ) -> Product:
         """With lines one after another, whose lengths are rounded up to a multiple of elements."""
         p = GemmProblem.packed(shape, layouts, multiple=multiple)
-        return Product(shape, dtypes, layouts, p.lda, p.ldb)
+        return Product(shape, dtypes, layouts, p.lda, p.ldb, batch=batch)
 
     @cached_property
     def given(self) -> tuple[int, ...]:

@@ -206,16 +206,20 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-def load(path: Path) -> Table:
-    """The table of a file, or of all files of a folder. Raises UsageError."""
+def read(path: Path) -> str:
+    """The text of a file. Raises UsageError."""
     try:
-        if path.is_dir():
-            found = Table()
-            for file in sorted(path.rglob("*.json")):
-                found = found.merged(load(file))
-            return found
-        text = path.read_bytes().decode()
+        return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}; use a table of gen tune") from None
-    return parse(text, str(path))
+
+
+def load(path: Path) -> Table:
+    """The table of a file, or of all files of a folder. Raises UsageError."""
+    if not path.is_dir():
+        return parse(read(path), str(path))
+    found = Table()
+    for file in sorted(path.rglob("*.json")):
+        found = found.merged(load(file))
+    return found

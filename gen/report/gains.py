@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 from gen.bench import sizes
 from gen.bench.results import OURS, Header, Results, Row, read_json
 from gen.dispatch import choice, table
+from gen.dispatch.ranking import Product
 from gen.dispatch.table import Entry, Run, Table
 from gen.errors import GenError, UsageError
 from gen.kernels.registry import make_spec
+from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
+from gen.spec.problem import parse_layout
 from gen.tune.outcomes import model_of_run
 
 
@@ -75,7 +78,8 @@ def _of_gpu(entries: Sequence[Entry], known: Table) -> tuple[Results, list[Gain]
 
 def _first(entry: Entry, run: Run) -> KernelSpec:
     """What the model alone takes for the problem of an entry."""
-    product = choice.product_of(entry)
+    dtypes, layouts = parse_dtype(entry.spec["dtype"]), parse_layout(entry.spec["layout"])
+    product = Product.packed(entry.size, dtypes, layouts, batch=entry.batch)
     model = model_of_run(run)
     given = {"batched": True} if entry.batch > 1 else {}
     return choice.rank(product, model, run.arch, given)[0].spec

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gen.device.gpus import GpuModel
 from gen.dispatch import folders
-from gen.dispatch.table import Table
+from gen.dispatch.table import Table, load
 from gen.errors import UsageError
 from gen.spec.dtypes import DTypes
 
@@ -19,8 +19,10 @@ class Keeper:
 
     def known(self, dtypes: DTypes) -> Table:
         """What has been measured of element types. Raises UsageError."""
-        places = folders.Places((self._target,), strict=True)
-        return places.table(self._gpu, dtypes).merged(self._left)
+        found = Table()
+        for path in folders.Places((self._target,)).files(self._gpu, dtypes):
+            found = load(path).of(self._gpu.key, dtypes.name)
+        return found.merged(self._left)
 
     def keep(self, table: Table) -> str:
         """Adds to the table; says why that cannot be, the first time that it cannot."""

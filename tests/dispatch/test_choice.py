@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gen.device.gpus import GPUS
 from gen.dispatch import choice, nearness, words
 from gen.dispatch.folders import Places
+from gen.dispatch.learnt import place
 from gen.dispatch.nearness import ONE, OWN, Point
 from gen.dispatch.ranking import INTERPOLATED, MEASURED, MODELLED, Product, rank
 from gen.dispatch.table import Table
@@ -78,10 +79,10 @@ def test_times_are_those_of_the_lines_that_c_has(
     time: int, at: nearness.Place, points: list[Point]
 ) -> None:
     """They fit 64 bits in every line, and between the ratios."""
-    place = dict(zip(("m", "n", "k", "count", "odd_a", "odd_b"), map(int, at), strict=True))
+    sizes = dict(zip(("m", "n", "k", "count", "odd_a", "odd_b"), map(int, at), strict=True))
     weights = weighted = 0
     for one in points:
-        found = evaluate(nearness.WEIGHT, {**place, **one._asdict()})
+        found = evaluate(nearness.WEIGHT, {**sizes, **one._asdict()})
         assert max(found.values()) < 2**63
         weights += found["weight"]
         weighted += found["weight"] * one.at_ratio
@@ -172,7 +173,7 @@ def test_a_ranking_has_the_times_that_points_give(
     known = choice.learnt(H200, problem.dtypes, problem.layouts, places)
     for each in choice.rank(problem, H200, "sm_90a", None, places):
         points = known.points(each.spec, [problem])
-        at = choice.place(each.spec, problem)
+        at = place(each.spec, problem)
         assert each.time == nearness.corrected(each.modelled, at, points)
 
 

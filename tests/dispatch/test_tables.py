@@ -29,6 +29,7 @@ from tests.support import tuned
 from tests.support.slow import slow
 
 F16 = parse_dtype("f16")
+SQUARES = [(64, 64, 64), (128, 128, 128)]  # of `small`
 
 
 def product(m: int, n: int, k: int, dtype: str = "f16") -> Product:
@@ -135,18 +136,19 @@ def test_a_broken_table_is_a_warning_and_one_that_was_named_an_error(tmp_path: P
     assert places.files(GPUS["h100"], F16) == []
     file.write_text(file.read_text()[:-9])
     with pytest.raises(UsageError, match=r"f16.json is not JSON: .*; move it away"):
-        places.table(GPUS["h200"], F16)
+        places.lines(GPUS["h200"], F16)
     folders.keep(small(4), tmp_path / "other")
     both = Places((tmp_path, tmp_path / "other"))
     with pytest.warns(RuntimeWarning, match="measured times are left out: .*f16.json is not JSON"):
-        assert len(both.table(GPUS["h200"], F16).entries) == 6
+        (left,) = both.lines(GPUS["h200"], F16)
+    assert left.sizes("h200") == SQUARES
 
 
 def test_what_another_program_adds_is_seen(tmp_path: Path) -> None:
     places = tuned.places(tmp_path, small())
-    assert len(places.table(GPUS["h200"], F16).entries) == 6
+    assert [x.sizes("h200") for x in places.lines(GPUS["h200"], F16)] == [SQUARES]
     folders.keep(small(0, "h200", 256), tmp_path)
-    assert len(places.table(GPUS["h200"], F16).entries) == 9
+    assert [len(x.sizes("h200")) for x in places.lines(GPUS["h200"], F16)] == [3]
 
 
 def test_gpus_have_times_of_their_own() -> None:
@@ -274,8 +276,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_table_is_read_once_as_long_as_nothing_has_changed(tmp_path: Path) -> None:
     places = tuned.places(tmp_path, small())
-    first = places.table(GPUS["h200"], F16)
-    assert places.table(GPUS["h200"], F16) is first
+    (first,) = places.lines(GPUS["h200"], F16)
+    assert places.lines(GPUS["h200"], F16)[0] is first
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Places((tmp_path / "nothing",)).table(GPUS["h200"], F16).entries == ()
+        assert Places((tmp_path / "nothing",)).lines(GPUS["h200"], F16) == ()

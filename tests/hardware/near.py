@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gen.device.gpus import GPUS
-from gen.dispatch.choice import Learnt
+from gen.dispatch.learnt import Learnt
+from gen.dispatch.lines import Lines
 from gen.dispatch.ranking import INTERPOLATED, Product
 from gen.dispatch.table import Entry, Run, Table
 from gen.source.versions import template_version
@@ -49,7 +50,9 @@ def errors(records: Sequence[Record], factors: Mapping[str, float]) -> Errors:
         ]
         known = Table(tuple(others), {RUN.name: RUN}).merged(Table())
         product = Product.packed(parse_shape(one.shape), spec.dtypes, spec.layouts)
-        (near,) = Learnt(known, GPUS["h200"], spec.layouts).corrected(product, [one.found])
+        lines = Lines(known.to_json(), "records")
+        there = Learnt([lines], GPUS["h200"], spec.dtypes, spec.layouts)
+        (near,) = there.corrected(product, [one.found])
         if near.basis == INTERPOLATED:
             found.alone.append(_error(one.predicted, us))
             found.near.append(_error(near.time / 1e6, us))

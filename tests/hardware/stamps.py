@@ -28,7 +28,6 @@ from typing import NamedTuple
 from gen import files
 from gen.compile import nvrtc
 from gen.device.execute import planned
-from gen.dispatch.choice import product_of
 from gen.dispatch.table import Entry, Table, load
 from gen.kernels.registry import spec_from_json
 from gen.prove.cpp_tokens import tokens
@@ -88,9 +87,8 @@ def same(old: Made, new: Made, arch: str, packs: bool) -> bool:
 
 def packs(spec: KernelSpec, entry: Entry) -> bool:
     """Whether a kernel of its own packed operands of the problem."""
-    product = product_of(entry)
-    problem = GemmProblem.packed(product.shape, product.layouts)
-    problem = replace(problem, batch=problem.batched(product.layouts, product.batch).batch)
+    problem = GemmProblem.packed(entry.size, spec.layouts)
+    problem = replace(problem, batch=problem.batched(spec.layouts, entry.batch).batch)
     launches = planned(spec, problem, ALIGNED, MULTIPROCESSORS, 0).launches
     return any(launch.kernel.endswith("_pack") for launch in launches)
 

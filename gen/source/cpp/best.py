@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from gen.device.gpus import GpuModel
 from gen.dispatch import cost, nearness
-from gen.dispatch.choice import learnt, place, rank
+from gen.dispatch.choice import learnt, rank
 from gen.dispatch.folders import NOWHERE, Places
+from gen.dispatch.learnt import place
 from gen.dispatch.nearness import Point
 from gen.dispatch.ranking import Product
 from gen.dispatch.weights import Weights, weigh
