@@ -11,17 +11,16 @@ data sheet takes part, and the constants are assumed to be the same, but for the
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from gen.device.gpus import GpuModel, occupancy
-from gen.kernels.tensor_cores.operands import operands
-from gen.kernels.tensor_cores.tiles import PING_PONG, WARPGROUP, WGMMA_ROWS, sums
-from gen.kernels.variant import Pace
+from gen.kernels.tensor_cores.tiles import PING_PONG, WARPGROUP, WGMMA_ROWS, is_transposed, sums
+from gen.kernels.variant import Pace, Variant
 from gen.spec.arch import BANKS, WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import along_k
+from gen.spec.problem import Layouts, along_k
 
 L2_CLOCK = {80: 64, 90: 64, 100: 64}  # bytes of L2 for one
 L2_OTHERS = 32  # of other GPUs: not measured
@@ -135,13 +134,20 @@ def peak(gpu: GpuModel, dtypes: DTypes, unit: str) -> float:
     return rate * (4 if gpu.halved else 2)
 
 
+@lru_cache(maxsize=256)
+def _pace(row: Variant, dtypes: DTypes) -> Pace:
+    assert row.pace
+    return row.pace(dtypes)
+
+
 def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     """The weights of a kernel whose row has a pace."""
-    assert spec.row.pace
-    pace, d, g, tile = spec.row.pace(spec.dtypes), spec.dtypes, spec.geometry, spec.threadblock
+    d, g, tile = spec.dtypes, spec.geometry, spec.threadblock
+    pace = _pace(spec.row, d)
     clock = 1e3 / gpu.clock
     threads = math.prod(spec.threads)
-    runs = along_k(replace(spec.layouts, c=not spec.swapped))  # as the kernel has them
+    layouts = spec.layouts
+    runs = along_k(Layouts(layouts.a, layouts.b, not spec.swapped))  # as the kernel has them
     share = pace.share * (pace.along if runs[1 - _short(spec)] else 1)
     products = (
         tile.m * tile.n * tile.k * d.products / (peak(gpu, d, pace.unit) / 2 / gpu.sms * share)
@@ -156,7 +162,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         registers = min(255, sums(spec.warp, d) + OTHERS) if spec.warp else pace.registers
         static, dynamic = g.static_shared, g.dynamic_shared
         resident = max(1, occupancy(gpu, threads, registers, static + dynamic).blocks)
-    turned = not spec.layouts.c and not spec.swapped
+    turned = not layouts.c and not spec.swapped
     along = sum(side for side, run in zip(tile[:2], runs, strict=True) if run)
     more = (pace.wait_k + pace.across_k * along) * tile.k * clock
     turns = spec.tunables.get("schedule") == PING_PONG
@@ -179,7 +185,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     if spec.cluster_k > 1:
         last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)
     start = pace.start + pace.code * unrolled + MEETING * (spec.cluster_blocks > 1)
-    a, b = _packs(spec)
+    a, b = _packs(spec, runs)
     k = tile.k if pace.exact else 1
     spread = (1 + (0 if run or not persistent else NARROW / side / d.factor.size)
               for side, run in zip(tile[:2], runs, strict=True))  # fmt: skip
@@ -249,11 +255,14 @@ def _packed(spec: KernelSpec, always: bool) -> float:
     return (TRANSPOSED if always else PACKED) * moved
 
 
-def _packs(spec: KernelSpec) -> tuple[int, int]:
-    """Whether the left and the right operand of the row-major product are packed: see Weights."""
+def _packs(spec: KernelSpec, runs: tuple[bool, bool]) -> tuple[int, int]:
+    """Whether the left and the right operand of the row-major product are packed: see Weights.
+
+    runs: whether they are contiguous along K.
+    """
     if not spec.packs or not spec.row.planner:
         return 0, 0
     if spec.dtypes.parts > 1:
         return 2, 2
-    a, b = (2 if x.transposed else 1 for x in operands(spec))
+    a, b = (2 if is_transposed(run, spec.dtypes.factor.size) else 1 for run in runs)
     return a, b

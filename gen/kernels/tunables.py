@@ -105,10 +105,6 @@ class Tunable:
         """The default beside what was chosen before it."""
         return self.default(chosen) if callable(self.default) else self.default
 
-    def resolve(self, given: object, chosen: Choice) -> Value:
-        """The value that was given, or the default. Raises UsageError."""
-        return self.usual(chosen) if given is None else self.parse(given)
-
 
 @dataclass(frozen=True)
 class Integer(Tunable):
@@ -197,12 +193,11 @@ class Size(Tunable):
 
     def parse(self, value: object) -> Value:
         """See Tunable."""
-        parts = str(value).strip().lower().split("x")
-        wanted = self.form.count("x") + 1
-        if len(parts) != wanted or not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
+        parts = _sides(str(value))
+        if len(parts) != self.form.count("x") + 1:
             example = self.example.partition(",")[0]
             raise UsageError(f"{self.name}: '{value}' is not {self.form}, such as {example}")
-        return "x".join(str(int(part)) for part in parts)
+        return "x".join(parts)
 
     def near(self, value: Value) -> Iterator[Value]:
         """See Tunable. Sides are as near as their ratio is to 1."""
@@ -222,6 +217,18 @@ class Size(Tunable):
 
         tiles = sorted(product(*axes), key=order)
         return ("x".join(map(str, tile)) for tile in tiles)
+
+
+_SIDE = re.compile(r"\d{1,9}")
+
+
+@lru_cache(maxsize=4096)
+def _sides(text: str) -> tuple[str, ...]:
+    """The numbers of a size as they are kept; none where it has anything else."""
+    parts = text.strip().lower().split("x")
+    if not all(map(_SIDE.fullmatch, parts)):
+        return ()
+    return tuple(str(int(part)) for part in parts)
 
 
 def rank(value: Value) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from gen.errors import SpecError
@@ -152,10 +153,10 @@ class Variant:
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
-    @property
-    def tunable_names(self) -> list[str]:
+    @cached_property
+    def tunable_names(self) -> tuple[str, ...]:
         """What may be chosen of it, in the order in which it is."""
-        return [tunable.name for tunable in self.tunables]
+        return tuple(tunable.name for tunable in self.tunables)
 
     @property
     def takes_workspace(self) -> bool:
@@ -197,7 +198,8 @@ class Variant:
         values: dict[str, Any] = {}
         so_far = chosen._replace(values=values)
         for t in self.tunables:
-            values[t.name] = t.resolve(given.get(t.name), so_far)
+            value = given.get(t.name)
+            values[t.name] = t.usual(so_far) if value is None else t.parse(value)
         return values
 
     def plan(

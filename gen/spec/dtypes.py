@@ -56,6 +56,9 @@ class DTypes:
     factor: ElementType
     parts: int = 1
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def products(self) -> int:
         """How many are made of two elements: of their parts p and q those with p + q < parts."""

@@ -87,8 +87,13 @@ class KernelSpec:
             check_symbol(self.symbol)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Rankings look for kernels again and again."""
         tunables = frozenset(self.tunables.items())
-        return hash((self.row, self.dtypes.name, self.layouts, self.arch, tunables, self.symbol))
+        return hash((self.row, self.dtypes, self.layouts, self.arch, tunables, self.symbol))
 
     @property
     def variant(self) -> str:

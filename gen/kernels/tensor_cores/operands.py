@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gen.kernels.formulas import Fact
-from gen.kernels.tensor_cores.tiles import is_strided
+from gen.kernels.tensor_cores.tiles import is_transposed
 from gen.spec.arch import MAX_GRID_YZ, UNIT, WARP
 from gen.spec.kernel import KernelSpec
 
@@ -27,7 +27,7 @@ class Operand:
 
     letter: "a" or "b". matrix, ld: what the caller calls it. size: bytes of an element.
     given_along_k: whether it is contiguous along K where it is given. transposed: whether packing
-    makes it so: see `is_strided`. line: bytes of a line
+    makes it so: see `is_transposed`. line: bytes of a line
     in shared memory. fragments: of it, 16 rows of A or columns of B each, that a warp multiplies.
     sharers: blocks of a cluster that have the same tiles of it, and copy a part each. parts: that
     its elements are split into while they are packed; a packed line has all first parts, then all
@@ -65,7 +65,7 @@ class Operand:
     @property
     def transposed(self) -> bool:
         """Whether its lines do not run along K, but have to."""
-        return not (self.given_along_k or is_strided(self.size))
+        return is_transposed(self.given_along_k, self.size)
 
     @property
     def along_k(self) -> bool:
@@ -184,7 +184,7 @@ def operands(spec: KernelSpec) -> tuple[Operand, Operand]:
         extent: int,
         spread: int,
     ) -> Operand:
-        in_k = along_k or not is_strided(size)
+        in_k = along_k or is_transposed(along_k, size)
         line = spec.threadblock.k * size if in_k else KSTRIDED_LINE
         parts = spec.dtypes.parts
         several = spec.several.number if matrix.lower() in spec.several.strided else ""

@@ -7,7 +7,6 @@ column-major, its transpose is computed: then B' is the left operand and A' the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -113,6 +112,11 @@ def is_strided(size: int) -> bool:
     return size in (2, 8)
 
 
+def is_transposed(runs_along_k: bool, size: int) -> bool:
+    """Whether an operand's lines do not run along K, but have to."""
+    return not (runs_along_k or is_strided(size))
+
+
 def registers(threads: int) -> int:
     """Registers that each thread of a block can have."""
     return min(MOST_REGISTERS, REGISTERS // threads // 8 * 8)
@@ -140,7 +144,10 @@ def mma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 
 def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `mma_tma`."""
-    roles = tma_roles(t, d)
+    return _fed_by_tma(t, d, tma_roles(t, d))
+
+
+def _fed_by_tma(t: Mapping[str, Any], d: DTypes, roles: Roles, **others: Any) -> Geometry:
     threads = WARP * (roles.consumers + roles.producers)
     staging = tma_staging(t, d)
     shared_bytes = tma_shared(t, d, t["stages"], staging)
@@ -151,15 +158,16 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
         "staged_columns": staging.columns,
         "slots": staging.slots,
         "staging_line": staging.line,
+        **others,
     }
     return _geometry(t, threads, shared_bytes, **more)
 
 
 def wgmma(t: Mapping[str, Any], d: DTypes) -> Geometry:
     """What follows from the tunables of `wgmma`."""
-    geometry = mma_tma(with_warps(t, d), d)
-    groups = geometry.values["consumers"] // WARPGROUP
-    return replace(geometry, values={**geometry.values, "groups": groups})
+    t = with_warps(t, d)
+    roles = tma_roles(t, d)
+    return _fed_by_tma(t, d, roles, groups=roles.consumers // WARPGROUP)
 
 
 def with_warps(t: Mapping[str, Any], d: DTypes) -> Mapping[str, Any]:
@@ -169,15 +177,15 @@ def with_warps(t: Mapping[str, Any], d: DTypes) -> Mapping[str, Any]:
     Many rows are those of two warpgroups, whose threads have the most registers, unless each has a
     work tile of its own.
     """
-    block = Tile._make(sizes(t["threadblock"]))
+    rows, columns, _ = sizes(t["threadblock"])
     k = WGMMA_BYTES // d.factor.size
-    wgmmas = block.m // WGMMA_ROWS
+    wgmmas = rows // WGMMA_ROWS
     shared_by = wgmmas if wgmmas < MANY_WGMMAS else 2
     each = wgmmas if teams(t) > 1 else wgmmas // max(shared_by, 1)
     return {
         **t,
-        "warp": f"{16 * each}x{block.n}",
-        "instruction": f"m64n{block.n}k{k}",
+        "warp": f"{16 * each}x{columns}",
+        "instruction": f"m64n{columns}k{k}",
         "sliced_k": 1,
     }
 
@@ -243,23 +251,23 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     if not writes_d(t):
         return _NONE
     least = _least_staging(t, d)
-    limit = SHARED_KIB[90] * 1024
     if cluster_of(t)[2] > 1:  # blocks have but some pieces each
         return least
+    left = SHARED_KIB[90] * 1024 - tma_shared(t, d, t["stages"], _NONE)
     if _by_columns(t):
         for line in _piece_lines(warp.n, d):
             columns = line // d.output.size
             pieces = ceil_div(warp.n, columns)
             for slots in range(pieces, 0, -1):
                 staging = Staging(16, columns, slots, line)
-                if pieces % slots == 0 and tma_shared(t, d, t["stages"], staging) <= limit:
+                if pieces % slots == 0 and _staged(t, d, staging) <= left:
                     return staging
         return least
     most, each = _finished(warp.m, t["sliced_k"])
     for rows in (64, 32, 16):
         for slots in range(most // rows, 0, -1):
             staging = least._replace(rows=rows, slots=slots)
-            fits = tma_shared(t, d, t["stages"], staging) <= limit
+            fits = _staged(t, d, staging) <= left
             in_turn = most // rows % slots == 0 or t["sliced_k"] > 1
             if fits and each % rows == 0 and in_turn:
                 return staging
@@ -323,12 +331,17 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     """
     block, warp, _ = tiles(t)
     staging = staging or (_least_staging(t, d) if writes_d(t) else _NONE)
-    elements = staging.slots * staging.rows * staging.columns
     more = 1024 + (16 if teams(t) > 1 else 0)  # the barrier at which teams wait for each other
     if cluster_of(t)[2] > 1:
         more += warps(block, warp) * (_part_bytes(t, d) + 16)
-    staged = teams(t) * warps(block, warp) * elements * d.output.size
-    return stages * (stage_bytes(block, d) + 16) + staged + more
+    return stages * (stage_bytes(block, d) + 16) + _staged(t, d, staging) + more
+
+
+def _staged(t: Mapping[str, Any], d: DTypes, staging: Staging) -> int:
+    """Rows of D of all warps on their way."""
+    block, warp, _ = tiles(t)
+    elements = staging.slots * staging.rows * staging.columns
+    return teams(t) * warps(block, warp) * elements * d.output.size
 
 
 def _part_bytes(t: Mapping[str, Any], d: DTypes) -> int:

@@ -52,7 +52,7 @@ def wgmma_rules(chosen: Choice) -> None:
     _wgmma_size_rule(block)
     grouped_rule(chosen)
     _cluster_rule(chosen, block)
-    _stream_rule(chosen)
+    _stream_rule(chosen, block)
     line_rule(block, chosen.dtypes)
     epilogue_rule(chosen.values["epilogue"], chosen.dtypes, is_grouped(chosen.values))
     as_tma = chosen._replace(values=with_warps(chosen.values, chosen.dtypes))
@@ -149,10 +149,10 @@ def _sliced_rule(chosen: Choice, block: Tile, blocks: int) -> None:
         )
 
 
-def _stream_rule(chosen: Choice) -> None:
+def _stream_rule(chosen: Choice, block: Tile) -> None:
     """Sums that blocks give each other are those of whole warps, of whole steps."""
     stream_rule(chosen, ("split_k", 1), ("cluster", "1x1"))
-    promote, step = chosen.values["promote"], Tile._make(sizes(chosen.values["threadblock"])).k
+    promote, step = chosen.values["promote"], block.k
     if chosen.values["stream_k"] and promote > step:
         raise Conflict(
             f"promote={promote} goes with stream_k=0, or as threadblock.k={step} with stream_k=1: "
