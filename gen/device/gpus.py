@@ -72,6 +72,9 @@ class GpuModel:
     mma: float = 1
     device: str = ""
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.sms, self.device))
+
     @property
     def key(self) -> str:
         """Its name among measured times: `h200`, `h200-66sm` for a half, `nvidia-a800-108sm`."""

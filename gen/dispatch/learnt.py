@@ -160,8 +160,8 @@ class Learnt:
         self, tables: Sequence[Lines], gpu: GpuModel, dtypes: DTypes, layouts: Layouts
     ) -> None:
         self._tables, self._gpu, self._dtypes, self._layouts = tables, gpu, dtypes, layouts
-        key = gpu.key
-        self._sizes = sorted({sizes for table in tables for sizes in table.sizes(key)})
+        words = gpu.key, str(layouts)
+        self._sizes = sorted({sizes for table in tables for sizes in table.sizes(*words)})
         self._tuned: dict[Sizes, Sequence[Tuned]] = {}  # as far as they were near a problem
 
     def _of(self, sizes: Sizes) -> Sequence[Tuned]:

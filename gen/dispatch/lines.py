@@ -67,9 +67,18 @@ class Lines:
             self._runs = self._parsed("").runs  # which also says what is wrong with the head
         self._places: Mapping[Place, Sequence[slice]] = places or dict.fromkeys(self._times, ())
 
-    def sizes(self, gpu: str) -> list[Sizes]:
-        """Those that were measured on a GPU."""
-        return [sizes for own, sizes in self._places if own == gpu]
+    def sizes(self, gpu: str, layout: str) -> list[Sizes]:
+        """Those that may have been measured on a GPU with a layout."""
+        return [
+            place[1]
+            for place, blocks in self._places.items()
+            if place[0] == gpu and (not blocks or any(self._may_have(layout, x) for x in blocks))
+        ]
+
+    def _may_have(self, layout: str, block: slice) -> bool:
+        """Whether lines have it, or a character that JSON may have written otherwise."""
+        start, end = block.start, block.stop
+        return any(self._text.find(x, start, end) >= 0 for x in (layout, "\\"))
 
     def times(self, gpu: str, sizes: Sizes, dtype: str, layout: str) -> list[Time]:
         """What was measured there. Raises UsageError with what is wrong, where that is strict."""

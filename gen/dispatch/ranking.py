@@ -7,7 +7,7 @@ takes the one that comes first among these.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -17,7 +17,7 @@ from gen.device.gpus import GPUS, GpuModel
 from gen.dispatch import cost
 from gen.dispatch.weights import Weighed, weigh
 from gen.errors import SpecError
-from gen.kernels.registry import VARIANTS, build, make_spec
+from gen.kernels.registry import VARIANTS, built, check_types, make_spec
 from gen.kernels.tensor_cores.tiles import PING_PONG
 from gen.kernels.tunables import Choice
 from gen.kernels.variant import Variant
@@ -239,16 +239,15 @@ def _fitted(
     product: Product, gpu: GpuModel, arch: str, given: Given, others: Collection[KernelSpec]
 ) -> Sequence[tuple[KernelSpec, Weighed]]:
     """What rows offer for this problem alone, besides `others`."""
-    s, cc, values = product.shape, compute_capability(arch), dict(given)
+    s, values = product.shape, dict(given)
     found: dict[KernelSpec, Weighed] = {}
-    for row in _rows():
-        if not row.fitted or not _offers(row, product.dtypes, cc, values):
+    for row, chosen in _offered(product.dtypes, product.layouts, arch, values):
+        if not row.fitted:
             continue
         m, n = (s.m, s.n) if product.layouts.c or not row.transposes else (s.n, s.m)
-        chosen = Choice(product.dtypes, product.layouts, _own_arch(row, arch), values)
         for tunables in row.fitted(chosen, m, n, product.batch, gpu.sms):
             key = as_key({**tunables, **values})
-            one = _weighed(row.name, product.dtypes, product.layouts, chosen.arch, key, gpu)
+            one = _weighed(row, product.dtypes, product.layouts, chosen.arch, key, gpu)
             if one and one[0] not in others:
                 found.update([one])
     return list(found.items())
@@ -256,19 +255,26 @@ def _fitted(
 
 @lru_cache(maxsize=16384)
 def _weighed(
-    name: str, dtypes: DTypes, layouts: Layouts, arch: str, tunables: Given, gpu: GpuModel
+    row: Variant, dtypes: DTypes, layouts: Layouts, arch: str, tunables: Given, gpu: GpuModel
 ) -> tuple[KernelSpec, Weighed] | None:
     """A kernel that a problem wants, unless it breaks a rule."""
-    asked = {"dtype": dtypes.name, "arch": arch, **dict(tunables)}
     with suppress(SpecError):
-        spec = build(VARIANTS[name], layouts, asked, None)
+        spec = built(row, Choice(dtypes, layouts, arch, dict(tunables)))
         return spec, weigh(spec, gpu)
     return None
 
 
-def _offers(row: Variant, dtypes: DTypes, cc: int, given: Mapping[str, Any]) -> bool:
-    """Whether a row has kernels of these types with what the caller has set."""
-    return row.has(dtypes.name, cc) and given.keys() <= {*row.tunable_names}
+def _offered(
+    dtypes: DTypes, layouts: Layouts, arch: str, given: Mapping[str, Any]
+) -> Iterator[tuple[Variant, Choice]]:
+    """The rows that have kernels of these types with what the caller has set; what that is."""
+    cc = compute_capability(arch)
+    for row in _rows():
+        if row.has(dtypes.name, cc) and given.keys() <= {*row.tunable_names}:
+            own = _own_arch(row, arch)
+            with suppress(SpecError):  # an older architecture, without what the row needs
+                check_types(row, dtypes, own)
+                yield row, Choice(dtypes, layouts, own, given)
 
 
 def _own_arch(row: Variant, arch: str) -> str:
@@ -280,17 +286,12 @@ def grids(
     dtypes: DTypes, layouts: Layouts, arch: str, given: Mapping[str, Any]
 ) -> Sequence[KernelSpec]:
     """What all rows offer, with what the caller has set."""
-    cc = compute_capability(arch)
     found: dict[KernelSpec, None] = {}
-    for row in _rows():
-        if not _offers(row, dtypes, cc, given):
-            continue
-        own = _own_arch(row, arch)
-        asked = {"dtype": dtypes.name, "arch": own}
-        grid = row.grid(Choice(dtypes, layouts, own, given))
+    for row, chosen in _offered(dtypes, layouts, arch, given):
+        grid = row.grid(chosen)
         for tunables in (*grid, {}) if given else grid:
             with suppress(SpecError):  # a rule that is broken
-                found[build(row, layouts, {**asked, **tunables, **given}, None)] = None
+                found[built(row, chosen._replace(values={**tunables, **given}))] = None
     return list(found)
 
 

@@ -19,7 +19,7 @@ from gen.kernels.tensor_cores.tiles import PING_PONG, WARPGROUP, WGMMA_ROWS, is_
 from gen.kernels.variant import Pace, Variant
 from gen.spec.arch import BANKS, WARP
 from gen.spec.dtypes import DTypes
-from gen.spec.kernel import KernelSpec
+from gen.spec.kernel import KernelSpec, cluster_of
 from gen.spec.problem import Layouts, along_k
 
 L2_CLOCK = {80: 64, 90: 64, 100: 64}  # bytes of L2 for one
@@ -154,8 +154,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     )
     byte = clock / L2_CLOCK.get(gpu.capability, L2_OTHERS)
     step = tile.k * d.factor.size * d.parts
-    below, beside = (SHARED[n] for n in spec.cluster)
-    copy_a, copy_b = tile.m * step * byte * beside, tile.n * step * byte * below
+    rows, columns, sharers = cluster_of(spec.tunables)
+    copy_a, copy_b = tile.m * step * byte * SHARED[columns], tile.n * step * byte * SHARED[rows]
     shared = _shared_bytes(spec, pace) / BANKS * clock
     resident, persistent = 1, spec.row.persistent
     if not persistent:
@@ -182,15 +182,15 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     store = pace.store * (PIECES if short else 1) + gelu
     last = pace.last * clock * (AWAY if turns else 1)
     unrolled = _unrolled(spec, pace, threads)
-    if spec.cluster_k > 1:
+    if sharers > 1:
         last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)
-    start = pace.start + pace.code * unrolled + MEETING * (spec.cluster_blocks > 1)
+    start = pace.start + pace.code * unrolled + MEETING * (rows * columns * sharers > 1)
     a, b = _packs(spec, runs)
     k = tile.k if pace.exact else 1
     spread = (1 + (0 if run or not persistent else NARROW / side / d.factor.size)
               for side, run in zip(tile[:2], runs, strict=True))  # fmt: skip
     found = (
-        tile.m, tile.n, tile.k // k, *spec.cluster, spec.cluster_k,
+        tile.m, tile.n, tile.k // k, rows, columns, sharers,
         *(each / k for each in (main, lone, wait, copy_a, copy_b)),
         last, store * clock * 1024 / STORED,
         16 * pace.rough, turns, start * 1e3,

@@ -21,7 +21,7 @@ from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import Variant
 from gen.kernels.way_out import Asked, way_out
 from gen.spec.arch import SHARED_KIB, STATIC_SHARED, compute_capability
-from gen.spec.dtypes import parse_dtype
+from gen.spec.dtypes import DTypes, parse_dtype
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Layouts, parse_layout
 
@@ -125,21 +125,26 @@ def build(row: Variant, layouts: Layouts, asked: Asked, symbol: str | None) -> K
         if name not in row.tunable_names:
             some = ", ".join(row.tunable_names)
             raise SpecError(f"{row.name} has no tunable '{name}'; it has {some}")
-    if dtypes.name not in row.dtypes:
-        some = ", ".join(row.dtypes)
-        raise Conflict(f"{row.name} has no dtype {dtypes.name}, but {some}", "dtype")
-    _check_arch(row, arch)
-    chosen = Choice(dtypes, layouts, arch, {})
-    values = row.resolve(given, chosen)
+    check_types(row, dtypes, arch)
+    return built(row, Choice(dtypes, layouts, arch, given), symbol)
+
+
+def built(row: Variant, asked: Choice, symbol: str | None = None) -> KernelSpec:
+    """The same for types and an architecture that the row has, and tunables of its own."""
+    values = row.resolve(asked.values, asked)
     for t in row.tunables:
         t.check(values[t.name])
-    row.rules(chosen._replace(values=values))
-    spec = KernelSpec(row, dtypes, layouts, arch, values, symbol)
-    _check_shared(spec, given)
+    row.rules(asked._replace(values=values))
+    spec = KernelSpec(row, asked.dtypes, asked.layouts, asked.arch, values, symbol)
+    _check_shared(spec, asked.values)
     return spec
 
 
-def _check_arch(row: Variant, arch: str) -> None:
+def check_types(row: Variant, dtypes: DTypes, arch: str) -> None:
+    """Raises Conflict for element types or an architecture that the row has not."""
+    if dtypes.name not in row.dtypes:
+        some = ", ".join(row.dtypes)
+        raise Conflict(f"{row.name} has no dtype {dtypes.name}, but {some}", "dtype")
     cc = compute_capability(arch)
     if cc < row.min_arch and row.max_arch is None:
         raise Conflict(f"{row.name} needs sm_{row.min_arch} or newer, not {arch}", "arch")

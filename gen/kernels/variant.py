@@ -198,8 +198,11 @@ class Variant:
         values: dict[str, Any] = {}
         so_far = chosen._replace(values=values)
         for t in self.tunables:
-            value = given.get(t.name)
-            values[t.name] = t.usual(so_far) if value is None else t.parse(value)
+            value, usual = given.get(t.name), t.default
+            if value is not None:
+                values[t.name] = t.parse(value)
+            else:
+                values[t.name] = usual(so_far) if callable(usual) else usual
         return values
 
     def plan(

@@ -12,6 +12,7 @@ from gen.dispatch import folders, table
 from gen.dispatch.lines import Lines, Sizes, Time
 from gen.dispatch.table import Entry, Table
 from gen.errors import UsageError
+from gen.spec.problem import ALL_LAYOUTS
 from tests.dispatch.test_tables import later, small
 from tests.support import tuned
 
@@ -41,10 +42,13 @@ def test_lines_have_what_a_table_has(file: Any) -> None:
         found.setdefault(place, []).append(time)
     for again in (Lines(text, "it"), Lines(json.dumps(json.loads(text)), "it")):
         assert {place: again.times(*place) for place in found} == found
-        assert {*again.sizes(file.parent.name)} == {place[1] for place in found}
+        for layout in ALL_LAYOUTS:
+            having = {sizes for _, sizes, _, own in found if own == layout}
+            assert having <= {*again.sizes(file.parent.name, layout)}
     gpu, sizes, dtype, layout = next(iter(found))
     known = Lines(text, "it")
-    assert known.times("l4", sizes, dtype, layout) == known.sizes("l4") == []
+    assert known.times("l4", sizes, dtype, layout) == known.sizes("l4", layout) == []
+    assert known.sizes(gpu, "ccc") == []
     assert known.times(gpu, (3, 3, 3), dtype, layout) == []
     assert known.times(gpu, sizes, "f64_f64", layout) == []
 

@@ -141,14 +141,14 @@ def test_a_broken_table_is_a_warning_and_one_that_was_named_an_error(tmp_path: P
     both = Places((tmp_path, tmp_path / "other"))
     with pytest.warns(RuntimeWarning, match="measured times are left out: .*f16.json is not JSON"):
         (left,) = both.lines(GPUS["h200"], F16)
-    assert left.sizes("h200") == SQUARES
+    assert left.sizes("h200", "rcr") == SQUARES
 
 
 def test_what_another_program_adds_is_seen(tmp_path: Path) -> None:
     places = tuned.places(tmp_path, small())
-    assert [x.sizes("h200") for x in places.lines(GPUS["h200"], F16)] == [SQUARES]
+    assert [x.sizes("h200", "rcr") for x in places.lines(GPUS["h200"], F16)] == [SQUARES]
     folders.keep(small(0, "h200", 256), tmp_path)
-    assert [len(x.sizes("h200")) for x in places.lines(GPUS["h200"], F16)] == [3]
+    assert [len(x.sizes("h200", "rcr")) for x in places.lines(GPUS["h200"], F16)] == [3]
 
 
 def test_gpus_have_times_of_their_own() -> None:

@@ -107,9 +107,9 @@ def _box_rule(chosen: Choice) -> None:
 def grouped_rule(chosen: Choice) -> None:
     """Groups lie one behind another, and begin anywhere: who shares K or rows has to know."""
     t, layouts = chosen.values, chosen.layouts
-    grouped = next((name for name in ("grouped", "grouped_k") if t.get(name)), None)
-    if grouped is None:
+    if not is_grouped(t):
         return
+    grouped = "grouped" if t.get("grouped") else "grouped_k"
     if grouped == "grouped" and not (layouts.a and layouts.c):
         raise Conflict(
             f"layout={layouts} does not go with grouped: groups are rows of A and D, which have to "
@@ -147,8 +147,10 @@ def grouped_rule(chosen: Choice) -> None:
 
 def stream_rule(chosen: Choice, *alone: tuple[str, object]) -> None:
     """What has to be as it is without, where blocks share work tiles along K."""
+    if not chosen.values["stream_k"]:
+        return
     for name, value in alone:
-        if chosen.values["stream_k"] and chosen.values[name] != value:
+        if chosen.values[name] != value:
             raise Conflict(
                 f"{name}={chosen.values[name]} goes with stream_k=0, since with stream-K single "
                 "blocks share the sums of a whole tile",

@@ -149,8 +149,9 @@ def mma_tma(t: Mapping[str, Any], d: DTypes) -> Geometry:
 
 def _fed_by_tma(t: Mapping[str, Any], d: DTypes, roles: Roles, **others: Any) -> Geometry:
     threads = WARP * (roles.consumers + roles.producers)
-    staging = tma_staging(t, d)
-    shared_bytes = tma_shared(t, d, t["stages"], staging)
+    unstaged = tma_shared(t, d, t["stages"], _NONE)
+    staging = tma_staging(t, d, SHARED_KIB[90] * 1024 - unstaged)
+    shared_bytes = unstaged + _staged(t, d, staging)
     more = {
         **roles._asdict(),
         "teams": teams(t),
@@ -240,7 +241,7 @@ class Staging(NamedTuple):
 _NONE = Staging(0, 0, 0, 0)
 
 
-def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
+def tma_staging(t: Mapping[str, Any], d: DTypes, room: int) -> Staging:
     """As much as there is room for: many rows at once first, then several of these in turn.
 
     Slots divide what a warp has, so that the slot after the last one is the first one. Lines are as
@@ -250,24 +251,23 @@ def tma_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
     _, warp, _ = tiles(t)
     if not writes_d(t):
         return _NONE
-    least = _least_staging(t, d)
     if cluster_of(t)[2] > 1:  # blocks have but some pieces each
-        return least
-    left = SHARED_KIB[90] * 1024 - tma_shared(t, d, t["stages"], _NONE)
+        return _least_staging(t, d)
     if _by_columns(t):
         for line in _piece_lines(warp.n, d):
             columns = line // d.output.size
             pieces = ceil_div(warp.n, columns)
-            for slots in range(pieces, 0, -1):
-                staging = Staging(16, columns, slots, line)
-                if pieces % slots == 0 and _staged(t, d, staging) <= left:
-                    return staging
-        return least
+            most = room // _staged(t, d, Staging(16, columns, 1, line))
+            for slots in range(min(pieces, most), 0, -1):
+                if pieces % slots == 0:
+                    return Staging(16, columns, slots, line)
+        return _least_staging(t, d)
+    least = _least_staging(t, d)
     most, each = _finished(warp.m, t["sliced_k"])
     for rows in (64, 32, 16):
         for slots in range(most // rows, 0, -1):
             staging = least._replace(rows=rows, slots=slots)
-            fits = _staged(t, d, staging) <= left
+            fits = _staged(t, d, staging) <= room
             in_turn = most // rows % slots == 0 or t["sliced_k"] > 1
             if fits and each % rows == 0 and in_turn:
                 return staging
@@ -297,7 +297,7 @@ def most_stages(t: Mapping[str, Any], d: DTypes, limit: int) -> int:
     slots = next((n for n in (2, 3) if pieces % n == 0), 1)
     staging = Staging(16, columns, slots, line) if cluster_of(t)[2] == 1 else None
     least = tma_shared(t, d, 0, staging)
-    return max(2, min((limit - least) // (tma_shared(t, d, 1) - tma_shared(t, d, 0)), MOST_STAGES))
+    return max(2, min((limit - least) // _stage(t, d), MOST_STAGES))
 
 
 def _piece_lines(columns: int, d: DTypes) -> list[int]:
@@ -334,7 +334,12 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     more = 1024 + (16 if teams(t) > 1 else 0)  # the barrier at which teams wait for each other
     if cluster_of(t)[2] > 1:
         more += warps(block, warp) * (_part_bytes(t, d) + 16)
-    return stages * (stage_bytes(block, d) + 16) + _staged(t, d, staging) + more
+    return stages * _stage(t, d) + _staged(t, d, staging) + more
+
+
+def _stage(t: Mapping[str, Any], d: DTypes) -> int:
+    """A stage's tiles, with their barriers."""
+    return stage_bytes(tiles(t)[0], d) + 16
 
 
 def _staged(t: Mapping[str, Any], d: DTypes, staging: Staging) -> int:
