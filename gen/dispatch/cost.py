@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gen.dispatch.weights import ADDED, FEW_ROWS, HELPER, LATE, LONG, RAGGED, SHARING, Weights
-from gen.kernels.formulas import Fact, function
+from gen.kernels.formulas import Fact, function, last_of
 from gen.kernels.tensor_cores.facts import SLICES
 from gen.kernels.tensor_cores.tiles import PLACED
 from gen.spec.arch import UNIT
@@ -152,4 +152,5 @@ TIMES: Sequence[Fact] = (
 FACTS = (*SIZES, *COUNT, *TIMES)
 NAMES = tuple(fact.name for fact in FACTS)
 AT = {name: place for place, name in enumerate(NAMES)}
-compute = function(FACTS, [*GIVEN, *Weights._fields])
+_ALL = (*GIVEN, *Weights._fields)
+compute, time = function(FACTS, _ALL), last_of(FACTS, _ALL)

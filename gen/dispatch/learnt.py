@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from gen.device.gpus import GpuModel
@@ -73,12 +74,12 @@ class Tuned:
         product, gpu = self.product, self._gpu
         kernels = _of_grids(product.dtypes, product.layouts, gpu)
         found: dict[str, Known] = {}
-        for time in sorted(self._times, key=lambda time: (time.run, time.spec)):
+        for time in sorted(self._times, key=attrgetter("run", "spec")):
             kernel = kernels.get(time.spec) or _weighed(time.spec, gpu)
             if kernel is None:
                 continue
             spec = kernel[0]
-            predicted = ranking.timed(product, gpu, *kernel).time
+            predicted = ranking.predicted(product, gpu, *kernel)
             ratio = round(time.us * 1e6 * nearness.ONE / predicted)
             ratio = min(max(ratio, nearness.LEAST), nearness.MOST)
             fresh = time.templates == template_version(spec.row.template)

@@ -65,7 +65,8 @@ class Lines:
             self._times = _by_place(table.parse(text, where).entries)
         else:
             self._runs = self._parsed("").runs  # which also says what is wrong with the head
-        self._places: Mapping[Place, Sequence[slice]] = places or dict.fromkeys(self._times, ())
+        # The lines of each, as far as they have not been read at once.
+        self._places: Mapping[Place, Sequence[slice]] = places or {x: [] for x in self._times}
 
     def sizes(self, gpu: str, layout: str) -> list[Sizes]:
         """Those that may have been measured on a GPU with a layout."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gen.dispatch import cost
-from gen.kernels.formulas import Fact, function
+from gen.kernels.formulas import Fact, function, last_of
 
 ONE = 4096  # a ratio of 1
 LEAST, MOST = ONE // 8, ONE * 8  # what is further off is no error of a model
@@ -61,7 +61,7 @@ WEIGHT: Sequence[Fact] = (
     Fact("weight", f"alike ? closer + {_ANYWHERE} : 0"),
 )
 _PLACE = ("m", "n", "k", "count", "odd_a", "odd_b")
-_weight = function(WEIGHT, [*_PLACE, *Point._fields])
+_weight = last_of(WEIGHT, [*_PLACE, *Point._fields])
 
 CORRECTED: Sequence[Fact] = (
     Fact("ratio", f"(weighted + {_PRIOR * ONE}) / (weights + {_PRIOR})"),
@@ -71,7 +71,7 @@ CORRECTED: Sequence[Fact] = (
         "picoseconds",
     ),
 )
-_corrected = function(CORRECTED, ["time", "weighted", "weights"])
+_corrected = last_of(CORRECTED, ["time", "weighted", "weights"])
 
 _FACTS = {fact.name: fact for fact in cost.FACTS}
 _SIZES = ("m", "n", "k", "largest", "count", "pitch_a", "odd_a", "pitch_b", "odd_b")
@@ -88,7 +88,7 @@ def place(given: Sequence[int], size: int) -> Place:
 
 def weight(at: Place, point: Point) -> int:
     """How much a point counts at a place."""
-    return _weight(*at, *point)[-1]
+    return _weight(*at, *point)
 
 
 def may_count(at: Place, sizes: Sequence[int]) -> bool:
@@ -106,7 +106,7 @@ class Sums(NamedTuple):
 
     def corrected(self, time: int) -> int:
         """The time of the kernel in picoseconds, from the model's."""
-        return _corrected(time, self.weighted, self.weights)[-1]
+        return _corrected(time, self.weighted, self.weights)
 
 
 def summed(counted: Iterable[tuple[int, int]]) -> Sums:

@@ -184,16 +184,26 @@ def ranked(spec: KernelSpec, product: Product, gpu: GpuModel) -> Ranked:
 
 def timed(product: Product, gpu: GpuModel, spec: KernelSpec, weighed: Weighed) -> Ranked:
     """The same for weights that are known."""
-    values = _values(product, gpu, spec, weighed)
-    time = values[-1]
-    if spec.tunables.get("grouped") and product.batch > 1:
-        time = _uneven(_rounded(product), gpu, spec, weighed)
+    values = cost.compute(*_given(product, spec), gpu.sms, *weighed.weights)
+    uneven = _is_uneven(product, spec)
+    time = predicted(product, gpu, spec, weighed) if uneven else values[-1]
     return Ranked(spec, weighed, values, time)
 
 
-def _values(product: Product, gpu: GpuModel, spec: KernelSpec, weighed: Weighed) -> tuple[int, ...]:
-    given = product.swapped if spec.swapped else product.given
-    return cost.compute(*given, gpu.sms, *weighed.weights)
+def predicted(product: Product, gpu: GpuModel, spec: KernelSpec, weighed: Weighed) -> int:
+    """The time alone."""
+    if _is_uneven(product, spec):
+        return _uneven(_rounded(product), gpu, spec, weighed)
+    return cost.time(*_given(product, spec), gpu.sms, *weighed.weights)
+
+
+def _given(product: Product, spec: KernelSpec) -> tuple[int, ...]:
+    return product.swapped if spec.swapped else product.given
+
+
+def _is_uneven(product: Product, spec: KernelSpec) -> bool:
+    """Whether products are groups of rows, of which each may have another number."""
+    return product.batch > 1 and bool(spec.tunables.get("grouped"))
 
 
 @lru_cache(maxsize=4096)
@@ -207,7 +217,7 @@ def _uneven(product: Product, gpu: GpuModel, spec: KernelSpec, weighed: Weighed)
     for i in range(_SIZES):
         rows = max(1, s.m * (2 * i + 1) // _SIZES)
         one = replace(product, shape=replace(s, m=rows))
-        total += _values(one, gpu, spec, weighed)[-1]
+        total += cost.time(*_given(one, spec), gpu.sms, *weighed.weights)
     turns = spec.tunables.get("schedule") == PING_PONG and s.m >= _FEWEST
     hidden = _HIDDEN * _FEW // max(s.m, _FEW) if turns else 0
     return total * (100 - hidden) // (100 * _SIZES)

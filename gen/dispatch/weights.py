@@ -163,7 +163,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         static, dynamic = g.static_shared, g.dynamic_shared
         resident = max(1, occupancy(gpu, threads, registers, static + dynamic).blocks)
     turned = not layouts.c and not spec.swapped
-    along = sum(side for side, run in zip(tile[:2], runs, strict=True) if run)
+    along = tile.m * runs[0] + tile.n * runs[1]
     more = (pace.wait_k + pace.across_k * along) * tile.k * clock
     turns = spec.tunables.get("schedule") == PING_PONG
     main = (
@@ -187,16 +187,19 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     start = pace.start + pace.code * unrolled + MEETING * (rows * columns * sharers > 1)
     a, b = _packs(spec, runs)
     k = tile.k if pace.exact else 1
-    spread = (1 + (0 if run or not persistent else NARROW / side / d.factor.size)
-              for side, run in zip(tile[:2], runs, strict=True))  # fmt: skip
+
+    def spread(side: int, run: bool) -> float:
+        return 1 + (0 if run or not persistent else NARROW / side / d.factor.size)
+
     found = (
         tile.m, tile.n, tile.k // k, rows, columns, sharers,
-        *(each / k for each in (main, lone, wait, copy_a, copy_b)),
+        main / k, lone / k, wait / k, copy_a / k, copy_b / k,
         last, store * clock * 1024 / STORED,
         16 * pace.rough, turns, start * 1e3,
         resident, spec.split_k, spec.stream_k, pace.lines, 1024 * SAGGING * (pace.unit == "wgmma"),
         spec.tunables.get("swizzle", 1), a, b,
-        d.input.size, d.output.size, turned, *(16 * each for each in spread),
+        d.input.size, d.output.size, turned,
+        16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),
         16 * (pace.scatter if turned else 1), _packed(spec, 2 in (a, b)),
         1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
     )  # fmt: skip

@@ -95,10 +95,20 @@ def function(facts: Sequence[Fact], given: Sequence[str]) -> Callable[..., tuple
 
     It returns the facts' values. Conditions among these are True or False.
     """
-    lines = [f"    {fact.name} = {_in_python(parse(fact.text))}" for fact in facts]
     names = ", ".join(fact.name for fact in facts)
-    text = "\n".join([f"def found({', '.join(given)}):", *lines, f"    return ({names},)"])
+    made: Callable[..., tuple[int, ...]] = _function(facts, given, f"({names},)")
+    return made
+
+
+def last_of(facts: Sequence[Fact], given: Sequence[str]) -> Callable[..., int]:
+    """The same of the last fact's value alone."""
+    made: Callable[..., int] = _function(facts, given, facts[-1].name)
+    return made
+
+
+def _function(facts: Sequence[Fact], given: Sequence[str], returned: str) -> Any:
+    lines = [f"    {fact.name} = {_in_python(parse(fact.text))}" for fact in facts]
+    text = "\n".join([f"def found({', '.join(given)}):", *lines, f"    return {returned}"])
     known: dict[str, Any] = {"__builtins__": {}}
     exec(text, known)
-    made: Callable[..., tuple[int, ...]] = known["found"]
-    return made
+    return known["found"]

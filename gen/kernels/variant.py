@@ -22,8 +22,7 @@ from gen.spec.problem import Alignment, GemmProblem, Layouts
 MAX_THREADS = 1024  # per block, on every GPU so far
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """What follows from the tunables: the tile, the threads, the shared memory, the grid.
 
     Of `facts`, which the launcher in the emitted file has line by line, grid_x and grid_y are the
@@ -38,10 +37,10 @@ class Geometry:
     threadblock: Tile
     threads: tuple[int, int]
     facts: tuple[Fact, ...] = ()
-    constants: Mapping[str, int] = field(default_factory=dict)
+    constants: Mapping[str, int] = {}
     static_shared: int = 0
     dynamic_shared: int = 0
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
     strides: str = ""
     warp: Tile | None = None
     instruction: Tile | None = None

@@ -26,22 +26,26 @@ class _Part(NamedTuple):
 
 
 @cache  # most are parts of several kernels
-def _part(path: Path) -> _Part:
-    text = path.read_text(encoding="utf-8")
+def _part(folder: Path, name: str) -> _Part:
+    text = (folder / name).read_text(encoding="utf-8")
     return _Part(tuple(_NAMED.findall(text)), " ".join(_COMMENT.sub("", text).split()).encode())
 
 
 def template_files(*names: str) -> list[Path]:
     """The files of these templates and of those that they extend or import, each once."""
     folder = template_dir()
-    found: dict[str, None] = {}
+    return [folder / name for name in _parts(folder, *names)]
+
+
+def _parts(folder: Path, *names: str) -> dict[str, _Part]:
+    found: dict[str, _Part] = {}
     waiting = [*names, FRAME]
     while waiting:
         name = waiting.pop()
         if name not in found:
-            found[name] = None
-            waiting += _part(folder / name).names
-    return [folder / name for name in found]
+            found[name] = _part(folder, name)
+            waiting += found[name].names
+    return found
 
 
 @cache
@@ -50,7 +54,6 @@ def template_version(name: str) -> str:
 
     They tell whether a kernel that was measured is still the kernel that is emitted.
     """
-    found = hashlib.sha256()
-    for path in sorted(template_files(name)):
-        found.update(_part(path).code)
-    return found.hexdigest()[:8]
+    parts = _parts(template_dir(), name)
+    codes = (parts[part].code for part in sorted(parts, key=lambda part: part.split("/")))
+    return hashlib.sha256(b"".join(codes)).hexdigest()[:8]

@@ -82,7 +82,7 @@ def _launch_with(spec: KernelSpec, **wrong: str) -> KernelSpec:
         right = spec.row.geometry(values, dtypes)
         assert set(wrong) <= {fact.name for fact in right.facts}
         facts = tuple(fact._replace(text=wrong.get(fact.name, fact.text)) for fact in right.facts)
-        return dataclasses.replace(right, facts=facts)
+        return right._replace(facts=facts)
 
     return dataclasses.replace(spec, row=dataclasses.replace(spec.row, geometry=geometry))
 

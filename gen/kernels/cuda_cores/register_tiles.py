@@ -7,7 +7,6 @@ that is its transpose.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import Enum
 from math import gcd
 from typing import Any, NamedTuple
@@ -80,7 +79,7 @@ def vectorized(t: Values, d: DTypes) -> Geometry:
 def multistage(t: Values, d: DTypes) -> Geometry:
     """What follows from the tunables of `multistage`."""
     g = vectorized(t, d)
-    return replace(g, static_shared=0, dynamic_shared=t["stages"] * g.static_shared)
+    return g._replace(static_shared=0, dynamic_shared=t["stages"] * g.static_shared)
 
 
 class Copied(Enum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from gen.kernels.cuda_cores import gemv
@@ -36,8 +35,7 @@ def _geometry(t: Mapping[str, Any], d: DTypes) -> Geometry:
     common = gemv.geometry(t, d)
     instruction = Tile._make(sizes([*INSTRUCTIONS[d.input.name]][-1]))
     warps, slab = t["threads"] // WARP, 4 * UNIT // d.input.size
-    return replace(
-        common,
+    return common._replace(
         threadblock=common.threadblock._replace(k=t["ahead"] * warps * slab),
         values={
             **common.values,

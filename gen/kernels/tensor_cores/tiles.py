@@ -6,7 +6,7 @@ column-major, its transpose is computed: then B' is the left operand and A' the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -178,17 +178,16 @@ def with_warps(t: Mapping[str, Any], d: DTypes) -> Mapping[str, Any]:
     Many rows are those of two warpgroups, whose threads have the most registers, unless each has a
     work tile of its own.
     """
-    rows, columns, _ = sizes(t["threadblock"])
-    k = WGMMA_BYTES // d.factor.size
+    return {**t, **_as_warps(t["threadblock"], teams(t) > 1, WGMMA_BYTES // d.factor.size)}
+
+
+@lru_cache(maxsize=1024)
+def _as_warps(threadblock: str, in_turns: bool, k: int) -> Mapping[str, Any]:
+    rows, columns, _ = sizes(threadblock)
     wgmmas = rows // WGMMA_ROWS
     shared_by = wgmmas if wgmmas < MANY_WGMMAS else 2
-    each = wgmmas if teams(t) > 1 else wgmmas // max(shared_by, 1)
-    return {
-        **t,
-        "warp": f"{16 * each}x{columns}",
-        "instruction": f"m64n{columns}k{k}",
-        "sliced_k": 1,
-    }
+    each = wgmmas if in_turns else wgmmas // max(shared_by, 1)
+    return {"warp": f"{16 * each}x{columns}", "instruction": f"m64n{columns}k{k}", "sliced_k": 1}
 
 
 class Roles(NamedTuple):
@@ -244,6 +243,7 @@ _NONE = Staging(0, 0, 0, 0)
 def tma_staging(t: Mapping[str, Any], d: DTypes, room: int) -> Staging:
     """As much as there is room for: many rows at once first, then several of these in turn.
 
+    room: bytes of shared memory beside the stages.
     Slots divide what a warp has, so that the slot after the last one is the first one. Lines are as
     long as TMA can swizzle them. A warp of wgmma has no more than 16 rows: its columns take turns,
     a line of each row at a time, the last piece perhaps less.
@@ -254,7 +254,7 @@ def tma_staging(t: Mapping[str, Any], d: DTypes, room: int) -> Staging:
     if cluster_of(t)[2] > 1:  # blocks have but some pieces each
         return _least_staging(t, d)
     if _by_columns(t):
-        for line in _piece_lines(warp.n, d):
+        for line in _piece_lines(warp.n, d.output.size):
             columns = line // d.output.size
             pieces = ceil_div(warp.n, columns)
             most = room // _staged(t, d, Staging(16, columns, 1, line))
@@ -275,15 +275,19 @@ def tma_staging(t: Mapping[str, Any], d: DTypes, room: int) -> Staging:
 
 
 def _least_staging(t: Mapping[str, Any], d: DTypes) -> Staging:
-    _, warp, _ = tiles(t)
-    width, (*_, blocks) = warp.n * d.output.size, cluster_of(t)
-    if _by_columns(t) and blocks == 1:
-        line = _piece_lines(warp.n, d)[-1]
-        return Staging(16, line // d.output.size, 1, line)
+    return _least(tiles(t)[1].n, _by_columns(t), cluster_of(t)[2], d.output.size)
+
+
+@lru_cache(maxsize=1024)
+def _least(columns: int, by_columns: bool, blocks: int, size: int) -> Staging:
+    """Of a warp's columns, of elements of so many bytes."""
+    if by_columns and blocks == 1:
+        line = _piece_lines(columns, size)[-1]
+        return Staging(16, line // size, 1, line)
     # Blocks that share a tile along K finish a piece each, at least, of whole fragments.
-    least = PIECE * d.output.size if blocks > 1 else 0
+    width, least = columns * size, PIECE * size if blocks > 1 else 0
     line = next(n for n in _LINES if width % n == 0 and width >= n * blocks and n >= least)
-    return Staging(16, line // d.output.size if _by_columns(t) else warp.n, 1, line)
+    return Staging(16, line // size if by_columns else columns, 1, line)
 
 
 def most_stages(t: Mapping[str, Any], d: DTypes, limit: int) -> int:
@@ -291,18 +295,19 @@ def most_stages(t: Mapping[str, Any], d: DTypes, limit: int) -> int:
     each warp, too, if these take turns: more on their way are worth more than the last stage.
     """
     _, warp, _ = tiles(t)
-    line = _piece_lines(warp.n, d)[0]
+    line = _piece_lines(warp.n, d.output.size)[0]
     columns = line // d.output.size
     pieces = ceil_div(warp.n, columns)
     slots = next((n for n in (2, 3) if pieces % n == 0), 1)
     staging = Staging(16, columns, slots, line) if cluster_of(t)[2] == 1 else None
     least = tma_shared(t, d, 0, staging)
-    return max(2, min((limit - least) // _stage(t, d), MOST_STAGES))
+    return max(2, min((limit - least) // _stage(tiles(t)[0], d), MOST_STAGES))
 
 
-def _piece_lines(columns: int, d: DTypes) -> list[int]:
+@lru_cache(maxsize=1024)
+def _piece_lines(columns: int, size: int) -> Sequence[int]:
     """Bytes that a piece of so many columns of D may have of a row, the longest first."""
-    return [n for n in _LINES if PIECE <= n // d.output.size <= columns]
+    return [n for n in _LINES if PIECE <= n // size <= columns]
 
 
 def _by_columns(t: Mapping[str, Any]) -> bool:
@@ -334,12 +339,12 @@ def tma_shared(t: Mapping[str, Any], d: DTypes, stages: int, staging: Staging | 
     more = 1024 + (16 if teams(t) > 1 else 0)  # the barrier at which teams wait for each other
     if cluster_of(t)[2] > 1:
         more += warps(block, warp) * (_part_bytes(t, d) + 16)
-    return stages * _stage(t, d) + _staged(t, d, staging) + more
+    return stages * _stage(block, d) + _staged(t, d, staging) + more
 
 
-def _stage(t: Mapping[str, Any], d: DTypes) -> int:
+def _stage(block: Tile, d: DTypes) -> int:
     """A stage's tiles, with their barriers."""
-    return stage_bytes(tiles(t)[0], d) + 16
+    return stage_bytes(block, d) + 16
 
 
 def _staged(t: Mapping[str, Any], d: DTypes, staging: Staging) -> int:

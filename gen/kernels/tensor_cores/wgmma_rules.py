@@ -92,14 +92,16 @@ def _cluster_rule(chosen: Choice, block: Tile) -> None:
             "schedule",
             "dtype",
         )
-    if cluster != [1, 1] and chosen.dtypes.parts > 1:
+    if cluster == [1, 1]:
+        return
+    if chosen.dtypes.parts > 1:
         raise Conflict(
             f"cluster={chosen.values['cluster']} is not for {chosen.dtypes.name}, whose operands "
             "the TMA copies with all parts of their elements at once",
             "cluster",
             "dtype",
         )
-    if cluster != [1, 1] and chosen.values["split_k"] != 1:
+    if chosen.values["split_k"] != 1:
         raise Conflict(
             f"cluster={chosen.values['cluster']} goes with split_k=1, since where work tiles are "
             "few, none are left to share operands",
