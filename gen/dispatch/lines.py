@@ -59,7 +59,7 @@ class Lines:
         """Raises UsageError for what is no table."""
         self._text, self._where, self._strict = text, where, strict
         self._head = text[: text.find(_HEAD) + len(_HEAD)]
-        self._times: dict[Place, Sequence[Time]] = {}
+        self._times: dict[Place, list[Time]] = {}
         places = _places(text, len(self._head))
         if places is None:
             self._times = _by_place(table.parse(text, where).entries)
@@ -90,10 +90,10 @@ class Lines:
                 self._times[place] = self._read(block)
             except GenError as error:
                 leave_out(error, self._strict)
-                self._times[place] = ()
+                self._times[place] = []
         return [x for x in self._times[place] if (x.dtype, x.layout) == (dtype, layout)]
 
-    def _read(self, block: str) -> Sequence[Time]:
+    def _read(self, block: str) -> list[Time]:
         """Of some lines. What is unusual there is read as JSON, which also finds what is wrong."""
         found = [
             Time(float(us), templates, run, int(batch or 1), spec, dtype, layout)
@@ -127,12 +127,12 @@ def _places(text: str, at: int) -> dict[Place, list[slice]] | None:
     return found if at == last and text.endswith(_TAIL) else None
 
 
-def _by_place(entries: Iterable[Entry]) -> dict[Place, Sequence[Time]]:
+def _by_place(entries: Iterable[Entry]) -> dict[Place, list[Time]]:
     found: dict[Place, list[Time]] = {}
     for entry in entries:
         s = entry.size
         found.setdefault((entry.gpu, (s.m, s.n, s.k)), []).append(_time(entry))
-    return {**found}
+    return found
 
 
 def _time(entry: Entry) -> Time:
