@@ -162,7 +162,8 @@ class Learnt:
     ) -> None:
         self._tables, self._gpu, self._dtypes, self._layouts = tables, gpu, dtypes, layouts
         words = gpu.key, str(layouts)
-        self._sizes = sorted({sizes for table in tables for sizes in table.sizes(*words)})
+        found = sorted({sizes for table in tables for sizes in table.sizes(*words)})
+        self._sizes = {sizes: nearness.counted(sizes) for sizes in found}
         self._tuned: dict[Sizes, Sequence[Tuned]] = {}  # as far as they were near a problem
 
     def _of(self, sizes: Sizes) -> Sequence[Tuned]:
@@ -193,8 +194,8 @@ class Learnt:
         at = _place(product)
         return [
             Near(one, {own: nearness.weight(at, one.at._replace(own=own)) for own in (1, OWN)})
-            for sizes in self._sizes
-            if nearness.may_count(at, sizes)
+            for sizes, counted in self._sizes.items()
+            if nearness.may_count(at, counted)
             for one in self._of(sizes)
             if nearness.weight(at, one.at) and one.ratios
         ]

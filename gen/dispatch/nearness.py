@@ -91,11 +91,18 @@ def weight(at: Place, point: Point) -> int:
     return _weight(*at, *point)
 
 
+def counted(sizes: Sequence[int]) -> tuple[int, ...]:
+    """What M, N and K count as in places."""
+    return tuple(min(max(size, 1), cost.MOST) for size in sizes)
+
+
 def may_count(at: Place, sizes: Sequence[int]) -> bool:
-    """Whether any point of these sizes counts at a place: one with as many products would."""
-    m, n, k = (min(max(size, 1), cost.MOST) for size in sizes)
-    *_, count, odd_a, odd_b = at
-    return weight(at, Point(m, n, k, count, odd_a + 2 * odd_b, 1, ONE)) > 0
+    """Whether a point of sizes, as they are counted, may count at a place: quickly, of many."""
+    m, n, k, *_ = at
+    at_m, at_n, at_k = sizes
+    less = min(m, at_m) * min(n, at_n) * min(k, at_k)
+    more = max(m, at_m) * max(n, at_n) * max(k, at_k)
+    return less * _WHOLE >= more * _FAR
 
 
 class Sums(NamedTuple):

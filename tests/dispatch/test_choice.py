@@ -86,6 +86,8 @@ def test_times_are_those_of_the_lines_that_c_has(
         assert max(found.values()) < 2**63
         weights += found["weight"]
         weighted += found["weight"] * one.at_ratio
+        where = nearness.counted((one.at_m, one.at_n, one.at_k))
+        assert nearness.may_count(at, where) or not found["weight"]
     given = {"time": time, "weights": weights, "weighted": weighted}
     found = evaluate(nearness.CORRECTED, given)
     assert max(found.values()) < 2**63
