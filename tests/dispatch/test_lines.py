@@ -47,8 +47,9 @@ def test_lines_have_what_a_table_has(file: Any) -> None:
             assert having <= {*again.sizes(file.parent.name, layout)}
     gpu, sizes, dtype, layout = next(iter(found))
     known = Lines(text, "it")
-    assert known.times("l4", sizes, dtype, layout) == known.sizes("l4", layout) == []
-    assert known.sizes(gpu, "ccc") == []
+    assert not known.times("l4", sizes, dtype, layout)
+    assert not known.sizes("l4", layout)
+    assert not known.sizes(gpu, "ccc")
     assert known.times(gpu, (3, 3, 3), dtype, layout) == []
     assert known.times(gpu, sizes, "f64_f64", layout) == []
 
