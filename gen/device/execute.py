@@ -300,11 +300,15 @@ def planned(
 ) -> Plan:
     """What is launched, with no more than so many blocks that stride: see `run_kernel`."""
     steps = spec.plan(problem, aligned, multiprocessors)
-    return striding(steps, spec.geometry.strides, blocks) if blocks else steps
+    if not blocks:
+        return steps
+    return striding(steps, spec.geometry.strides, blocks, spec.cluster_blocks)
 
 
-def striding(steps: Plan, axes: str, blocks: int) -> Plan:
+def striding(steps: Plan, axes: str, blocks: int, cluster: int) -> Plan:
     """A plan with no more than so many blocks along these axes, where they stride over the rest.
+
+    Of clusters, which are along x, there are so many.
 
     Those that pack operands stride along all three: along z, some have A's and some have B's.
     """
@@ -313,8 +317,8 @@ def striding(steps: Plan, axes: str, blocks: int) -> Plan:
         x, y, z = launch.grid
         if "a_packed" in launch.args:
             return replace(launch, grid=(min(x, blocks), min(y, blocks), min(z, 2 * blocks)))
-        few = zip(launch.grid, "xyz", strict=True)
-        x, y, z = (min(n, blocks) if at in axes else n for n, at in few)
+        few = zip(launch.grid, "xyz", (blocks * cluster, blocks, blocks), strict=True)
+        x, y, z = (min(n, most) if at in axes else n for n, at, most in few)
         return replace(launch, grid=(x, y, z))
 
     return replace(steps, launches=tuple(map(less, steps.launches)))

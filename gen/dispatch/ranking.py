@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from gen.device.gpus import GPUS, GpuModel
 from gen.dispatch import cost
 from gen.dispatch.weights import Weighed, weigh
-from gen.errors import SpecError
+from gen.errors import SpecError, UsageError
 from gen.kernels.registry import VARIANTS, built, check_types, make_spec
 from gen.kernels.tensor_cores.tiles import PING_PONG
 from gen.kernels.tunables import Choice
@@ -297,11 +297,19 @@ def grids(
 ) -> Sequence[KernelSpec]:
     """What all rows offer, with what the caller has set."""
     found: dict[KernelSpec, None] = {}
+    unknown: UsageError | None = None
     for row, chosen in _offered(dtypes, layouts, arch, given):
         grid = row.grid(chosen)
         for tunables in (*grid, {}) if given else grid:
-            with suppress(SpecError):  # a rule that is broken
+            try:
                 found[built(row, chosen._replace(values={**tunables, **given}))] = None
+            except SpecError:  # a rule that is broken
+                continue
+            except UsageError as error:  # a word that other rows may know
+                unknown = error
+                break
+    if unknown and not found:
+        raise unknown
     return list(found)
 
 

@@ -182,7 +182,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     store = pace.store * (PIECES if short else 1) + gelu
     last = pace.last * clock * (AWAY if turns else 1)
     unrolled = _unrolled(spec, pace, threads)
-    if sharers > 1:
+    if sharers > 1 and pace.unit == "wgmma":
         last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)
     start = pace.start + pace.code * unrolled + MEETING * (rows * columns * sharers > 1)
     a, b = _packs(spec, runs)

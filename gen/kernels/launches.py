@@ -187,14 +187,17 @@ def of_epilogue(spec: KernelSpec, problem: GemmProblem) -> dict[str, Argument]:
     return found
 
 
-def one_kernel(spec: KernelSpec, problem: GemmProblem, grid: Dim3, shared_bytes: int) -> Plan:
+def one_kernel(
+    spec: KernelSpec, problem: GemmProblem, grid: Dim3, shared_bytes: int, early: bool
+) -> Plan:
     """The plan of a kernel that does everything, without a workspace.
 
     That is one launch of a grid for each product; of a batch, as many as a grid can be deep.
+    early: see `Launch`.
     """
     args = matrices(problem, spec.dtypes, spec.swapped, spec.batched)
     args |= of_epilogue(spec, problem)
-    one = Launch(spec.name, grid, (*spec.threads, 1), shared_bytes, args)
+    one = Launch(spec.name, grid, (*spec.threads, 1), shared_bytes, args, early)
     if not spec.batched:
         return Plan((one,))
     launches = (

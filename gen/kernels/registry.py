@@ -13,6 +13,7 @@ from typing import Any
 
 from gen.errors import GenError, SpecError, UsageError, unknown
 from gen.kernels.cuda_cores.gemv import GEMV
+from gen.kernels.cuda_cores.narrow import NARROW
 from gen.kernels.cuda_cores.rows import SCALAR_VARIANTS
 from gen.kernels.simt.rows import SIMT_VARIANTS
 from gen.kernels.tensor_cores.rows import TENSOR_VARIANTS
@@ -26,7 +27,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Layouts, parse_layout
 
 VARIANTS: Mapping[str, Variant] = {
-    v.name: v for v in (*SCALAR_VARIANTS, *SIMT_VARIANTS, *TENSOR_VARIANTS, GEMV, SKINNY)
+    v.name: v for v in (*SCALAR_VARIANTS, *SIMT_VARIANTS, *TENSOR_VARIANTS, GEMV, NARROW, SKINNY)
 }
 
 

@@ -121,6 +121,9 @@ class Variant:
     problem: M, N, and the GPU's multiprocessors. `pace` says how fast they are, of given types; a
     row without one is never chosen.
 
+    `waits`: from compute capability 9.0 on, its kernel waits by itself for those before, so that it
+    may start while they end. Rows with a planner say so for each launch.
+
     `transposes`: where D is column-major, the kernel computes its transpose, so that the rows of a
     tile are columns of D. `persistent`: a block computes tile after tile. `by_vectors`: its one
     launch reads operands by vectors where they are aligned. `adds_as_aligned`: which thread adds up
@@ -148,6 +151,7 @@ class Variant:
     persistent: bool = False
     by_vectors: bool = False
     adds_as_aligned: bool = False
+    waits: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -225,7 +229,8 @@ class Variant:
             given = {"M": shape.m, "N": shape.n, "K": shape.k, **g.constants}
             found = evaluate(launch_facts(spec), given)
             grid: Dim3 = (found["grid_x"], found.get("grid_y", 1), 1)
-            made = one_kernel(spec, problem, grid, g.dynamic_shared)
+            early = self.waits and compute_capability(spec.arch) >= 90
+            made = one_kernel(spec, problem, grid, g.dynamic_shared, early)
         for launch in made.launches:
             for axis, size, limit in zip("xyz", launch.grid, _MAX_GRID, strict=True):
                 if size > limit:

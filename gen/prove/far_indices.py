@@ -142,7 +142,9 @@ def far_results(
     except SpecError:  # more elements than the kernel takes, or more blocks than a grid can have
         return
     # Where blocks stride over tiles, the last one does not have the last elements.
-    if main.grid[0] * beside >= _FAR and main.grid[0] < MAX_GRID_X:
+    cluster = spec.cluster_blocks
+    at_once = main.grid[0] // cluster
+    if at_once * beside >= _FAR and at_once < MAX_GRID_X // cluster:
         last, first = range(_FAR - 2 * beside, _FAR), range(2 * beside)
         yield run(wide, 0, last)
         for elements in (_LEFT, _NEGATIVE):
@@ -217,7 +219,7 @@ def _run(
     if spec.grouped:
         places[OFFSETS] = Place(emulator.alloc(np.array([shape.m], np.int32), OFFSETS))
     steps = spec.plan(problem, alignment(places), _MULTIPROCESSORS)
-    steps = steps if along else striding(steps, spec.geometry.strides, 2)
+    steps = steps if along else striding(steps, spec.geometry.strides, 2, spec.cluster_blocks)
     products = height * width * shape.k
     found = _launch(spec, emulator, module, steps, places, along, products, observers, watched)
     lines = emulator.read_lines(mapped["D"])

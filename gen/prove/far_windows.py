@@ -30,11 +30,11 @@ def row_windows(
         for first, count in _runs({row // size for row in rows}):
             yield (first, 0, 0), (count, y, z)
         return
-    threads = math.prod(launch.block)
-    elements = range(rows.start * columns, rows.stop * columns)
-    by_rows = {row // each % x for each in (1, size) for row in rows}
-    for first, count in _runs(by_rows | {e // threads % x for e in elements}):
-        yield (first, 0, 0), (count, y, z)
+    cluster, threads = spec.cluster_blocks, math.prod(launch.block)
+    elements, all_ = range(rows.start * columns, rows.stop * columns), x // cluster
+    by_rows = {row // each % all_ for each in (1, size) for row in rows}
+    for first, count in _runs(by_rows | {e // threads % all_ for e in elements}):
+        yield (first * cluster, 0, 0), (count * cluster, y, z)
 
 
 def _runs(numbers: set[int]) -> Iterator[tuple[int, int]]:

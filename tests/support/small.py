@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gen.kernels.registry import VARIANTS
+from gen.errors import SpecError
+from gen.kernels.registry import VARIANTS, make_spec
 
 # One row for each kernel: tunables that make its tiles small, so that few elements are many tiles.
 # LINE stands for as many elements as 64 bytes hold: see `small`.
@@ -27,7 +28,17 @@ SMALL: dict[str, dict[str, Any]] = {
     "mma_tma": {"threadblock": f"64x64x{LINE}", "warp": "32x32", "stages": 2, "split_k": 0},
     "wgmma": {"threadblock": f"64x64x{LINE}", "stages": 2, "split_k": 0},
     "gemv": {"threads": 64, "vectors": 3},
+    "narrow": {"threads": 64, "vectors": 4},
     "skinny": {"threads": 64, "strip": 16, "ahead": 2},
 }
 # In the order of the rows here: cases of what is there stay as they are where a kernel comes.
 SCALAR = [name for name in SMALL if not VARIANTS[name].planner]
+
+
+def takes(variant: str, layout: str) -> bool:
+    """Whether a kernel is there for a layout: one that reads lines across K is not for all."""
+    try:
+        make_spec(variant, layout=layout)
+    except SpecError:
+        return False
+    return True

@@ -21,6 +21,7 @@ def printed(spec: KernelSpec) -> Mapping[str, Any]:
     product = Layouts(not given.b, not given.a, True) if spec.swapped else given
     return {
         "blocks": 0,
+        "shares_k": False,
         **spec.geometry.values,
         "facts": launch_facts(spec),
         "apart": apart(spec.layouts),

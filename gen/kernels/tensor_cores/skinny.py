@@ -74,8 +74,8 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.039, along=2.1, wait_k=0.14, across_k=0.043, alone=87, last=3850, gather=1.9,
-        start=382, code=24, registers=128, exact=True,
+        "mma", 0.04, along=2, wait_k=0.076, across_k=0.039, alone=16, last=3830, gather=1.86,
+        start=395, code=28, registers=128, exact=True,
     )  # fmt: skip
 
 
@@ -104,4 +104,5 @@ SKINNY = Variant(
     printed=gemv.few_printed,
     grid=_grid,
     pace=_pace,
+    waits=True,
 )

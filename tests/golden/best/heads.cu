@@ -1,7 +1,7 @@
 // heads: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C,
 // by the kernel that suits the problem and the device
 //
-// 7 kernels, each in a namespace of its own, as gemmgen emits it alone; then what predicts how
+// 6 kernels, each in a namespace of its own, as gemmgen emits it alone; then what predicts how
 // long each takes for the problem at hand, and a launcher that takes the fastest. For the shapes of the
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
@@ -12,11 +12,10 @@
 //   kernel for variant    tile       tunables
 //   1      a10 gemv       1x32x2048  --vectors 1
 //   2      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
-//   3      a10 shared_row 1x256x1024
-//   4      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
-//   5      a10 gemv       4x8x512    --few columns --vectors 8
-//   6      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
-//   7      a10 multistage 128x128x16
+//   3      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
+//   4      a10 shared_row 1x256x1024
+//   5      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
+//   6      a10 multistage 128x128x16
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_86 -c heads.cu
@@ -949,209 +948,6 @@ heads_2_launch(  // D = alpha * A * B + beta * C
 
 // heads_3: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
-// Each block computes rows of D, one after another, its threads striding over the columns. All of
-// them need the same row of A, so it is kept in shared memory: read once from global memory if it
-// fits into a chunk, chunk by chunk for each group of columns if it is longer.
-//
-//   A  M x K, row-major, float
-//   B  K x N, row-major, float
-//   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
-//   up  M x N, in D's order, __half
-//   slope  a number of alpha's type
-//   rest  M x N, in D's order, float
-//
-// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
-// D is C, both have one stride.
-//
-// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 7.5 or newer and C++17.
-
-#include <cuda_fp16.h>
-
-namespace heads_3_ns {  // several emitted files may be in one program
-using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
-using input_t = float;
-using output_t = float;
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kThreads = 256;  // per block
-constexpr int kChunk = 1024;  // elements of A's row in shared memory at a time
-
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
-static_assert(kChunk * sizeof(input_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
-
-// Where an element lies in its matrix.
-__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
-  return row * lda + k;
-}
-__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
-  return k * ldb + col;
-}
-__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
-  return row * ldc + col;
-}
-
-struct Aux {  // what the epilogue takes besides A, B and C
-  const __half* up;  // M x N, in D's order
-  index_t ld_up;
-  scalar_t slope;
-  const float* rest;  // M x N, in D's order
-  index_t ld_rest;
-};
-
-// t times its logistic function: swish (Ramachandran, 2017).
-__device__ inline scalar_t silu(scalar_t t) {
-  return t / (1.0f + expf(-t));
-}
-
-// An element of D from x = alpha * A * B + beta * C.
-__device__ inline output_t finish_element(scalar_t x, index_t row, index_t col, const Aux& aux) {
-  const scalar_t up = scalar_t(aux.up[c_at(row, col, aux.ld_up)]);
-  const scalar_t rest = aux.rest[c_at(row, col, aux.ld_rest)];
-  return output_t(silu(x) * up + aux.slope * rest);
-}
-
-// Element (row, col) of D: alpha * sum + beta * C, finished. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
-__device__ inline void epilogue(
-    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
-    index_t ldc, output_t* D, index_t ldd, const Aux& aux) {
-  scalar_t x = alpha * sum;
-  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
-  D[c_at(row, col, ldd)] = finish_element(x, row, col, aux);
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_3(  // D = alpha * A * B + beta * C
-        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
-        index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
-        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
-        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
-        index_t ld_rest, index_t first) {
-  const Aux aux{up, ld_up, slope, rest, ld_rest};
-  // Blocks along z have a product each.
-  const index_t product = first + blockIdx.z;
-  A += product * stride_a;
-  B += product * stride_b;
-  if (beta != 0) C += product * stride_c;
-  D += product * stride_d;
-
-  __shared__ input_t row_of_a[kChunk];
-
-  for (index_t row = blockIdx.x; row < M; row += gridDim.x) {
-    // All threads walk through all groups of columns, also those that have no column in the last
-    // group: they load their share of A and meet the others at the barriers.
-    for (index_t col0 = 0; col0 < N; col0 += kThreads) {
-      const index_t col = col0 + threadIdx.x;
-      accumulator_t sum = 0;
-
-      for (index_t k0 = 0; k0 < K; k0 += kChunk) {
-        const int count = K - k0 < kChunk ? int(K - k0) : kChunk;
-        if (col0 == 0 || K > kChunk) {  // else the row is there already
-          __syncthreads();  // no thread reads the previous chunk any more
-          for (int k = threadIdx.x; k < count; k += kThreads) {
-            row_of_a[k] = A[a_at(row, k0 + k, lda)];
-          }
-          __syncthreads();  // the chunk is complete
-        }
-        if (col < N) {
-          for (int k = 0; k < count; ++k) {
-            const accumulator_t b = static_cast<accumulator_t>(B[b_at(k0 + k, col, ldb)]);
-            sum += static_cast<accumulator_t>(row_of_a[k]) * b;
-          }
-        }
-      }
-      if (col < N) epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
-    }
-  }
-}
-
-#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on a stream's device, whichever is current, where
-// it would run into matrices that it cannot reach: a stream of another device is refused.
-inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
-  cudaError_t error = cudaGetDevice(&device);
-#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
-  cudaStreamCaptureStatus capture;
-  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  int own;
-  error = cudaStreamGetDevice(stream, &own);
-  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
-#endif
-  return error;
-}
-
-// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
-template <class... Parameters, class... Arguments>
-inline cudaError_t launch(
-    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
-    Arguments... arguments) {
-  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-
-// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
-// while a CUDA graph is captured: it never prints, exits, waits or allocates.
-// Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements,
-//        a negative stride, products of D that overlap
-//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
-//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
-//   400  cudaErrorInvalidResourceHandle: a stream of another device
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_3_launch(  // D = alpha * A * B + beta * C
-    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
-    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
-    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
-    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
-    cudaStream_t stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0 || batch < 0) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
-  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
-  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
-  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
-  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
-  // Products of D do not overlap.
-  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
-  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
-  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
-  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
-  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
-
-  const index_t grid_x = M < 2147483647 ? M : 2147483647;  // blocks; they stride over the rest
-  int device;
-  cudaError_t error = check_stream(stream, device);
-  if (error != cudaSuccess) return error;
-  const auto kernel = heads_3;
-  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
-  for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
-    const index_t products = batch - first < most ? batch - first : most;
-    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
-    error = launch(
-        kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
-        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-        stride_d, up, ld_up, slope, rest, ld_rest, first);
-  }
-  return error;
-}
-
-#endif  // __CUDACC_RTC__
-}  // namespace heads_3_ns
-
-// ---------------------------------------------------------------------------- kernel 4
-
-// heads_4: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
-//
 // CUDA cores, with as much of D in registers as they hold: a lane computes 8 x 16 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
 // of what multiplies.
@@ -1185,7 +981,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_4_ns {  // several emitted files may be in one program
+namespace heads_3_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -1654,7 +1450,7 @@ constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 84
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_4(  // D = alpha * A * B + beta * C
+    heads_3(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -1725,7 +1521,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_4_workspace(  // for a launch with these arguments
+heads_3_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -1756,14 +1552,14 @@ heads_4_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_4_launch(  // D = alpha * A * B + beta * C
+heads_3_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_4_workspace;
+  auto ask = heads_3_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -1783,7 +1579,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_4;
+  const auto kernel = heads_3;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -1795,16 +1591,15 @@ heads_4_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_4_ns
+}  // namespace heads_3_ns
 
-// ---------------------------------------------------------------------------- kernel 5
+// ---------------------------------------------------------------------------- kernel 4
 
-// heads_5: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_4: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
-// For products of few columns, which take as long as it takes to read A. What a thread reads of A goes
-// straight into registers, and is multiplied by all of the few columns of B, which come from the caches.
-// The threads of a block share K: each has sums of its own for the whole tile of D. In the end those of
-// a warp are added up, then those of all warps, always in the same order.
+// Each block computes rows of D, one after another, its threads striding over the columns. All of
+// them need the same row of A, so it is kept in shared memory: read once from global memory if it
+// fits into a chunk, chunk by chunk for each group of columns if it is longer.
 //
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
@@ -1823,17 +1618,18 @@ heads_4_launch(  // D = alpha * A * B + beta * C
 
 #include <cuda_fp16.h>
 
-namespace heads_5_ns {  // several emitted files may be in one program
+namespace heads_4_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
-constexpr int kRows = 4, kCols = 8;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
+constexpr int kThreads = 256;  // per block
+constexpr int kChunk = 1024;  // elements of A's row in shared memory at a time
 
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+static_assert(kChunk * sizeof(input_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
 
 // Where an element lies in its matrix.
 __device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
@@ -1876,68 +1672,8 @@ __device__ inline void epilogue(
   D[c_at(row, col, ldd)] = finish_element(x, row, col, aux);
 }
 
-constexpr int kWarps = kThreads / 32;
-constexpr int kWidth = 4;  // elements in 16 bytes
-using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
-
-// Elements of a row of A or a column of B that a thread has at a time.
-struct alignas(16) Chunk {
-  input_t of[kWidth];
-
-  // Reads every kThreads-th element of a line in which they are `distance` apart. Where it has ended they
-  // are zeros, which add nothing to a sum.
-  __device__ void read(const input_t* line, index_t distance, index_t k0, index_t K) {
-#pragma unroll
-    for (int e = 0; e < kWidth; ++e) {
-      const index_t k = k0 + e * kThreads + threadIdx.x;
-      of[e] = k < K ? line[k * distance] : input_t{};
-    }
-  }
-};
-
-// Computes the tile of D that begins at (row0, col0). Where lines do not exist, the last one counts again.
-__device__ inline void multiply(
-    Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
-    index_t lda, const input_t* B, index_t ldb) {
-  accumulator_t sum[kRows][kCols] = {};
-  for (index_t k0 = 0; k0 < K; k0 += kThreads * kWidth) {
-    Chunk a[kRows], b[kCols];
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const index_t row = row0 + i < M ? row0 + i : M - 1;
-      a[i].read(A + row * lda, 1, k0, K);
-    }
-#pragma unroll
-    for (int j = 0; j < kCols; ++j) {
-      const index_t col = col0 + j < N ? col0 + j : N - 1;
-      b[j].read(B + col, ldb, k0, K);
-    }
-#pragma unroll
-    for (int e = 0; e < kWidth; ++e) {
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-        for (int j = 0; j < kCols; ++j) {
-          sum[i][j] +=
-              static_cast<accumulator_t>(a[i].of[e]) * static_cast<accumulator_t>(b[j].of[e]);
-        }
-      }
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-    for (int j = 0; j < kCols; ++j) {
-      for (int lanes = 16; lanes > 0; lanes /= 2) {
-        sum[i][j] += __shfl_down_sync(0xffffffff, sum[i][j], lanes);
-      }
-      if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32][i][j] = sum[i][j];
-    }
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_5(  // D = alpha * A * B + beta * C
+    heads_4(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -1951,25 +1687,33 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   if (beta != 0) C += product * stride_c;
   D += product * stride_d;
 
-  __shared__ Sums sums;
-  const index_t groups = (N + kCols - 1) / kCols, strips = (M + kRows - 1) / kRows;
+  __shared__ input_t row_of_a[kChunk];
 
-  // Neighbouring blocks have the same rows of D, and read the same of A.
-  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
-  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
-    const index_t col0 = tile % groups * kCols, row0 = tile / groups * kRows;
-    multiply(sums, row0, col0, M, N, K, A, lda, B, ldb);
-    __syncthreads();  // the sums of all warps are there
-    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
-      const int i = at / kCols, j = at % kCols;
+  for (index_t row = blockIdx.x; row < M; row += gridDim.x) {
+    // All threads walk through all groups of columns, also those that have no column in the last
+    // group: they load their share of A and meet the others at the barriers.
+    for (index_t col0 = 0; col0 < N; col0 += kThreads) {
+      const index_t col = col0 + threadIdx.x;
       accumulator_t sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
-      const index_t row = row0 + i, col = col0 + j;
-      if (row < M && col < N) {
-        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
+
+      for (index_t k0 = 0; k0 < K; k0 += kChunk) {
+        const int count = K - k0 < kChunk ? int(K - k0) : kChunk;
+        if (col0 == 0 || K > kChunk) {  // else the row is there already
+          __syncthreads();  // no thread reads the previous chunk any more
+          for (int k = threadIdx.x; k < count; k += kThreads) {
+            row_of_a[k] = A[a_at(row, k0 + k, lda)];
+          }
+          __syncthreads();  // the chunk is complete
+        }
+        if (col < N) {
+          for (int k = 0; k < count; ++k) {
+            const accumulator_t b = static_cast<accumulator_t>(B[b_at(k0 + k, col, ldb)]);
+            sum += static_cast<accumulator_t>(row_of_a[k]) * b;
+          }
+        }
       }
+      if (col < N) epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
     }
-    __syncthreads();  // they have been read: those of the next tile may replace them
   }
 }
 
@@ -2008,7 +1752,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_5_launch(  // D = alpha * A * B + beta * C
+heads_4_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -2032,12 +1776,11 @@ heads_5_launch(  // D = alpha * A * B + beta * C
   if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
 
-  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
-  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
+  const index_t grid_x = M < 2147483647 ? M : 2147483647;  // blocks; they stride over the rest
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_5;
+  const auto kernel = heads_4;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
   for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
     const index_t products = batch - first < most ? batch - first : most;
@@ -2051,11 +1794,11 @@ heads_5_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_5_ns
+}  // namespace heads_4_ns
 
-// ---------------------------------------------------------------------------- kernel 6
+// ---------------------------------------------------------------------------- kernel 5
 
-// heads_6: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_5: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 8 x 8 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -2090,7 +1833,7 @@ heads_5_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_6_ns {  // several emitted files may be in one program
+namespace heads_5_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -2559,7 +2302,7 @@ constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 76
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_6(  // D = alpha * A * B + beta * C
+    heads_5(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -2630,7 +2373,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_6_workspace(  // for a launch with these arguments
+heads_5_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -2661,14 +2404,14 @@ heads_6_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_6_launch(  // D = alpha * A * B + beta * C
+heads_5_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_6_workspace;
+  auto ask = heads_5_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -2688,7 +2431,7 @@ heads_6_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_6;
+  const auto kernel = heads_5;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -2700,11 +2443,11 @@ heads_6_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_6_ns
+}  // namespace heads_5_ns
 
-// ---------------------------------------------------------------------------- kernel 7
+// ---------------------------------------------------------------------------- kernel 6
 
-// heads_7: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_6: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // As with warp tiles, but shared memory has kStages tiles of A and B. While threads multiply one, cp.async
 // copies those of the next steps, past the registers: nobody waits for global memory as long as copies take
@@ -2732,7 +2475,7 @@ heads_6_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_7_ns {  // several emitted files may be in one program
+namespace heads_6_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -2859,7 +2602,7 @@ static_assert(sizeof(input_t) == sizeof(accumulator_t), "cp.async copies bytes a
 static_assert(kStages * kTileK * (kPitchA + kPitchB) * 16 <= kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
-    heads_7(  // D = alpha * A * B + beta * C
+    heads_6(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -3005,7 +2748,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_7_launch(  // D = alpha * A * B + beta * C
+heads_6_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -3036,7 +2779,7 @@ heads_7_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_7;
+  const auto kernel = heads_6;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
@@ -3052,7 +2795,7 @@ heads_7_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_7_ns
+}  // namespace heads_6_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -3084,13 +2827,12 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 5743, 5807, 0, 74, 2363, 1943631, 37809, 32, 0, 417000, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1059, 1074, 0, 74, 2363, 2498954, 37809, 32, 0, 97750, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
     {0, 1, {32, 32, 32, 1, 1, 1, 335038, 375210, 2954, 75618, 75618, 1087015, 155963, 34, 0, 775000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 2, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 3, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 1087015, 155963, 34, 0, 1555000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 4, {4, 8, 1, 1, 1, 1, 2664, 2922, 0, 295, 591, 1943631, 37809, 32, 0, 603000, 8, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 5, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 1087015, 155963, 34, 0, 1035000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 6, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 2, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 1087015, 155963, 34, 0, 1555000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 4, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 1087015, 155963, 34, 0, 1035000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 5, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
 };
 
 struct Limits {
@@ -3102,9 +2844,8 @@ struct Limits {
 constexpr Limits kLimits[] = {
     {false, 0, 2048},
     {false, 0, 52240},
-    {false, 0, 4096},
     {false, 0, 84496},
-    {false, 0, 512},
+    {false, 0, 4096},
     {false, 0, 76816},
     {false, 0, 50688},
 };
@@ -3276,11 +3017,10 @@ struct Kernel {
 constexpr Kernel kKernels[] = {
     {nullptr, launch_without_workspace<heads_1_ns::heads_1_launch>},
     {heads_2_ns::heads_2_workspace, heads_2_ns::heads_2_launch},
-    {nullptr, launch_without_workspace<heads_3_ns::heads_3_launch>},
-    {heads_4_ns::heads_4_workspace, heads_4_ns::heads_4_launch},
-    {nullptr, launch_without_workspace<heads_5_ns::heads_5_launch>},
-    {heads_6_ns::heads_6_workspace, heads_6_ns::heads_6_launch},
-    {nullptr, launch_without_workspace<heads_7_ns::heads_7_launch>},
+    {heads_3_ns::heads_3_workspace, heads_3_ns::heads_3_launch},
+    {nullptr, launch_without_workspace<heads_4_ns::heads_4_launch>},
+    {heads_5_ns::heads_5_workspace, heads_5_ns::heads_5_launch},
+    {nullptr, launch_without_workspace<heads_6_ns::heads_6_launch>},
 };
 // clang-format on
 

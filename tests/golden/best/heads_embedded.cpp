@@ -1,7 +1,7 @@
 // heads: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C,
 // by the kernel that suits the problem and the device
 //
-// 7 kernels as machine code; then what predicts how long each takes for the problem at hand, and
+// 6 kernels as machine code; then what predicts how long each takes for the problem at hand, and
 // a launcher on the driver API that takes the fastest. For the shapes of the command below, one of them is
 // the fastest of all that there are, or nearly so, by these predictions. The driver's library is opened
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
@@ -13,11 +13,10 @@
 //   kernel for variant    tile       tunables
 //   1      a10 gemv       1x32x2048  --vectors 1
 //   2      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
-//   3      a10 shared_row 1x256x1024
-//   4      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
-//   5      a10 gemv       4x8x512    --few columns --vectors 8
-//   6      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
-//   7      a10 multistage 128x128x16
+//   3      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
+//   4      a10 shared_row 1x256x1024
+//   5      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
+//   6      a10 multistage 128x128x16
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -26,7 +25,7 @@
 
 #include "heads.h"
 
-#if HEADS_SPEC != 0x0e43fe31
+#if HEADS_SPEC != 0xdfff1d54
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -408,14 +407,12 @@ CUresult heads_2_launch(
 
 namespace heads_3_ns {
 
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
 
-constexpr int kThreads = 256;  // per block
-constexpr int kChunk = 1024;  // elements of A's row in shared memory at a time
-
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
-static_assert(kChunk * sizeof(input_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
+constexpr int kTileM = 64, kTileN = 64;  // the work tile of a block
+constexpr int kThreads = 256;  // 8 warps
+constexpr int kSharedBytes = 84496;
 
 // clang-format off
 constexpr std::uint64_t kSm86[] = {
@@ -431,11 +428,109 @@ constexpr Image kImages[] = {
 
 CUresult get_kernels(Kernels& kernels) {
   // Made when the driver is at work, so that it ends before the driver.
+  static Code code{kImages, kSymbols, kSharedBytes};
+  return code.get(kernels);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, batch;
+
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+CUresult heads_3_workspace(
+    index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
+    const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (size_t(batch) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N || batch > kLargest / (M * N)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{M, N, K, batch};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult heads_3_launch(
+    index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
+    index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
+    index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
+    index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = heads_3_workspace;
+  int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  if (stride_d < 0 || stride_d > kLargest / batch) return CUDA_ERROR_INVALID_VALUE;
+  // Products of D do not overlap.
+  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
+  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
+  if (batch > 1 && !follow && !beside) return CUDA_ERROR_INVALID_VALUE;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+
+  Kernels kernels;
+  error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  const Plan plan{M, N, K, batch};
+  (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
+
+  const auto kernel = kernels.kernel;
+
+  const dim3 grid(unsigned(plan.tiles));
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
+      stride_d, up, ld_up, slope, rest, ld_rest);
+}
+
+}  // namespace heads_3_ns
+
+// ---------------------------------------------------------------------------- kernel 4
+
+namespace heads_4_ns {
+
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kThreads = 256;  // per block
+constexpr int kChunk = 1024;  // elements of A's row in shared memory at a time
+
+static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+static_assert(kChunk * sizeof(input_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
+
+// clang-format off
+constexpr std::uint64_t kSm86[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+
+constexpr const char* kSymbols[] = {"heads_4"};
+// clang-format on
+
+constexpr Image kImages[] = {
+    {86, 89, 0, kSm86},
+};
+
+CUresult get_kernels(Kernels& kernels) {
+  // Made when the driver is at work, so that it ends before the driver.
   static Code code{kImages, kSymbols, 0};
   return code.get(kernels);
 }
 
-CUresult heads_3_launch(
+CUresult heads_4_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
@@ -475,115 +570,18 @@ CUresult heads_3_launch(
   return error;
 }
 
-}  // namespace heads_3_ns
-
-// ---------------------------------------------------------------------------- kernel 4
-
-namespace heads_4_ns {
-
-using scalar_t = float;  // of alpha, beta, the epilogue
-using uint32_t = unsigned int;
-
-constexpr int kTileM = 64, kTileN = 64;  // the work tile of a block
-constexpr int kThreads = 256;  // 8 warps
-constexpr int kSharedBytes = 84496;
-
-// clang-format off
-constexpr std::uint64_t kSm86[] = {
-    0x0000000000000000, 0x0000000000000000,
-};
-
-constexpr const char* kSymbols[] = {"heads_4"};
-// clang-format on
-
-constexpr Image kImages[] = {
-    {86, 89, 0, kSm86},
-};
-
-CUresult get_kernels(Kernels& kernels) {
-  // Made when the driver is at work, so that it ends before the driver.
-  static Code code{kImages, kSymbols, kSharedBytes};
-  return code.get(kernels);
-}
-
-// A launch, worked out from top to bottom.
-struct Plan {
-  index_t M, N, K, batch;
-
-  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
-};
-
-constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
-constexpr size_t kMost = 2147483647;  // blocks
-constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-
-CUresult heads_4_workspace(
-    index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
-    const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
-  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = 0;
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
-  if (size_t(batch) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
-  if (M > kLargest / N || batch > kLargest / (M * N)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  const Plan plan{M, N, K, batch};
-  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
-}
-
-CUresult heads_4_launch(
-    index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
-    index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
-    index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
-    index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
-    size_t workspace_bytes, CUstream stream) {
-  size_t needed;  // bytes of the workspace
-  auto ask = heads_4_workspace;
-  int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
-  if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (stride_d < 0 || stride_d > kLargest / batch) return CUDA_ERROR_INVALID_VALUE;
-  // Products of D do not overlap.
-  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
-  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
-  if (batch > 1 && !follow && !beside) return CUDA_ERROR_INVALID_VALUE;
-  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-
-  Kernels kernels;
-  error = get_kernels(kernels);
-  if (error != CUDA_SUCCESS) return error;
-  const Plan plan{M, N, K, batch};
-  (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
-
-  const auto kernel = kernels.kernel;
-
-  const dim3 grid(unsigned(plan.tiles));
-  return launch(
-      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-      stride_d, up, ld_up, slope, rest, ld_rest);
-}
-
 }  // namespace heads_4_ns
 
 // ---------------------------------------------------------------------------- kernel 5
 
 namespace heads_5_ns {
 
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
 
-constexpr int kRows = 4, kCols = 8;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
-
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+constexpr int kTileM = 64, kTileN = 32;  // the work tile of a block
+constexpr int kThreads = 256;  // 8 warps
+constexpr int kSharedBytes = 76816;
 
 // clang-format off
 constexpr std::uint64_t kSm86[] = {
@@ -599,78 +597,6 @@ constexpr Image kImages[] = {
 
 CUresult get_kernels(Kernels& kernels) {
   // Made when the driver is at work, so that it ends before the driver.
-  static Code code{kImages, kSymbols, 0};
-  return code.get(kernels);
-}
-
-CUresult heads_5_launch(
-    index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
-    index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
-    index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
-    index_t ld_up, float slope, const float* rest, index_t ld_rest, CUstream stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0 || batch < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (stride_d < 0 || stride_d > kLargest / batch) return CUDA_ERROR_INVALID_VALUE;
-  // Products of D do not overlap.
-  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
-  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
-  if (batch > 1 && !follow && !beside) return CUDA_ERROR_INVALID_VALUE;
-  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-
-  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
-  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  Kernels kernels;
-  CUresult error = get_kernels(kernels);
-  if (error != CUDA_SUCCESS) return error;
-  const auto kernel = kernels.kernel;
-  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
-  for (index_t first = 0; first < batch && error == CUDA_SUCCESS; first += most) {
-    const index_t products = batch - first < most ? batch - first : most;
-    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
-    error = launch(
-        kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
-        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-        stride_d, up, ld_up, slope, rest, ld_rest, first);
-  }
-  return error;
-}
-
-}  // namespace heads_5_ns
-
-// ---------------------------------------------------------------------------- kernel 6
-
-namespace heads_6_ns {
-
-using scalar_t = float;  // of alpha, beta, the epilogue
-using uint32_t = unsigned int;
-
-constexpr int kTileM = 64, kTileN = 32;  // the work tile of a block
-constexpr int kThreads = 256;  // 8 warps
-constexpr int kSharedBytes = 76816;
-
-// clang-format off
-constexpr std::uint64_t kSm86[] = {
-    0x0000000000000000, 0x0000000000000000,
-};
-
-constexpr const char* kSymbols[] = {"heads_6"};
-// clang-format on
-
-constexpr Image kImages[] = {
-    {86, 89, 0, kSm86},
-};
-
-CUresult get_kernels(Kernels& kernels) {
-  // Made when the driver is at work, so that it ends before the driver.
   static Code code{kImages, kSymbols, kSharedBytes};
   return code.get(kernels);
 }
@@ -686,7 +612,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult heads_6_workspace(
+CUresult heads_5_workspace(
     index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
     const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -704,14 +630,14 @@ CUresult heads_6_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult heads_6_launch(
+CUresult heads_5_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
     index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_6_workspace;
+  auto ask = heads_5_workspace;
   int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -740,11 +666,11 @@ CUresult heads_6_launch(
       stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
-}  // namespace heads_6_ns
+}  // namespace heads_5_ns
 
-// ---------------------------------------------------------------------------- kernel 7
+// ---------------------------------------------------------------------------- kernel 6
 
-namespace heads_7_ns {
+namespace heads_6_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -766,7 +692,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_7"};
+constexpr const char* kSymbols[] = {"heads_6"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -779,7 +705,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult heads_7_launch(
+CUresult heads_6_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
@@ -822,7 +748,7 @@ CUresult heads_7_launch(
   return error;
 }
 
-}  // namespace heads_7_ns
+}  // namespace heads_6_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -848,13 +774,12 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 5743, 5807, 0, 74, 2363, 1943631, 37809, 32, 0, 417000, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1059, 1074, 0, 74, 2363, 2498954, 37809, 32, 0, 97750, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
     {0, 1, {32, 32, 32, 1, 1, 1, 335038, 375210, 2954, 75618, 75618, 1087015, 155963, 34, 0, 775000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 2, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 3, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 1087015, 155963, 34, 0, 1555000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 4, {4, 8, 1, 1, 1, 1, 2664, 2922, 0, 295, 591, 1943631, 37809, 32, 0, 603000, 8, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 5, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 1087015, 155963, 34, 0, 1035000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 6, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 2, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 1087015, 155963, 34, 0, 1555000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 4, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 1087015, 155963, 34, 0, 1035000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 5, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
 };
 
 struct Limits {
@@ -866,9 +791,8 @@ struct Limits {
 constexpr Limits kLimits[] = {
     {false, 0, 2048},
     {false, 0, 52240},
-    {false, 0, 4096},
     {false, 0, 84496},
-    {false, 0, 512},
+    {false, 0, 4096},
     {false, 0, 76816},
     {false, 0, 50688},
 };
@@ -1041,11 +965,10 @@ struct Kernel {
 constexpr Kernel kKernels[] = {
     {nullptr, launch_without_workspace<heads_1_ns::heads_1_launch>, heads_1_ns::get_kernels},
     {heads_2_ns::heads_2_workspace, heads_2_ns::heads_2_launch, heads_2_ns::get_kernels},
-    {nullptr, launch_without_workspace<heads_3_ns::heads_3_launch>, heads_3_ns::get_kernels},
-    {heads_4_ns::heads_4_workspace, heads_4_ns::heads_4_launch, heads_4_ns::get_kernels},
-    {nullptr, launch_without_workspace<heads_5_ns::heads_5_launch>, heads_5_ns::get_kernels},
-    {heads_6_ns::heads_6_workspace, heads_6_ns::heads_6_launch, heads_6_ns::get_kernels},
-    {nullptr, launch_without_workspace<heads_7_ns::heads_7_launch>, heads_7_ns::get_kernels},
+    {heads_3_ns::heads_3_workspace, heads_3_ns::heads_3_launch, heads_3_ns::get_kernels},
+    {nullptr, launch_without_workspace<heads_4_ns::heads_4_launch>, heads_4_ns::get_kernels},
+    {heads_5_ns::heads_5_workspace, heads_5_ns::heads_5_launch, heads_5_ns::get_kernels},
+    {nullptr, launch_without_workspace<heads_6_ns::heads_6_launch>, heads_6_ns::get_kernels},
 };
 // clang-format on
 

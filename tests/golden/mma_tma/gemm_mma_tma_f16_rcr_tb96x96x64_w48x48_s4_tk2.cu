@@ -581,8 +581,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     int exchanges = 0;  // one for each work tile that has steps
     for (int w = blockIdx.x; w < work; next(w)) {
       if (steps > 0 && exchanges++ > 0) barrier_wait(exchanged, exchanges % 2);
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
-      // anything there, which is multiplied for rows and columns that D does not have.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);

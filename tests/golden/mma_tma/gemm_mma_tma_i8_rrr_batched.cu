@@ -545,8 +545,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     for (int w = blockIdx.x; w < work; next(w)) {
       // Where all products have the same matrix, there is but one.
       const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
-      // anything there, which is multiplied for rows and columns that D does not have.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);

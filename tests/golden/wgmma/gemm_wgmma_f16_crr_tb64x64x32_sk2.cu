@@ -402,8 +402,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x; w < work; next(w)) {
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
-      // anything there, which is multiplied for rows and columns that D does not have.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
       const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both

@@ -587,8 +587,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       // Where all products have the same matrix, there is but one.
       const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
       const int turned = w > begin_tile && first == 0 ? begin_step : 0;
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
-      // anything there, which is multiplied for rows and columns that D does not have.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
       const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both

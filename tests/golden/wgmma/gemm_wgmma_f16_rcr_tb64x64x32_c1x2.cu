@@ -482,8 +482,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   if (threadIdx.x >= 32 * kWarps) {  // producers
     if (threadIdx.x != 32 * kWarps) return;
     for (int w = blockIdx.x / kClusterBlocks; w < work; next(w)) {
-      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere. Stages hold
-      // anything there, which is multiplied for rows and columns that D does not have.
+      // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
+      // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const int a_own = inside(a_lines - a_part * (kTileM / 2), kTileM / 2);
       const tensor_map_t& a_boxes = a_own < kTileM / 2 ? a_edge : a_map;

@@ -104,7 +104,6 @@ PIPELINES: Operators = (
         ("row0 >= rows", "col0 >= cols", "false"),
     ),
     ("cluster", r"for \(int s = 0; s < kStages; \+\+s\)", (r"\g<0> break;",)),
-    ("cluster", r"!idle && ", ("",)),
     ("cluster", r"cluster\.arrive(?=\.aligned)", ("cluster.arrive.relaxed",)),
     ("cluster", r"blockIdx\.x / kClusterBlocks", ("blockIdx.x",)),
     ("cluster", r"gridDim\.x / kClusterBlocks", ("gridDim.x",)),

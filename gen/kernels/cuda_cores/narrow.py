@@ -1,0 +1,117 @@
+"""The kernel for few rows, or few columns, of D that keeps these in shared memory; its row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gen.errors import SpecError
+from gen.kernels.cuda_cores import gemv
+from gen.kernels.cuda_cores.geometry import Values
+from gen.kernels.epilogues import EPILOGUE
+from gen.kernels.formulas import Fact
+from gen.kernels.tunables import Choice, Conflict, Integer, Word
+from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
+from gen.spec.arch import MAX_GRID_X, UNIT, WARP
+from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, DTypes
+from gen.spec.kernel import KernelSpec, cluster_of
+
+CLUSTERS = ("1x1", "1x1x2", "1x1x4", "1x1x8")
+# Of the large operand, bytes that a thread has on their way; the most elements, of a register each.
+_BYTES, _ELEMENTS = 64, 16
+_RESIDENT = 512  # threads of a multiprocessor, at least
+
+
+def _usual_strip(chosen: Choice) -> int:
+    """Lines of 128 bytes, as far as a warp has lanes for their elements."""
+    return min(8 * UNIT // chosen.dtypes.input.size, WARP)
+
+
+def _geometry(t: Values, d: DTypes) -> Geometry:
+    common, blocks = gemv.geometry(t, d), cluster_of(t)[2]
+    step = min(_BYTES // d.input.size, _ELEMENTS) * t["threads"] // t["strip"]
+    sums = common.threadblock.m * common.threadblock.n * t["threads"] // WARP
+    tiles, grid = common.facts
+    if blocks > 1:
+        most = MAX_GRID_X // blocks
+        grid = Fact("grid_x", f"(tiles < {most} ? tiles : {most}) * kClusterBlocks", "blocks")
+    return common._replace(
+        threadblock=common.threadblock._replace(k=step),
+        facts=(tiles, grid),
+        constants={**common.constants, **({"kClusterBlocks": blocks} if blocks > 1 else {})},
+        static_shared=max(2 * t["vectors"] * step * d.input.size, sums * d.accumulator.size),
+        values={
+            **common.values,
+            "step": step,
+            "blocks": max(1, _RESIDENT // t["threads"]),
+            "few_bytes": min(t["vectors"] * d.input.size, UNIT),
+        },
+    )
+
+
+def _rules(chosen: Choice) -> None:
+    t, layouts = chosen.values, chosen.layouts
+    if all(gemv.along_k(few, layouts) for few in ("rows", "columns")):
+        raise SpecError(
+            f"narrow reads lines across K, and in layout={layouts} all lines run along K; use gemv"
+        )
+    if gemv.along_k(t["few"], layouts):
+        large = "A" if t["few"] == "columns" else "B"
+        raise Conflict(
+            f"with few={t['few']}, narrow reads lines of {large} across K, which run along K in "
+            f"layout={layouts}",
+            "few",
+        )
+    if t["vectors"] & (t["vectors"] - 1):
+        raise Conflict(f"vectors={t['vectors']} is no power of two", "vectors")
+    if t["cluster"] != "1x1" and chosen.cc < 90:
+        raise Conflict(f"{chosen.arch} has no clusters", "cluster", "arch")
+    gemv.few_rules(chosen)
+
+
+def _printed(spec: KernelSpec) -> Mapping[str, Any]:
+    return {**gemv.few_printed(spec), "shares_k": spec.cluster_k > 1, "cluster_k": spec.cluster_k}
+
+
+def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
+    """All numbers of rows or columns, with K shared or not."""
+    clusters = CLUSTERS if chosen.cc >= 90 else CLUSTERS[:1]
+    few = gemv.few_grid(1, 2, 4, 8)(chosen)
+    return [{**each, "cluster": cluster} for each in few for cluster in clusters]
+
+
+def _usual_few(chosen: Choice) -> str:
+    """What the layouts allow: rows, if they allow both."""
+    return "columns" if gemv.along_k("rows", chosen.layouts) else "rows"
+
+
+def _pace(_: DTypes) -> Pace:
+    return Pace(
+        "cuda", 0.217, wait_k=4.8, alone=220, last=4200, start=21, code=104, registers=128,
+        exact=True,
+    )  # fmt: skip
+
+
+NARROW = Variant(
+    "narrow",
+    "few rows or columns, in shared memory; a cluster shares K",
+    "kernels/narrow.cu.j2",
+    (
+        replace(gemv.FEW, default=_usual_few),
+        Integer("vectors", "of these few, those a block computes", 8, 1, 8, tag="v"),
+        Integer("strip", "columns, or rows, of D per block", _usual_strip, 1, WARP),
+        Integer("threads", "threads per block", 256, WARP, MAX_THREADS, tag="t"),
+        Word("cluster", "1x1, or 1x1xN: N blocks share K", "1x1", CLUSTERS, tag="c"),
+        EPILOGUE,
+        BATCHED,
+    ),
+    _geometry,
+    tuple(name for name in SCALAR_DTYPES if DTYPES[name].input.size > 1),
+    rules=_rules,
+    printed=_printed,
+    grid=_grid,
+    pace=_pace,
+    adds_as_aligned=True,
+    waits=True,
+)
