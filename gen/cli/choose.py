@@ -185,6 +185,7 @@ def _how(found: Ranked) -> str:
     said += [f"{name.replace('_', '-')} {t[name]}" for name in names if name in t]
     said += [f"bursts of {t['burst']}"] if t.get("burst", 1) > 1 else []
     said += [f"cluster {t['cluster']}"] if found.spec.cluster_blocks > 1 else []
+    said += ["held"] * bool(t.get("held"))
     said += ["stream-k"] * bool(t.get("stream_k"))
     if found.value("slices") > 1:
         said.append(f"{found.value('slices')} slices")

@@ -41,7 +41,7 @@ def _operand(x: str, lines: str) -> list[Fact]:
         Fact(f"odd_{x}", f"{x.upper()} % {UNIT} > 0 || pitch_{x} % {UNIT} != 0", type="bool"),
         Fact(f"moved_{x}", f"packs_{x} + odd_{x} > 1 ? {lines} * k : 0", "elements to pack"),
         Fact(f"slow_{x}", slow, "in quarters"),
-        Fact(f"loose_{x}", f"odd_{x} && moved_{x} == 0 ? copy_{x} * 3 / 5 : 0", "small loads"),
+        Fact(f"loose_{x}", f"odd_{x} && moved_{x} == 0 ? small_{x} : 0", "small loads"),
     ]
 
 

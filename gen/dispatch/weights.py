@@ -33,6 +33,8 @@ NARROW = 54  # bytes beside each line of an operand that memory moves, where lin
 AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
+# Of `Pace.across_k`, where teams of warps hold chunks: of lines that are aligned, and of others.
+HELD, NOT_HELD = 0.67, 1.17
 STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
@@ -47,6 +49,7 @@ GELU = 0.3  # clocks of an element of D on a multiprocessor
 OTHERS = 80  # registers of a thread beside sums
 PIECES = 2  # times as long it takes to store D, where that leaves by pieces of 32 bytes
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
+SMALL = 0.6  # of the time to copy an operand: what small loads take longer where it is not aligned
 STORED = 128  # elements of D, of which `Pace.store` is the time
 SCHEDULERS = 4  # of a multiprocessor: a block with fewer warps leaves some idle
 SECTOR = 32  # bytes that memory moves at least
@@ -58,7 +61,8 @@ class Weights(NamedTuple):
     cluster_m, cluster_n, cluster_k: blocks of a cluster, along each. math: the products of a step,
     and what of them memory inside of the multiprocessor takes. lone: a step of a block that is
     alone on its multiprocessor. wait: what a step takes besides. copy_a, copy_b: the bytes of a
-    step from the L2 cache. last: of a work tile, besides its steps and what it stores. store: of
+    step from the L2 cache. small_a, small_b: what is more of a step where these are not aligned.
+    last: of a work tile, besides its steps and what it stores. store: of
     1024 elements of D; rough: so many sixteenths of that where lines of D are not aligned; hides:
     whether a tile is stored while others are computed. start: once. resident: blocks that a
     multiprocessor holds. split: slices of K, 0 for as many as suit. stream: whether blocks share
@@ -82,6 +86,8 @@ class Weights(NamedTuple):
     wait: int
     copy_a: int
     copy_b: int
+    small_a: int
+    small_b: int
     last: int
     store: int
     rough: int
@@ -164,7 +170,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         resident = max(1, occupancy(gpu, threads, registers, static + dynamic).blocks)
     turned = not layouts.c and not spec.swapped
     along = tile.m * runs[0] + tile.n * runs[1]
-    more = (pace.wait_k + pace.across_k * along) * tile.k * clock
+    across = pace.across_k * tile.k * clock  # for each line that runs along K
+    held = spec.sliced_k > 1 and bool(spec.tunables.get("held"))
+    more = pace.wait_k * tile.k * clock + across * along * (HELD if held else 1)
     turns = spec.tunables.get("schedule") == PING_PONG
     main = (
         max(products, shared)
@@ -177,6 +185,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     # Time that is shared evenly counts `wait` alone, also where no other block works meanwhile.
     lonely = spec.stream_k and not persistent and resident == 1
     wait = (pace.alone if lonely else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
+    lost = across * (NOT_HELD - HELD) if held else 0
+    small_a = SMALL * copy_a + lost * tile.m * runs[0]
+    small_b = SMALL * copy_b + lost * tile.n * runs[1]
     short = g.values.get("staging_line") == SECTOR
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
@@ -193,7 +204,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
 
     found = (
         tile.m, tile.n, tile.k // k, rows, columns, sharers,
-        main / k, lone / k, wait / k, copy_a / k, copy_b / k,
+        main / k, lone / k, wait / k, copy_a / k, copy_b / k, small_a / k, small_b / k,
         last, store * clock * 1024 / STORED,
         16 * pace.rough, turns, start * 1e3,
         resident, spec.split_k, spec.stream_k, pace.lines, 1024 * SAGGING * (pace.unit == "wgmma"),

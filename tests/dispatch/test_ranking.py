@@ -93,6 +93,14 @@ def test_a_gpu_smaller_than_a_cluster_has_times(multiprocessors: int) -> None:
     assert all(each.time > 0 for each in found)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_teams_hold_what_is_aligned(dtype: str) -> None:
+    for shape, held in (((1024, 1024, 1024), 1), ((1001, 999, 1003), 0)):
+        first = rank(product(dtype, *shape, "rcr"), GPUS["h200"], "sm_90a")[0].spec
+        assert what(first) == "simt 64x128"
+        assert first.tunables["held"] == held
+
+
 def test_what_else_is_chosen() -> None:
     tiles = {512: "64x32", 1024: "64x128", 2048: "128x256", 4096: "128x256 stream"}
     for side, tile in tiles.items():

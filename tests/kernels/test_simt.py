@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gen.device.choose import choose_runner
+from gen.errors import SpecError
 from gen.kernels.registry import make_spec
 from gen.prove.verify import verify
 from gen.source.render import render
@@ -12,6 +13,7 @@ from gen.spec.problem import GemmShape
 from tests.support.slow import sift
 
 TEAMS = {"threadblock": "64x128x32", "sliced_k": 4}
+MANY = {"threadblock": "32x32x32", "warp": "32x32", "sliced_k": 8}  # whose steps are short
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,14 @@ TEAMS = {"threadblock": "64x128x32", "sliced_k": 4}
         (True, {"layout": "rrc"}),
         (False, {"layout": "crr"}),  # nothing to transpose
         (False, {"layout": "rcr", "threadblock": "256x128x8"}),
-        (False, {"layout": "rcr", **TEAMS}),
+        (True, {"layout": "rcr", "held": 1, "threadblock": "256x128x8"}),
+        (True, {"layout": "rcr", **TEAMS}),
+        (True, {"layout": "rcr", "threadblock": "128x64x16", "sliced_k": 2, "dtype": "i32"}),
+        (False, {"layout": "rcr", "held": 0, **TEAMS}),
+        (False, {"layout": "rrr", **TEAMS}),
+        (True, {"layout": "rrr", "held": 1, **TEAMS}),
+        (False, {"layout": "rcr", **MANY}),
+        (True, {"layout": "rcr", "held": 1, **MANY}),
         (False, {"layout": "rcr", "dtype": "f64"}),
         (False, {"layout": "rcr", "threadblock": "128x128x8"}),  # a short step
         (False, {"layout": "rcr", "threadblock": "128x128x16"}),  # too much for each thread
@@ -35,10 +44,37 @@ def test_chunks_pass_registers_where_that_pays(held: bool, more: dict[str, Any])
     assert ("cp.async.cg" in text) == (not held and more["layout"] != "rcr")
 
 
-@pytest.mark.parametrize("layout", sift(["rrr", "rcr", "ccr"], ["rcr"]))
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"dtype": "f64"}, "elements of 4 bytes, not f64; use held=0 or dtype=f32"),
+        ({"layout": "crr"}, "as none does in layout crr; use held=0"),
+        ({"threadblock": "64x64x64"}, "8, 16, 32 along K, not 64; use held=0 or threadblock="),
+        ({"threadblock": "128x128x32", "sliced_k": 2}, "and 8 chunks, more than the 215 that"),
+        ({"threadblock": "128x64x16", "stages": 12, "sliced_k": 2}, "use stages=9 or held=0"),
+        ({"threadblock": "128x64x8", "warp": "32x32"}, "threadblock.n=64; use held=0"),
+    ],
+)
+def test_what_cannot_pass_registers_is_refused(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make_spec("simt", held=1, **{"layout": "rcr", **more})
+
+
+ARRIVING = [
+    {"layout": "rrr"},
+    {"layout": "rcr"},
+    {"layout": "ccr"},
+    {"layout": "rcr", **TEAMS},
+    {"layout": "rcr", "threadblock": "128x64x16", "sliced_k": 2, "stream_k": 1},
+    {"layout": "rcc", "held": 1, **MANY},
+    {"layout": "rrr", "held": 1, "split_k": 2, **TEAMS},
+]
+
+
+@pytest.mark.parametrize("more", sift(ARRIVING, ARRIVING[1:4:2]))
 @pytest.mark.slow
-def test_chunks_arrive(layout: str) -> None:
+def test_chunks_arrive(more: dict[str, Any]) -> None:
     """Steps that are whole, that end within a chunk or between two, and fewer than stages."""
     shapes = [GemmShape(*s) for s in ((130, 260, 44), (128, 256, 4), (3, 5, 37), (132, 8, 8))]
-    spec = make_spec("simt", layout=layout)
+    spec = make_spec("simt", **more)
     assert [r.message for r in verify(spec, choose_runner("cpu"), shapes) if not r.ok] == []

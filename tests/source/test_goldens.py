@@ -85,6 +85,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("simt", {}),
     ("simt", {"layout": "rcr", "threadblock": "64x128x32", "sliced_k": 4, "split_k": 0,
               "epilogue": "linear_bias"}),
+    ("simt", {"layout": "rcr", "threadblock": "128x64x16", "sliced_k": 2, "held": 0}),
     ("simt", {"dtype": "f64", "layout": "crc", "threadblock": "64x64x16", "warp": "32x32",
               "epilogue": "linear_bias", "split_k": 20}),
     ("simt", {"layout": "rcr", "split_k": 3, "batched": True}),

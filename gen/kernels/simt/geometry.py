@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gen.kernels.tensor_cores.tiles import warps
+from gen.kernels.tensor_cores.tiles import sums, warps
 from gen.kernels.tunables import sizes
 from gen.kernels.variant import Geometry
 from gen.spec.arch import BANKS, UNIT, WARP
@@ -38,10 +38,38 @@ def team_k(t: Values) -> int:
     return block_and_warp(t)[0].k // int(t["sliced_k"])
 
 
+def lanes_k(block: Tile) -> int:
+    """Of a warp, those that read neighbouring chunks of elements of 4 bytes, in a step."""
+    return block.k * 4 // UNIT
+
+
 def line(t: Values, d: DTypes) -> int:
     """Elements from a line of shared memory to the next: both operands' at one k, and a gap."""
     block, _ = block_and_warp(t)
-    return block.m + block.n + BANKS // LANES_K // d.input.size
+    lanes = lanes_k(block) if t["held"] else LANES_K
+    return block.m + block.n + BANKS // lanes // d.input.size
+
+
+def gaps(t: Values) -> tuple[int, int]:
+    """Elements before lines, where chunks pass registers: see `line_at` in the template.
+
+    A warp writes what eight lanes have copied, two chunks of a line, in 32 banks, too.
+    """
+    lanes = lanes_k(block_and_warp(t)[0])
+    return 8 if lanes == 8 else 4, 8 if lanes == 2 else 16
+
+
+def step(t: Values, d: DTypes) -> int:
+    """Elements of shared memory that a step along K takes."""
+    more = sum(gaps(t)) if t["held"] else 0
+    return block_and_warp(t)[0].k * line(t, d) + more
+
+
+def own_registers(t: Values, d: DTypes) -> int:
+    """Of a thread, for its sums and the fragments of two k."""
+    _, warp = block_and_warp(t)
+    fragments = 2 * (warp.m // LANES_M + warp.n // LANES_N) * d.input.size // 4
+    return sums(warp, d) + fragments
 
 
 def staged_bytes(t: Values, d: DTypes) -> int:
@@ -52,7 +80,7 @@ def staged_bytes(t: Values, d: DTypes) -> int:
 
 
 def stages_bytes(t: Values, d: DTypes, stages: int) -> int:
-    return stages * block_and_warp(t)[0].k * line(t, d) * d.input.size
+    return stages * step(t, d) * d.input.size
 
 
 def shared_bytes(t: Values, d: DTypes, stages: int) -> int:
@@ -73,6 +101,8 @@ def geometry(t: Values, d: DTypes) -> Geometry:
             "threads": threads,
             "chunk": chunk_of(d),
             "line": line(t, d),
+            "gaps": gaps(t),
+            "step": step(t, d),
             "lines_at": LINES_AT,
             "staged_gap": STAGED_GAP,
             "stages_bytes": stages_bytes(t, d, t["stages"]),

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gen.kernels.epilogues import EPILOGUE
-from gen.kernels.simt.geometry import geometry, threads_of
+from gen.kernels.simt import held
+from gen.kernels.simt.geometry import geometry
 from gen.kernels.simt.rules import rules
 from gen.kernels.tensor_cores.operands import Operand, operands
 from gen.kernels.tensor_cores.plan import MOST_SIZE, plan
@@ -22,35 +23,7 @@ TEAMS = 8  # at most
 
 def _printed(spec: KernelSpec) -> Mapping[str, Any]:
     copies = [_copies(spec, x) for x in operands(spec)]
-    return {**launched(spec), "copies": copies, "held": _held(spec)}
-
-
-# Where chunks pass registers: multiplications of a step, which last until global memory has
-# answered, and chunks of a thread, at most.
-_LONG_STEP = 128 * 256 * 8
-_MOST_HELD = 4
-
-
-def _held(spec: KernelSpec) -> bool:
-    """Whether chunks of 16 bytes pass registers on their way to shared memory, transposed there.
-
-    Teams gain nothing by it: their steps are deeper, with more chunks for each thread. Nor do
-    tall tiles, where both operands run along K.
-    """
-    block, threads = spec.threadblock, threads_of(spec.tunables)
-    sides = list(zip((block.m, block.n), along_k(spec.layouts), strict=True))
-    if spec.dtypes.input.size != 4 or spec.sliced_k > 1 or not any(along for _, along in sides):
-        return False
-    if block.m > block.n:
-        return False
-    even = all(
-        lines % (threads // 2) == 0
-        if along
-        else threads % (lines // 4) == 0 and lines // 4 * block.k % threads == 0
-        for lines, along in sides
-    )
-    long = block.m * block.n * block.k >= _LONG_STEP
-    return even and long and (block.m + block.n) * block.k // 4 <= _MOST_HELD * threads
+    return {**launched(spec), "copies": copies}
 
 
 def _copies(spec: KernelSpec, x: Operand) -> Mapping[str, Any]:
@@ -86,6 +59,9 @@ _DOUBLE = (
 )
 
 
+# By teams, with chunks that pass registers where lines run along K.
+_HELD = ("128x128x16", "64x128x32", "128x64x16")
+
 # Also with stream-K: the largest tiles, whose rounds are long, and one that gains by staying.
 _STREAMS = ("128x256x8", "128x64x16", "128x128x8")
 
@@ -96,6 +72,9 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
         {"threadblock": tile, "warp": warp, "sliced_k": teams, "stages": stages}
         for tile, warp, teams, stages in rows
     ]
+    # Teams also copy element by element what they would hold: faster where it is not aligned.
+    if chosen.dtypes.input.size == 4 and all(along_k(chosen.layouts)):
+        tiles += [{**one, "held": 0} for one in tiles if one["threadblock"] in _HELD]
     streams = [{**one, "stream_k": 1} for one in tiles if one["threadblock"] in _STREAMS]
     return [*({**one, "split_k": slices} for one in tiles for slices in (1, 0)), *streams]
 
@@ -139,6 +118,12 @@ SIMT_VARIANTS = (
             ),
             Integer("sliced_k", "teams of warps that share out K", 1, 1, TEAMS, tag="tk"),
             STREAM_K,
+            Integer(
+                "held",
+                "1: operands with aligned lines are read 16 bytes at a time, and held in registers "
+                "until they are stored; 0: what runs along K is copied element by element",
+                held.default, 0, 1,
+            ),
             Integer(
                 "split_k", "slices of K that different blocks multiply", 1, 0, 65_535, "auto",
                 tag="sk",

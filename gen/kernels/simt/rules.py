@@ -9,18 +9,19 @@ from gen.kernels.simt.geometry import (
     LANES_N,
     block_and_warp,
     chunk_of,
+    own_registers,
     shared_bytes,
     threads_of,
 )
+from gen.kernels.simt.held import OTHERS, held_rule
 from gen.kernels.tensor_cores.rules import shared_rule, stream_rule
-from gen.kernels.tensor_cores.tiles import registers, sums
+from gen.kernels.tensor_cores.tiles import registers
 from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import multiple_rule
 from gen.spec.arch import WARP
 from gen.spec.kernel import Tile
 from gen.spec.problem import along_k
 
-OTHERS = 40  # registers of a thread for all but sums and fragments
 MOST_WARPS = 16
 
 
@@ -51,14 +52,14 @@ def rules(chosen: Choice) -> None:
     stream_rule(chosen, ("split_k", 1))
     _registers_rule(chosen, warp)
     _copies_rule(chosen, block)
+    held_rule(chosen)
     shared_rule(chosen, shared_bytes)
 
 
 def _registers_rule(chosen: Choice, warp: Tile) -> None:
     """Sums and the fragments of two k fit the registers of a thread: what does not is spilled."""
-    d = chosen.dtypes
-    fragments = 2 * (warp.m // LANES_M + warp.n // LANES_N) * d.input.size // 4
-    wanted, most = sums(warp, d) + fragments, registers(threads_of(chosen.values)) - OTHERS
+    wanted = own_registers(chosen.values, chosen.dtypes)
+    most = registers(threads_of(chosen.values)) - OTHERS
     if wanted > most:
         raise Conflict(
             f"warp={warp.m}x{warp.n} wants {wanted} registers of each thread for sums and "

@@ -352,8 +352,9 @@ constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 68
-constexpr int kLines = kStages * kTileK;  // 192, one after another, then again the first one
-constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
+constexpr int kStep = kTileK * kLine;  // 2176 elements: lines of a step
+constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
+constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -413,10 +414,10 @@ struct WarpTile {
     a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
     b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
   }
-  // Lets loads begin so many lines further on.
-  __device__ void move(int lines) {
-    a_at += lines * kLine;
-    b_at += lines * kLine;
+  // Lets loads begin so many elements further on.
+  __device__ void move(int elements) {
+    a_at += elements;
+    b_at += elements;
   }
   __device__ void load(int k) {
 #pragma unroll
@@ -593,8 +594,8 @@ __device__ inline void multiply(
   const auto next = [&] {
     a.next_step();
     b.next_step();
-    place += kTileK * kLine * sizeof(input_t);
-    if (place == kLines * kLine * sizeof(input_t)) place = 0;
+    place += kStepBytes;
+    if (place == kStages * kStepBytes) place = 0;
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
@@ -634,7 +635,7 @@ __device__ inline void multiply(
       if (k == 0) next();  // long before copies need it, and long after they read these registers
       if (k == kTeamK - 1) {
         const bool last = ++stage == kStages;
-        tile.move(last ? kTileK - kLines : kTileK);
+        tile.move(last ? kStep - kStages * kStep : kStep);
         if (last) stage = 0;
         // The next step's lines are there, and nobody reads those of the one before any more.
         barrier_wait(ready, phase);
@@ -797,7 +798,7 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 52240
+constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 52240
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
@@ -807,7 +808,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
         index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
-  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, steps of kStep elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
@@ -1001,8 +1002,9 @@ constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 132
-constexpr int kLines = kStages * kTileK;  // 160, one after another, then again the first one
-constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
+constexpr int kStep = kTileK * kLine;  // 4224 elements: lines of a step
+constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
+constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -1062,10 +1064,10 @@ struct WarpTile {
     a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
     b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
   }
-  // Lets loads begin so many lines further on.
-  __device__ void move(int lines) {
-    a_at += lines * kLine;
-    b_at += lines * kLine;
+  // Lets loads begin so many elements further on.
+  __device__ void move(int elements) {
+    a_at += elements;
+    b_at += elements;
   }
   __device__ void load(int k) {
 #pragma unroll
@@ -1242,8 +1244,8 @@ __device__ inline void multiply(
   const auto next = [&] {
     a.next_step();
     b.next_step();
-    place += kTileK * kLine * sizeof(input_t);
-    if (place == kLines * kLine * sizeof(input_t)) place = 0;
+    place += kStepBytes;
+    if (place == kStages * kStepBytes) place = 0;
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
@@ -1283,7 +1285,7 @@ __device__ inline void multiply(
       if (k == 0) next();  // long before copies need it, and long after they read these registers
       if (k == kTeamK - 1) {
         const bool last = ++stage == kStages;
-        tile.move(last ? kTileK - kLines : kTileK);
+        tile.move(last ? kStep - kStages * kStep : kStep);
         if (last) stage = 0;
         // The next step's lines are there, and nobody reads those of the one before any more.
         barrier_wait(ready, phase);
@@ -1446,7 +1448,7 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 84496
+constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 84496
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
@@ -1456,7 +1458,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
         index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
-  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, steps of kStep elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
@@ -1853,8 +1855,9 @@ constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 100
-constexpr int kLines = kStages * kTileK;  // 192, one after another, then again the first one
-constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
+constexpr int kStep = kTileK * kLine;  // 3200 elements: lines of a step
+constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
+constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -1914,10 +1917,10 @@ struct WarpTile {
     a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
     b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
   }
-  // Lets loads begin so many lines further on.
-  __device__ void move(int lines) {
-    a_at += lines * kLine;
-    b_at += lines * kLine;
+  // Lets loads begin so many elements further on.
+  __device__ void move(int elements) {
+    a_at += elements;
+    b_at += elements;
   }
   __device__ void load(int k) {
 #pragma unroll
@@ -2094,8 +2097,8 @@ __device__ inline void multiply(
   const auto next = [&] {
     a.next_step();
     b.next_step();
-    place += kTileK * kLine * sizeof(input_t);
-    if (place == kLines * kLine * sizeof(input_t)) place = 0;
+    place += kStepBytes;
+    if (place == kStages * kStepBytes) place = 0;
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
@@ -2135,7 +2138,7 @@ __device__ inline void multiply(
       if (k == 0) next();  // long before copies need it, and long after they read these registers
       if (k == kTeamK - 1) {
         const bool last = ++stage == kStages;
-        tile.move(last ? kTileK - kLines : kTileK);
+        tile.move(last ? kStep - kStages * kStep : kStep);
         if (last) stage = 0;
         // The next step's lines are there, and nobody reads those of the one before any more.
         barrier_wait(ready, phase);
@@ -2298,7 +2301,7 @@ __device__ inline void store(
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 76816
+constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 76816
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
@@ -2308,7 +2311,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
         index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
         index_t ld_rest) {
-  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, steps of kStep elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N), depth = int(K);
@@ -2813,8 +2816,9 @@ struct Gpu {
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
-          last, store, rough, hides, start, resident, split, stream, lines, sagging, group, packs_a,
-          packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib, cache;
+          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines,
+          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed,
+          kib, cache;
 };
 
 struct Candidate {
@@ -2827,12 +2831,12 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1059, 1074, 0, 74, 2363, 2498954, 37809, 32, 0, 97750, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 1, {32, 32, 32, 1, 1, 1, 335038, 375210, 2954, 75618, 75618, 1087015, 155963, 34, 0, 775000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 2, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 1087015, 155963, 34, 0, 1555000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 4, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 1087015, 155963, 34, 0, 1035000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 5, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 897969, 75618, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1059, 1074, 0, 74, 2363, 44, 1418, 2498954, 37809, 32, 0, 97750, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 1, {32, 32, 32, 1, 1, 1, 335038, 375210, 2954, 75618, 75618, 45371, 45371, 1087015, 155963, 34, 0, 775000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 2, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 90742, 90742, 1087015, 155963, 34, 0, 1555000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 4, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 90742, 45371, 1087015, 155963, 34, 0, 1035000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 5, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 90742, 90742, 897969, 75618, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
 };
 
 struct Limits {
@@ -2855,9 +2859,9 @@ inline index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t batch, index_t A, index_t lda,
     index_t B, index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
-              copy_b, last, store, rough, hides, start, resident, split, stream, lines, sagging,
-              group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed, kib,
-              cache] = one.weights;
+              copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
+              lines, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
+              scatter, packed, kib, cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -2867,12 +2871,12 @@ inline index_t predict(
   const bool odd_a = A % 16 > 0 || pitch_a % 16 != 0;
   const index_t moved_a = packs_a + odd_a > 1 ? m * k : 0;  // elements to pack
   const index_t slow_a = moved_a > 0 || pitch_a % 128 == 0 ? 4 : pitch_a % 32 == 0 ? 5 : 8;  // in quarters
-  const index_t loose_a = odd_a && moved_a == 0 ? copy_a * 3 / 5 : 0;  // small loads
+  const index_t loose_a = odd_a && moved_a == 0 ? small_a : 0;  // small loads
   const index_t pitch_b = ldb * size;  // bytes
   const bool odd_b = B % 16 > 0 || pitch_b % 16 != 0;
   const index_t moved_b = packs_b + odd_b > 1 ? n * k : 0;  // elements to pack
   const index_t slow_b = moved_b > 0 || pitch_b % 128 == 0 ? 4 : pitch_b % 32 == 0 ? 5 : 8;  // in quarters
-  const index_t loose_b = odd_b && moved_b == 0 ? copy_b * 3 / 5 : 0;  // small loads
+  const index_t loose_b = odd_b && moved_b == 0 ? small_b : 0;  // small loads
   const bool ragged = (turned > 0 ? m : n) * out % 16 != 0;  // lines of D
   const index_t span_m = tile_m * cluster_m;  // of the tiles of a cluster
   const index_t span_n = tile_n * cluster_n;

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x3b5ccc36
+#if ONE_SPEC != 0xf1515a42
 #error "the header is another kernel's; emit both files together"
 #endif
 

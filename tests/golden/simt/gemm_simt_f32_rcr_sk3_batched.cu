@@ -23,9 +23,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 0 --split-k 3 --epilogue linear --swizzle 12 --batched
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 0 --held 1 --split-k 3 --epilogue linear --swizzle 12 --batched
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_simt_f32_rcr_sk3_batched.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rcr", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 12, "batched": true}
+// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rcr", "arch": "sm_80", "threadblock": "128x256x8", "warp": "64x64", "stages": 4, "sliced_k": 1, "stream_k": 0, "held": 1, "split_k": 3, "epilogue": "linear", "swizzle": 12, "batched": true}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -49,10 +49,17 @@ constexpr int kWarpsM = kTileM / kWarpM;  // 128 / 64 = 2
 constexpr int kTeamK = kTileK;
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
-constexpr int kLine = kTileM + kTileN + 4;  // 388
-constexpr int kStepBytes = kTileK * kLine * sizeof(input_t);  // of shared memory
-constexpr int kLines = kStages * kTileK;  // 32, one after another, then again the first one
-constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
+constexpr int kLine = kTileM + kTileN + 16;  // 400
+constexpr int kLanesK = kTileK / kChunk;  // threads that read a line's chunks, which are neighbours
+// Where the line of a k is among those of a step: beside those of the same place in other chunks, so that what
+// a warp stores at once, an element of each lane's chunk, lies in 32 banks.
+__host__ __device__ constexpr int line_at(int k) {
+  const int place = k % kChunk;
+  return (place * kLanesK + k / kChunk) * kLine + 4 * (place % 2) + 8 * (place / 2);
+}
+constexpr int kStep = line_at(kTileK - 1) + kLine;  // 3212 elements: lines of a step
+constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
+constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -102,20 +109,20 @@ struct WarpTile {
     a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
     b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
   }
-  // Lets loads begin so many lines further on.
-  __device__ void move(int lines) {
-    a_at += lines * kLine;
-    b_at += lines * kLine;
+  // Lets loads begin so many elements further on.
+  __device__ void move(int elements) {
+    a_at += elements;
+    b_at += elements;
   }
   __device__ void load(int k) {
 #pragma unroll
     for (int i = 0; i < kLaneM; i += kChunk) {
-      const auto& from = a_at[k * kLine + 8 * i];
+      const auto& from = a_at[line_at(k) + 8 * i];
       reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
     }
 #pragma unroll
     for (int j = 0; j < kLaneN; j += kChunk) {
-      const auto& from = b_at[k * kLine + 4 * j];
+      const auto& from = b_at[line_at(k) + 4 * j];
       reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
     }
   }
@@ -175,19 +182,19 @@ __device__ inline void store_element(uint32_t shared, input_t x) {
 }
 
 // A thread's copies of an operand whose lines run along K: it transposes them. Where they come in
-// chunks, two threads read 8 neighbours along K, a whole sector of memory, and store them element by
-// element. Otherwise, eight threads copy 8 neighbours.
+// chunks, neighbouring threads read those of a line in a step, whole sectors of memory, and store them element
+// by element. Otherwise, eight threads copy 8 neighbours.
 template <int kWidth>
 struct AlongK {
   static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
   static constexpr int kLinesOwn = kWidth / kAtOnce;
-  static constexpr int kChunkLanes = 2, kChunksAtOnce = kThreads / kChunkLanes;  // of chunks
-  static constexpr int kChunkLinesOwn = kWidth / kChunksAtOnce;
+  static constexpr int kChunksAtOnce = kThreads / kLanesK, kChunksOwn = kWidth / kChunksAtOnce;
+  static constexpr bool kPointers = kChunksOwn == kLinesOwn;  // to each of these lines, too
   struct Held {
-    chunk_t of[kTileK / 8][size_t(kChunkLinesOwn)];
+    chunk_t of[size_t(kChunksOwn)];
   };
 
-  const input_t* from[size_t(kChunkLinesOwn)];  // of the first step
+  const input_t* from[size_t(kChunksOwn)];  // of the first step
   index_t beside;  // bytes from a line to the one kAtOnce lines on
   uint32_t to;
   int own, room;  // the thread's first k of a step, lines from its first one to the last one
@@ -195,58 +202,51 @@ struct AlongK {
   // Of the `count` lines that `matrix` begins with. Where chunks are read, the last line takes the
   // place of those that do not exist: nothing of D comes of them.
   __device__ AlongK(const input_t* matrix, index_t ld, int count, input_t* lines, bool in_chunks) {
-    const int lanes = in_chunks ? kChunkLanes : kLanes;
+    const int lanes = in_chunks ? kLanesK : kLanes;
     const int line = threadIdx.x / lanes;
-    own = threadIdx.x % lanes * (8 / lanes);
+    own = threadIdx.x % lanes * (in_chunks ? kChunk : 1);
 #pragma unroll
-    for (int i = 0; i < kChunkLinesOwn; ++i) {
+    for (int i = 0; i < kChunksOwn; ++i) {
       const int at = line + i * kChunksAtOnce;
       from[i] = matrix + (at < count ? at : count - 1) * ld + own;
       asm volatile("" : "+l"(from[i]));  // a register that stays as it is
     }
     beside = kAtOnce * ld * index_t(sizeof(input_t));
     room = count - line;
-    to = shared_address(lines + own * kLine + line);
+    to = shared_address(lines + line_at(own) + line);
     asm volatile("" : "+r"(to), "+r"(own), "+r"(room));  // not to be computed anew at each step
   }
   // Reads the chunks of a step that begins `gone` bytes further on and has `left` elements along K.
   template <bool kWhole>
   __device__ void load(Held& held, index_t gone, int left) const {
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 8) {
-#pragma unroll
-      for (int i = 0; i < kChunkLinesOwn; ++i) {
-        auto& chunk = held.of[k / 8][i];
-        chunk = kWhole || own + k < left ? load_chunk(later(from[i], gone) + k) : chunk_t{};
-      }
+    for (int i = 0; i < kChunksOwn; ++i) {
+      held.of[i] = kWhole || own < left ? load_chunk(later(from[i], gone)) : chunk_t{};
     }
   }
   // Stores them, so many bytes behind the first line.
   __device__ void store(const Held& held, uint32_t place) const {
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 8) {
+    for (int i = 0; i < kChunksOwn; ++i) {
+      const input_t x[] = {held.of[i].x, held.of[i].y, held.of[i].z, held.of[i].w};
 #pragma unroll
-      for (int i = 0; i < kChunkLinesOwn; ++i) {
-        const auto& chunk = held.of[k / 8][i];
-        const input_t x[] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
-        for (int e = 0; e < kChunk; ++e) {
-          const int at = (k + e) * kLine + i * kChunksAtOnce;
-          store_element(to + place + at * sizeof(input_t), x[e]);
-        }
+      for (int e = 0; e < kChunk; ++e) {
+        const int at = line_at(e) + i * kChunksAtOnce;
+        store_element(to + place + at * sizeof(input_t), x[e]);
       }
     }
   }
-  // Starts its copies, element by element. Lines are found one after another: a pointer to each
+  // Starts its copies, element by element. Lines are found one after another where more pointers
   // would take registers that chunks need.
   __device__ void copy(uint32_t place, index_t gone, int left) const {
     const input_t* line = later(from[0], gone);
 #pragma unroll
     for (int i = 0; i < kLinesOwn; ++i) {
+      if (kPointers && i > 0) line = later(from[i], gone);
 #pragma unroll
       for (int k = 0; k < kTileK; k += kLanes) {
-        const uint32_t at = to + place + (k * kLine + i * kAtOnce) * sizeof(input_t);
-        start_copy(at, line + k, own + k < left && i * kAtOnce < room);
+        const uint32_t at = to + place + (line_at(k) + i * kAtOnce) * sizeof(input_t);
+        start_copy(at, line + k, own + k < left && (kPointers || i * kAtOnce < room));
       }
       line = later(line, beside);
     }
@@ -345,7 +345,7 @@ __device__ inline void multiply(
       if (k == 0) next();  // long before copies need it, and long after they read these registers
       if (k == 0 && chunks) load(held, left);
       if (k == kTeamK - 1) {
-        tile.move(place == (kStages - 1) * kStepBytes ? kTileK - kLines : kTileK);
+        tile.move(place == (kStages - 1) * kStepBytes ? kStep - kStages * kStep : kStep);
         // The next step's lines are there, and nobody reads those of the one before any more.
         barrier_wait(ready, phase);
         phase ^= 1;
@@ -520,14 +520,14 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 
 // ------------------------------------------------------------------------ the kernel
 constexpr int kSharedBytes = kLinesAt + kStagedBytes;  // 66576
-static_assert(kLines * kLine * sizeof(input_t) <= kStagedBytes);  // sums take the lines' place
+static_assert(kStages * kStepBytes <= kStagedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     gemm_simt_f32_rcr_sk3_batched(  // partial sums of A * B
         index_t M, index_t N, index_t K, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         index_t slices, scalar_t* partials) {
-  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, steps of kStep elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N);

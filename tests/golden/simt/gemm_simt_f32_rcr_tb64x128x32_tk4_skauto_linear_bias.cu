@@ -6,9 +6,10 @@
 //
 // A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
 // a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
-// Copies (cp.async) are up to 3 steps ahead of that, pass no registers, and transpose on their way: an operand
-// whose lines run along K is copied element by element, which needs no alignment, either. Warps hand steps on at an
-// mbarrier: each says that its copies are there a whole step before anybody waits for them.
+// Copies are up to 3 steps ahead of that, and transpose on their way. Operands that can be read 16 bytes at a time
+// pass registers, where they wait for most of a step; others are copied element by element (cp.async), which needs no
+// alignment. Warps hand steps on at an mbarrier: each says that its copies are there a whole step before anybody waits
+// for them.
 // 4 teams of warps compute the same work tile, each with its share of every step along K ("sliced-K"): small
 // tiles have as many elements a lane as large ones. In the end, their sums meet in shared memory.
 //
@@ -21,9 +22,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 64x128x32 --warp 64x64 --stages 4 --sliced-k 4 --stream-k 0 --split-k auto --epilogue linear_bias --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype f32 --layout rcr --arch sm_80 --threadblock 64x128x32 --warp 64x64 --stages 4 --sliced-k 4 --stream-k 0 --held 1 --split-k auto --epilogue linear_bias --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_simt_f32_rcr_tb64x128x32_tk4_skauto_linear_bias.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rcr", "arch": "sm_80", "threadblock": "64x128x32", "warp": "64x64", "stages": 4, "sliced_k": 4, "stream_k": 0, "split_k": 0, "epilogue": "linear_bias", "swizzle": 12}
+// gen-spec: {"variant": "simt", "dtype": "f32", "layout": "rcr", "arch": "sm_80", "threadblock": "64x128x32", "warp": "64x64", "stages": 4, "sliced_k": 4, "stream_k": 0, "held": 1, "split_k": 0, "epilogue": "linear_bias", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -50,8 +51,16 @@ constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 196
-constexpr int kLines = kStages * kTileK;  // 128, one after another, then again the first one
-constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
+constexpr int kLanesK = kTileK / kChunk;  // threads that read a line's chunks, which are neighbours
+// Where the line of a k is among those of a step: beside those of the same place in other chunks, so that what
+// a warp stores at once, an element of each lane's chunk, lies in 32 banks.
+__host__ __device__ constexpr int line_at(int k) {
+  const int place = k % kChunk;
+  return (place * kLanesK + k / kChunk) * kLine + 8 * (place % 2) + 16 * (place / 2);
+}
+constexpr int kStep = line_at(kTileK - 1) + kLine;  // 6296 elements: lines of a step
+constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
+constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -71,12 +80,10 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Starts to copy kCount elements, which lie at a multiple of their size; zeros take the place of some that do
-// not exist.
-template <int kCount>
-__device__ inline void start_copy(uint32_t shared, const input_t* global, bool exist) {
+// Starts to copy an element, or zero in place of one that does not exist.
+__device__ inline void start_copy(uint32_t shared, const input_t* global, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
-               "r"(exist ? 4 : 0)
+               "r"(exists ? 4 : 0)
                : "memory");
 }
 
@@ -100,25 +107,25 @@ struct WarpTile {
   }
   // Lets loads begin with the first of these lines.
   __device__ void read_from(const input_t* lines, int warp, int lane) {
-    lines += warp / kWarps * kTeamK * kLine;  // the team's
+    lines += line_at(warp / kWarps * kTeamK);  // the team's
     warp %= kWarps;
     a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
     b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
   }
-  // Lets loads begin so many lines further on.
-  __device__ void move(int lines) {
-    a_at += lines * kLine;
-    b_at += lines * kLine;
+  // Lets loads begin so many elements further on.
+  __device__ void move(int elements) {
+    a_at += elements;
+    b_at += elements;
   }
   __device__ void load(int k) {
 #pragma unroll
     for (int i = 0; i < kLaneM; i += kChunk) {
-      const auto& from = a_at[k * kLine + 8 * i];
+      const auto& from = a_at[line_at(k) + 8 * i];
       reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
     }
 #pragma unroll
     for (int j = 0; j < kLaneN; j += kChunk) {
-      const auto& from = b_at[k * kLine + 4 * j];
+      const auto& from = b_at[line_at(k) + 4 * j];
       reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
     }
   }
@@ -159,128 +166,205 @@ __device__ inline const input_t* later(const input_t* from, index_t bytes) {
   return reinterpret_cast<const input_t*>(reinterpret_cast<const char*>(from) + bytes);
 }
 
-// A thread's copies of an operand whose lines run along K: it transposes them. Eight threads copy
-// neighbours along K: whole sectors of memory. Pointers stay as they are, and one sum for a warp grows: a register that
-// a copy has still to read cannot be written.
+// Whether lines of `count` elements consist of chunks at multiples of 16 bytes.
+__device__ inline bool comes_in_chunks(const input_t* matrix, index_t ld, int count) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && (ld | count) % kChunk == 0;
+}
+
+// Reads 16 bytes.
+__device__ inline chunk_t load_chunk(const input_t* global) {
+  chunk_t to;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to.x), "=f"(to.y), "=f"(to.z), "=f"(to.w)
+               : "l"(global)
+               : "memory");
+  return to;
+}
+__device__ inline void store_element(uint32_t shared, input_t x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared), "f"(x) : "memory");
+}
+
+// A thread's copies of an operand whose lines run along K: it transposes them. Where they come in
+// chunks, neighbouring threads read those of a line in a step, whole sectors of memory, and store them element
+// by element. Otherwise, eight threads copy 8 neighbours.
 template <int kWidth>
 struct AlongK {
   static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
   static constexpr int kLinesOwn = kWidth / kAtOnce;
+  static constexpr int kChunksAtOnce = kThreads / kLanesK, kChunksOwn = kWidth / kChunksAtOnce;
+  static constexpr bool kPointers = kChunksOwn == kLinesOwn;  // to each of these lines, too
+  struct Held {
+    chunk_t of[size_t(kChunksOwn)];
+  };
 
-  const input_t* from[size_t(kLinesOwn)];  // of the first step
-  index_t gone = 0;  // bytes from there to the present step
+  const input_t* from[size_t(kChunksOwn)];  // of the first step
+  index_t beside;  // bytes from a line to the one kAtOnce lines on
   uint32_t to;
-  int left;  // elements from there to the end along K
+  int own, room;  // the thread's first k of a step, lines from its first one to the last one
 
-  // Of the `count` lines that `matrix` begins with. The last one takes the place of those that do
-  // not exist: nothing of D comes of them.
-  __device__ AlongK(const input_t* matrix, index_t ld, int count, int depth, input_t* lines) {
-    const int line = threadIdx.x / kLanes, k = threadIdx.x % kLanes;
+  // Of the `count` lines that `matrix` begins with. Where chunks are read, the last line takes the
+  // place of those that do not exist: nothing of D comes of them.
+  __device__ AlongK(const input_t* matrix, index_t ld, int count, input_t* lines, bool in_chunks) {
+    const int lanes = in_chunks ? kLanesK : kLanes;
+    const int line = threadIdx.x / lanes;
+    own = threadIdx.x % lanes * (in_chunks ? kChunk : 1);
 #pragma unroll
-    for (int i = 0; i < kLinesOwn; ++i) {
-      const int at = line + i * kAtOnce;
-      from[i] = matrix + (at < count ? at : count - 1) * ld + k;
+    for (int i = 0; i < kChunksOwn; ++i) {
+      const int at = line + i * kChunksAtOnce;
+      from[i] = matrix + (at < count ? at : count - 1) * ld + own;
       asm volatile("" : "+l"(from[i]));  // a register that stays as it is
     }
-    to = shared_address(lines + k * kLine + line);
-    asm volatile("" : "+r"(to));  // not to be computed anew at each step
-    left = depth - k;
+    beside = kAtOnce * ld * index_t(sizeof(input_t));
+    room = count - line;
+    to = shared_address(lines + line_at(own) + line);
+    asm volatile("" : "+r"(to), "+r"(own), "+r"(room));  // not to be computed anew at each step
   }
-  // Starts a step's, to so many bytes further on.
-  __device__ void copy(uint32_t place) {
+  // Reads the chunks of a step that begins `gone` bytes further on and has `left` elements along K.
+  template <bool kWhole>
+  __device__ void load(Held& held, index_t gone, int left) const {
 #pragma unroll
-    for (int k = 0; k < kTileK; k += kLanes) {
+    for (int i = 0; i < kChunksOwn; ++i) {
+      held.of[i] = kWhole || own < left ? load_chunk(later(from[i], gone)) : chunk_t{};
+    }
+  }
+  // Stores them, so many bytes behind the first line.
+  __device__ void store(const Held& held, uint32_t place) const {
 #pragma unroll
-      for (int i = 0; i < kLinesOwn; ++i) {
-        const uint32_t at = to + place + (k * kLine + i * kAtOnce) * sizeof(input_t);
-        start_copy<1>(at, later(from[i], gone) + k, k < left);
+    for (int i = 0; i < kChunksOwn; ++i) {
+      const input_t x[] = {held.of[i].x, held.of[i].y, held.of[i].z, held.of[i].w};
+#pragma unroll
+      for (int e = 0; e < kChunk; ++e) {
+        const int at = line_at(e) + i * kChunksAtOnce;
+        store_element(to + place + at * sizeof(input_t), x[e]);
       }
     }
   }
-  __device__ void next_step() {
-    gone += kTileK * sizeof(input_t);
-    asm volatile("" : "+l"(gone));
-    left -= kTileK;
+  // Starts its copies, element by element. Lines are found one after another where more pointers
+  // would take registers that chunks need.
+  __device__ void copy(uint32_t place, index_t gone, int left) const {
+    const input_t* line = later(from[0], gone);
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+      if (kPointers && i > 0) line = later(from[i], gone);
+#pragma unroll
+      for (int k = 0; k < kTileK; k += kLanes) {
+        const uint32_t at = to + place + (line_at(k) + i * kAtOnce) * sizeof(input_t);
+        start_copy(at, line + k, own + k < left && (kPointers || i * kAtOnce < room));
+      }
+      line = later(line, beside);
+    }
   }
 };
 
-// Starts a step's copies, with zeros in place of what does not exist.
-__device__ inline void start_copies(AlongK<kTileM>& a, AlongK<kTileN>& b, uint32_t place) {
-  a.copy(place);
-  b.copy(place);
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
+struct Held {  // chunks of a step, on their way
+  AlongK<kTileM>::Held a;
+  AlongK<kTileN>::Held b;
+};
 
 // Multiplies the rows of A that begin at `A`, and the columns of B that begin at `B`: those of a work tile and of
 // a slice of K.
+// in_chunks: whether A and B can be read 16 bytes at a time.
 __device__ inline void multiply(
     WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
-    int cols, int depth, input_t* lines, int warp, int lane) {
-  AlongK<kTileM> a(A, lda, rows, depth, lines);
-  AlongK<kTileN> b(B, ldb, cols, depth, lines + kTileM);
-  uint32_t place = 0;  // where copies go: bytes behind the first line
-  int left = depth;  // elements along K from the step that is copied to the end
-  const auto copy = [&] {
-    if (left > 0) {
-      start_copies(a, b, place);
+    int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane) {
+  AlongK<kTileM> a(A, lda, rows, lines, in_chunks);
+  AlongK<kTileN> b(B, ldb, cols, lines + kTileM, in_chunks);
+  index_t gone = 0;  // bytes along K to the step that is copied
+  const auto next = [&] {
+    gone += kTileK * sizeof(input_t);
+    asm volatile("" : "+l"(gone));  // one register for all pointers
+  };
+  // Starts the copies of a step that has so many elements left along K. Zeros take the place of
+  // what does not exist.
+  const auto copy = [&](uint32_t place, int left) {
+    a.copy(place, gone, left);
+    b.copy(place, gone, left);
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+  // The same of chunks: reads them, to be stored later. Of a whole step, all exist.
+  const auto load = [&](Held& held, int left) {
+    if (left >= kTileK) {
+      a.load<true>(held.a, gone, left);
+      b.load<true>(held.b, gone, left);
     } else {
-      asm volatile("cp.async.commit_group;" ::: "memory");
+      a.load<false>(held.a, gone, left);
+      b.load<false>(held.b, gone, left);
     }
   };
-  const auto next = [&] {
-    a.next_step();
-    b.next_step();
-    left -= kTileK;
-    place += kTileK * kLine * sizeof(input_t);
-    if (place == kLines * kLine * sizeof(input_t)) place = 0;
+  const auto store = [&](const Held& held, uint32_t place) {
+    a.store(held.a, place);
+    b.store(held.b, place);
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
-  // Says that the warp's copies are there, except those of the newest step,
-  // and that it has read the step before the one that it multiplies.
+  // Says that the warp's copies are there, and that it has read the step before the one that it
+  // multiplies.
   const auto arrive = [&] {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
     __syncwarp();  // all lanes' copies
     if (lane == 0) barrier_arrive(ready);
   };
   if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
 
+  if (in_chunks) {
+    Held first[kStages - 1];  // all are read at once
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (s > 0) next();
+      load(first[s], depth - s * kTileK);
+    }
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) store(first[s], s * kStepBytes);
+  } else {
 #pragma unroll 1
-  for (int s = 0; s < kStages - 1; ++s) {
-    if (s > 0) next();
-    copy();
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (s > 0) next();
+      copy(s * kStepBytes, depth - s * kTileK);
+    }
   }
   tile.clear();
   tile.read_from(lines, warp, lane);
-  asm volatile("cp.async.wait_group 2;" ::: "memory");
-  __syncthreads();  // the first step's lines are there, for all threads, and so is the mbarrier
+  asm volatile("cp.async.wait_group 1;" ::: "memory");
+  __syncthreads();  // the first two steps' lines are there, for all threads, and so is the mbarrier
   arrive();
   tile.load(0);
 
   // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy
   // would cost more instructions, and ptxas would find worse registers for the multiplications. The
-  // branch in `copy`, which all threads take alike, keeps it there.
+  // branches, which all threads take alike, keep it there.
+  // Copies go on behind the end of K, where they write zeros that nobody multiplies.
   // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that
   // much behind them.
-  int stage = 0;  // what is read
+  Held held;
+  int chunks = in_chunks;
+  asm volatile("" : "+r"(chunks));  // not to be computed anew at each step
+  int place = 0;  // of the step that is read: bytes behind the first line
+  int before = (kStages - 1) * kStepBytes;  // of the one before
   int phase = 0;  // of the mbarrier
 #pragma unroll 1
   for (; depth > 0; depth -= kTileK) {
+    const int left = depth - (kStages - 1) * kTileK;  // from the step that is copied
 #pragma unroll
     for (int k = 0; k < kTeamK; ++k) {
       if (k == 0) next();  // long before copies need it, and long after they read these registers
+      if (k == 0 && chunks) load(held, left);
       if (k == kTeamK - 1) {
-        const bool last = ++stage == kStages;
-        tile.move(last ? kTileK - kLines : kTileK);
-        if (last) stage = 0;
+        tile.move(place == (kStages - 1) * kStepBytes ? kStep - kStages * kStep : kStep);
         // The next step's lines are there, and nobody reads those of the one before any more.
         barrier_wait(ready, phase);
         phase ^= 1;
       }
       tile.load((k + 1) % kTeamK);
       if (k == kTeamK - 1) {
-        copy();  // in place of the step before
+        if (chunks) {
+          store(held, before);  // in place of the step before
+        } else {
+          copy(before, left);
+          // For all, except those of the newest step.
+          asm volatile("cp.async.wait_group 1;" ::: "memory");
+        }
         arrive();
+        before = place;
+        place = place == (kStages - 1) * kStepBytes ? 0 : place + kStepBytes;
       }
       tile.multiply(k % 2);
     }
@@ -501,7 +585,7 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 }
 
 // ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kLinesAt + kLines * kLine * sizeof(input_t);  // 100368
+constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 100752
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
@@ -509,7 +593,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd, const output_t* bias, index_t slices, scalar_t* partials) {
-  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, steps of kStep elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   const int rows = int(M), cols = int(N);
@@ -525,7 +609,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   WarpTile tile;
   const input_t* a = A + index_t(row0) * lda + first;
   const input_t* b = B + index_t(col0) * ldb + first;
-  multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, lines, warp, lane);
+  const bool a_in_chunks = comes_in_chunks(a, lda, depth);
+  const bool b_in_chunks = comes_in_chunks(b, ldb, depth);
+  const bool in_chunks = a_in_chunks && b_in_chunks;
+  multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
   const auto sums = reinterpret_cast<scalar_t*>(lines);
 
   if (slices > 1) {

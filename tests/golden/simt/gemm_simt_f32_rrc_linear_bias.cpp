@@ -11,14 +11,14 @@
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --embed cubin --variant simt --dtype f32 --layout rrc --arch sm_90 --threadblock
-//     128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 0 --split-k 1 --epilogue
-//     linear_bias --swizzle 12 --name gemm_simt_f32_rrc_linear_bias
+//     128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 0 --held 1 --split-k 1
+//     --epilogue linear_bias --swizzle 12 --name gemm_simt_f32_rrc_linear_bias
 // Compile:  c++ -std=c++17 -c gemm_simt_f32_rrc_linear_bias.cpp; programs link -ldl where the C library is older than 2.34
 // SPDX-License-Identifier: 0BSD
 
 #include "gemm_simt_f32_rrc_linear_bias.h"
 
-#if GEMM_SIMT_F32_RRC_LINEAR_BIAS_SPEC != 0xd1d8104f
+#if GEMM_SIMT_F32_RRC_LINEAR_BIAS_SPEC != 0x2c14159d
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 // The specification. gemm_simt_f32_rrc_linear_bias.cpp does not compile with the header of another one.
-#define GEMM_SIMT_F32_RRC_LINEAR_BIAS_SPEC 0xd1d8104f
+#define GEMM_SIMT_F32_RRC_LINEAR_BIAS_SPEC 0x2c14159d
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -11,14 +11,14 @@
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --embed cubin --variant simt --dtype f32 --layout rrr --arch sm_80 --threadblock
-//     128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 1 --split-k 1 --epilogue linear
-//     --swizzle 12 --name gemm_simt_f32_rrr_stream1
+//     128x256x8 --warp 64x64 --stages 4 --sliced-k 1 --stream-k 1 --held 1 --split-k 1
+//     --epilogue linear --swizzle 12 --name gemm_simt_f32_rrr_stream1
 // Compile:  c++ -std=c++17 -c gemm_simt_f32_rrr_stream1.cpp; programs link -ldl where the C library is older than 2.34
 // SPDX-License-Identifier: 0BSD
 
 #include "gemm_simt_f32_rrr_stream1.h"
 
-#if GEMM_SIMT_F32_RRR_STREAM1_SPEC != 0x4ed0f0c1
+#if GEMM_SIMT_F32_RRR_STREAM1_SPEC != 0xe1348e44
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 // The specification. gemm_simt_f32_rrr_stream1.cpp does not compile with the header of another one.
-#define GEMM_SIMT_F32_RRR_STREAM1_SPEC 0x4ed0f0c1
+#define GEMM_SIMT_F32_RRR_STREAM1_SPEC 0xe1348e44
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

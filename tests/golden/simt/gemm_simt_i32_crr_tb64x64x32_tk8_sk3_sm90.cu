@@ -20,9 +20,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 9.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype i32 --layout crr --arch sm_90 --threadblock 64x64x32 --warp 64x64 --stages 4 --sliced-k 8 --stream-k 0 --split-k 3 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant simt --dtype i32 --layout crr --arch sm_90 --threadblock 64x64x32 --warp 64x64 --stages 4 --sliced-k 8 --stream-k 0 --held 0 --split-k 3 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_simt_i32_crr_tb64x64x32_tk8_sk3_sm90.cu, or by NVRTC as it is
-// gen-spec: {"variant": "simt", "dtype": "i32", "layout": "crr", "arch": "sm_90", "threadblock": "64x64x32", "warp": "64x64", "stages": 4, "sliced_k": 8, "stream_k": 0, "split_k": 3, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "simt", "dtype": "i32", "layout": "crr", "arch": "sm_90", "threadblock": "64x64x32", "warp": "64x64", "stages": 4, "sliced_k": 8, "stream_k": 0, "held": 0, "split_k": 3, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -49,8 +49,9 @@ constexpr int kTeamK = kTileK / kTeams;  // of a step, what each multiplies: 32 
 constexpr int kChunk = 4;  // elements in 16 bytes
 // Elements of a line in shared memory, with a gap against bank conflicts.
 constexpr int kLine = kTileM + kTileN + 4;  // 132
-constexpr int kLines = kStages * kTileK;  // 128, one after another, then again the first one
-constexpr int kLinesAt = 16;  // where they begin in shared memory, in bytes: behind an mbarrier
+constexpr int kStep = kTileK * kLine;  // 4224 elements: lines of a step
+constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
+constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
 // ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
@@ -110,10 +111,10 @@ struct WarpTile {
     a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
     b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
   }
-  // Lets loads begin so many lines further on.
-  __device__ void move(int lines) {
-    a_at += lines * kLine;
-    b_at += lines * kLine;
+  // Lets loads begin so many elements further on.
+  __device__ void move(int elements) {
+    a_at += elements;
+    b_at += elements;
   }
   __device__ void load(int k) {
 #pragma unroll
@@ -246,8 +247,8 @@ __device__ inline void multiply(
   const auto next = [&] {
     a.next_step();
     b.next_step();
-    place += kTileK * kLine * sizeof(input_t);
-    if (place == kLines * kLine * sizeof(input_t)) place = 0;
+    place += kStepBytes;
+    if (place == kStages * kStepBytes) place = 0;
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
@@ -287,7 +288,7 @@ __device__ inline void multiply(
       if (k == 0) next();  // long before copies need it, and long after they read these registers
       if (k == kTeamK - 1) {
         const bool last = ++stage == kStages;
-        tile.move(last ? kTileK - kLines : kTileK);
+        tile.move(last ? kStep - kStages * kStep : kStep);
         if (last) stage = 0;
         // The next step's lines are there, and nobody reads those of the one before any more.
         barrier_wait(ready, phase);
@@ -460,13 +461,13 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 
 // ------------------------------------------------------------------------ the kernel
 constexpr int kSharedBytes = kLinesAt + kStagedBytes;  // 69648
-static_assert(kLines * kLine * sizeof(input_t) <= kStagedBytes);  // sums take the lines' place
+static_assert(kStages * kStepBytes <= kStagedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     gemm_simt_i32_crr_tb64x64x32_tk8_sk3_sm90(  // partial sums of A * B
         index_t M, index_t N, index_t K, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, index_t slices, scalar_t* partials) {
-  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, (kLines, kLine) elements
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, steps of kStep elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
