@@ -59,6 +59,11 @@ class Origin:
         self._invariant = invariant
         self._spec, self._source, self._variant = _taken(kernel)
         self._tunables = {k: v for k, v in tunables.items() if v is not None}
+        if fixed := sorted({"arch", "name"} & self._tunables.keys()):
+            raise UsageError(
+                f"{' and '.join(fixed)} cannot be chosen here: a kernel is made for the device "
+                "that runs it; pass a specification of gen.kernels.registry.make_spec instead"
+            )
         if self._spec:
             if dtype or layout or self._tunables:
                 raise UsageError(

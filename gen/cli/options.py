@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
@@ -14,7 +15,7 @@ import typer
 from gen.errors import GenError, SpecError, UsageError
 from gen.kernels.epilogues import EPILOGUE, Expression
 from gen.kernels.registry import VARIANTS, get_variant, make_spec
-from gen.kernels.tunables import Flag, Tunable, Value
+from gen.kernels.tunables import Flag, Tunable, Value, Word
 from gen.kernels.variant import Variant
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, parse_dtype
@@ -110,7 +111,10 @@ def tunable_options(command: Command) -> Command:
     for variant in VARIANTS.values():
         for tunable in variant.tunables:
             owners.setdefault(tunable.name, []).append(variant.name)
-            first.setdefault(tunable.name, tunable)
+            known = first.setdefault(tunable.name, tunable)
+            if isinstance(known, Word) and isinstance(tunable, Word):  # whichever kernel knows it
+                words = dict.fromkeys((*known.words, *tunable.words))
+                first[tunable.name] = replace(known, words=tuple(words))
 
     def option(name: str) -> inspect.Parameter:
         everywhere = len(owners[name]) == len(VARIANTS)

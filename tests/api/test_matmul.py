@@ -265,6 +265,8 @@ def test_a_specification_fixes_types_and_layouts() -> None:
         kernel(a, b)
     with pytest.raises(SpecError, match=r"dtype=i8 has A and B in i8, .* not f32"):
         kernel(ints(9, 10), ints(10, 11))
+    with pytest.raises(UsageError, match=r"arch and name cannot be chosen here: .*make_spec"):
+        gen.Kernel("tiles", arch="sm_90", name="mine")
     with pytest.raises(UsageError, match="is complete"):
         gen.Kernel(make_spec("tiles"), tile=4)
     assert "tiles_i8_crr" in repr(kernel)

@@ -129,6 +129,17 @@ def test_the_command_in_a_file_makes_the_same_file(gen: Gen, variant: str) -> No
     assert gen(*shlex.split(spec.command)[1:], "-o", "-").out == render(spec).text
 
 
+def test_a_word_that_some_kernels_know_is_theirs_alone(gen: Gen) -> None:
+    code, out, _ = gen(
+        "emit", "--variant", "narrow", "--arch", "sm_90", "--cluster", "1x1x8", "-o", "-"
+    )
+    assert code == 0
+    assert "kClusterBlocks = 8" in out
+    code, _, err = gen("emit", "--variant", "wgmma", "--cluster", "1x1x8", "-o", "-")
+    assert code == 2
+    assert "unknown cluster '1x1x8'; did you mean 1x1x4?" in err
+
+
 def test_emit_all_gives_tunables_to_those_that_have_them(gen: Gen) -> None:
     code, out, _ = gen("emit", "--variant", "all", "--tile", "8", "-o", "new/folder/")
     names = [Path(line).name for line in out.splitlines()]

@@ -12,12 +12,16 @@
 //   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 7.5 or newer and C++17.
+// Needs a GPU of compute capability 9.0 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant gemv --dtype f32 --layout rcr --arch sm_90 --few rows --vectors 4 --strip 4 --threads 128 --epilogue linear
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_gemv_f32_rcr_sm90.cu, or by NVRTC as it is
 // gen-spec: {"variant": "gemv", "dtype": "f32", "layout": "rcr", "arch": "sm_90", "few": "rows", "vectors": 4, "strip": 4, "threads": 128, "epilogue": "linear"}
 // SPDX-License-Identifier: 0BSD
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "for -arch=sm_90 or newer: older GPUs lack the kernel's instructions"
+#endif
 
 namespace gemm_gemv_f32_rcr_sm90_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out

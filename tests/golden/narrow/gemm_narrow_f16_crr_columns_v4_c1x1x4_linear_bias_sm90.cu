@@ -16,7 +16,7 @@
 //   bias  N elements, __half: one for each column of D
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 7.5 or newer and C++17.
+// Needs a GPU of compute capability 9.0 or newer and C++17.
 //
 // Made by gemmgen 0.2.0:  gen emit --variant narrow --dtype f16 --layout crr --arch sm_90 --few columns --vectors 4 --strip 32 --threads 256 --cluster 1x1x4 --epilogue linear_bias
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_narrow_f16_crr_columns_v4_c1x1x4_linear_bias_sm90.cu, or by NVRTC as it is
@@ -26,7 +26,7 @@
 #include <cuda_fp16.h>
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#error "for -arch=sm_90 or newer: older GPUs lack clusters"
+#error "for -arch=sm_90 or newer: older GPUs lack the kernel's instructions"
 #endif
 
 namespace gemm_narrow_f16_crr_columns_v4_c1x1x4_linear_bias_sm90_ns {  // several emitted files may be in one program
@@ -67,6 +67,7 @@ __device__ inline void epilogue(
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kElements = kRows * kCols;  // of the tile
+constexpr int kShare = (kElements + kClusterBlocks - 1) / kClusterBlocks;  // that a block adds up
 constexpr int kWidth = 8;  // elements in 16 bytes
 constexpr int kStep = 128;  // elements along K that a block multiplies at a time
 static_assert(
@@ -239,8 +240,9 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       accumulator_t& own = shared.sums[0][at / kCols][at % kCols];
       for (int warp = 1; warp < kWarps; ++warp) own += shared.sums[warp][at / kCols][at % kCols];
     }
-    meet_cluster();  // the sums of all blocks are there, and each adds up some of them
-    for (int at = rank * kThreads + threadIdx.x; at < kElements; at += kClusterBlocks * kThreads) {
+    meet_cluster();  // the sums of all blocks are there, and each adds up its share of them
+    const int end = (rank + 1) * kShare < kElements ? (rank + 1) * kShare : kElements;
+    for (int at = rank * kShare + threadIdx.x; at < end; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
       accumulator_t sum = 0;
       for (int block = 0; block < kClusterBlocks; ++block) {
