@@ -104,7 +104,7 @@ struct Lines {
   struct alignas(kCount * sizeof(input_t)) Piece {
     input_t of[size_t(kCount)];
   };
-  Piece of[kDepth];
+  Piece of[size_t(kDepth)];
 
   // What lies outside of B is zeros.
   __device__ void read(
@@ -123,7 +123,8 @@ struct Lines {
   }
 
   // Adds the products with the few rows.
-  __device__ void multiply(const Few (&few)[kStep], accumulator_t (&sum)[kRows][kCount]) const {
+  __device__ void multiply(
+      const Few (&few)[kStep], accumulator_t (&sum)[kRows][size_t(kCount)]) const {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
       const Few a = few[d * kApart + threadIdx.x / kLanes];
@@ -146,7 +147,7 @@ __device__ inline void multiply(
   constexpr int kLanes = Lines<kCount>::kLanes;
   const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
   const index_t col = col0 + first, begin = 0;
-  accumulator_t sum[kRows][kCount] = {};
+  accumulator_t sum[kRows][size_t(kCount)] = {};
   Lines<kCount> lines;
   Coming coming;
   lines.read(B, ldb, col, begin, N, K);

@@ -103,7 +103,7 @@ struct Lines {
   struct alignas(kCount * sizeof(input_t)) Piece {
     input_t of[size_t(kCount)];
   };
-  Piece of[kDepth];
+  Piece of[size_t(kDepth)];
 
   // What lies outside of A is zeros.
   __device__ void read(
@@ -122,7 +122,8 @@ struct Lines {
   }
 
   // Adds the products with the few columns.
-  __device__ void multiply(const Few (&few)[kStep], accumulator_t (&sum)[kCols][kCount]) const {
+  __device__ void multiply(
+      const Few (&few)[kStep], accumulator_t (&sum)[kCols][size_t(kCount)]) const {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
       const Few b = few[d * kApart + threadIdx.x / kLanes];
@@ -145,7 +146,7 @@ __device__ inline void multiply(
   constexpr int kLanes = Lines<kCount>::kLanes;
   const int first = threadIdx.x % kLanes * kCount;  // of the thread's rows in the tile
   const index_t row = row0 + first, begin = 0;
-  accumulator_t sum[kCols][kCount] = {};
+  accumulator_t sum[kCols][size_t(kCount)] = {};
   Lines<kCount> lines;
   Coming coming;
   lines.read(A, lda, row, begin, M, K);
