@@ -77,22 +77,23 @@ struct alignas(8) Few {  // elements of all few columns of B, at the same place 
   input_t of[kCols];
 };
 
+using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
 union Shared {
   Few few[2][kStep];  // of two steps
-  accumulator_t sums[kWarps][kRows][kCols];  // then each warp's
+  Sums sums;  // then
 };
 
 // A thread's part of the few columns of a step, on its way to shared memory.
 struct Coming {
-  static constexpr int kElements = kCols * kStep / kThreads;
+  static constexpr int kOwn = kCols * kStep / kThreads;
   static_assert(kCols * kStep % kThreads == 0, "all threads have as many");
-  input_t of[kElements];
+  input_t of[kOwn];
 
   // From col0 and k0 on. What lies outside of B is zeros, which add nothing to a sum.
   __device__ void read(
       const input_t* B, index_t ldb, index_t col0, index_t k0, index_t N, index_t K) {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    for (int e = 0; e < kOwn; ++e) {
       const int at = e * kThreads + threadIdx.x;
       const index_t col = col0 + at % kCols, k = k0 + at / kCols;
       of[e] = col < N && k < K ? B[b_at(k, col, ldb)] : input_t(0);
@@ -101,7 +102,7 @@ struct Coming {
   __device__ void write(Few* few) const {
     const auto elements = reinterpret_cast<input_t*>(few);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    for (int e = 0; e < kOwn; ++e) {
       elements[e * kThreads + threadIdx.x] = of[e];
     }
   }
@@ -220,6 +221,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
 
   __shared__ Shared shared;
+  Sums& sums = shared.sums;
   const int rank = rank_in_cluster();
   // Whether lines of A begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
   const bool aligned =
@@ -238,17 +240,15 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     }
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kElements; at += kThreads) {
-      accumulator_t& own = shared.sums[0][at / kCols][at % kCols];
-      for (int warp = 1; warp < kWarps; ++warp) own += shared.sums[warp][at / kCols][at % kCols];
+      accumulator_t& own = sums[0][at / kCols][at % kCols];
+      for (int warp = 1; warp < kWarps; ++warp) own += sums[warp][at / kCols][at % kCols];
     }
     meet_cluster();  // the sums of all blocks are there, and each adds up its share of them
     const int end = (rank + 1) * kShare < kElements ? (rank + 1) * kShare : kElements;
     for (int at = rank * kShare + threadIdx.x; at < end; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
       accumulator_t sum = 0;
-      for (int block = 0; block < kClusterBlocks; ++block) {
-        sum += read_of(shared.sums[0][i][j], block);
-      }
+      for (int block = 0; block < kClusterBlocks; ++block) sum += read_of(sums[0][i][j], block);
       const index_t row = row0 + i, col = col0 + j;
       if (row < M && col < N) {
         epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, bias);

@@ -56,7 +56,6 @@ __device__ inline void epilogue(
 }
 
 constexpr int kWarps = kThreads / 32;
-constexpr int kElements = kRows * kCols;  // of the tile
 constexpr int kWidth = 2;  // elements in 16 bytes
 constexpr int kStep = 128;  // elements along K that a block multiplies at a time
 static_assert(
@@ -66,21 +65,22 @@ struct alignas(8) Few {  // elements of all few columns of B, at the same place 
   input_t of[kCols];
 };
 
+using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
 union Shared {
   Few few[2][kStep];  // of two steps
-  accumulator_t sums[kWarps][kRows][kCols];  // then each warp's
+  Sums sums;  // then
 };
 
 // A thread's part of the few columns of a step, on its way to shared memory.
 struct Coming {
-  static constexpr int kElements = 1;  // some threads have none
-  input_t of[kElements];
+  static constexpr int kOwn = 1;  // some threads have none
+  input_t of[kOwn];
 
   // From col0 and k0 on. What lies outside of B is zeros, which add nothing to a sum.
   __device__ void read(
       const input_t* B, index_t ldb, index_t col0, index_t k0, index_t N, index_t K) {
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    for (int e = 0; e < kOwn; ++e) {
       const int at = e * kThreads + threadIdx.x;
       const index_t col = col0 + at % kCols, k = k0 + at / kCols;
       of[e] = col < N && k < K ? B[b_at(k, col, ldb)] : input_t(0);
@@ -89,7 +89,7 @@ struct Coming {
   __device__ void write(Few* few) const {
     const auto elements = reinterpret_cast<input_t*>(few);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    for (int e = 0; e < kOwn; ++e) {
       if (threadIdx.x < kCols * kStep) elements[threadIdx.x] = of[e];
     }
   }
@@ -185,6 +185,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
   __shared__ Shared shared;
+  Sums& sums = shared.sums;
   // Whether lines of A begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
   const bool aligned =
       reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 && M % kWidth == 0;
@@ -200,16 +201,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
       multiply<1>(shared, row0, col0, M, N, K, A, lda, B, ldb);
     }
     __syncthreads();  // the sums of all warps are there
-    for (int at = threadIdx.x; at < kElements; at += kThreads) {
+    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
       accumulator_t sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += shared.sums[warp][i][j];
+      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
       const index_t row = row0 + i, col = col0 + j;
       if (row < M && col < N) {
         epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);
       }
     }
-    __syncthreads();  // they have been read: what the next tile needs may replace them
+    __syncthreads();  // they have been read: those of the next tile may replace them
   }
 }
 
