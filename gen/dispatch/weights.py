@@ -33,8 +33,7 @@ NARROW = 54  # bytes beside each line of an operand that memory moves, where lin
 AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
-# Of `Pace.across_k`, where teams of warps hold chunks: of lines that are aligned, and of others.
-HELD, NOT_HELD = 0.67, 1.17
+HELD = 0.67  # of `Pace.across_k`, where teams of warps hold chunks
 STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
@@ -185,9 +184,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     # Time that is shared evenly counts `wait` alone, also where no other block works meanwhile.
     lonely = spec.stream_k and not persistent and resident == 1
     wait = (pace.alone if lonely else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
-    lost = across * (NOT_HELD - HELD) if held else 0
-    small_a = SMALL * copy_a + lost * tile.m * runs[0]
-    small_b = SMALL * copy_b + lost * tile.n * runs[1]
+    small_a, small_b = SMALL * copy_a, SMALL * copy_b
     short = g.values.get("staging_line") == SECTOR
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu

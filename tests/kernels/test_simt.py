@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+import gen
 from gen.device.choose import choose_runner
 from gen.errors import SpecError
 from gen.kernels.registry import make_spec
@@ -52,6 +56,7 @@ def test_chunks_pass_registers_where_that_pays(held: bool, more: dict[str, Any])
         ({"threadblock": "64x64x64"}, "8, 16, 32 along K, not 64; use held=0 or threadblock="),
         ({"threadblock": "128x128x32", "sliced_k": 2}, "and 8 chunks, more than the 215 that"),
         ({"threadblock": "128x64x16", "stages": 12, "sliced_k": 2}, "use stages=9 or held=0"),
+        ({"stages": 3}, "4 stages or more, not 3: .* use stages=4 or held=0"),
         ({"threadblock": "128x64x8", "warp": "32x32"}, "threadblock.n=64; use held=0"),
     ],
 )
@@ -66,6 +71,7 @@ ARRIVING = [
     {"layout": "ccr"},
     {"layout": "rcr", **TEAMS},
     {"layout": "rcr", "threadblock": "128x64x16", "sliced_k": 2, "stream_k": 1},
+    {"layout": "rcr", "threadblock": "32x64x32", "warp": "32x32", "held": 1},  # short windows
     {"layout": "rcc", "held": 1, **MANY},
     {"layout": "rrr", "held": 1, "split_k": 2, **TEAMS},
 ]
@@ -78,3 +84,14 @@ def test_chunks_arrive(more: dict[str, Any]) -> None:
     shapes = [GemmShape(*s) for s in ((130, 260, 44), (128, 256, 4), (3, 5, 37), (132, 8, 8))]
     spec = make_spec("simt", **more)
     assert [r.message for r in verify(spec, choose_runner("cpu"), shapes) if not r.ok] == []
+
+
+@settings(max_examples=12)
+@given(st.integers(1, 70), st.integers(1, 140), st.integers(1, 140), st.sampled_from([8, 16, 32]))
+@example(33, 65, 97, 32)  # lines begin at each place of a window
+def test_lines_may_begin_anywhere(m: int, n: int, k: int, depth: int) -> None:
+    """Rows of A and columns of B are k apart: what a thread reads begins before its step."""
+    numbers = np.random.default_rng(m * n * k)
+    a, b = (numbers.integers(-3, 4, (x, k)).astype(np.float32) for x in (m, n))
+    tile = {"threadblock": f"32x64x{depth}", "warp": "32x32", "held": 1}
+    assert (gen.matmul(a, b.T, variant="simt", layout="rcr", **tile) == a @ b.T).all()

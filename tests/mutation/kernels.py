@@ -26,6 +26,10 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
         "threadblock": "32x32x32", "warp": "32x16", "stages": 3, "sliced_k": 2, "split_k": 0,
         "layout": "rcr",
     },
+    # Chunks that wait in registers, of lines that begin anywhere.
+    "simt held": {
+        "threadblock": "32x32x16", "warp": "32x16", "stages": 4, "layout": "rcr", "held": 1,
+    },
     # Blocks that share tiles, by teams of warps.
     "simt stream-k": {
         "threadblock": "32x32x16", "warp": "32x32", "stages": 3, "sliced_k": 2, "stream_k": 1,

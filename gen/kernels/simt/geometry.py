@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any
 
 from gen.kernels.tensor_cores.tiles import sums, warps
@@ -50,19 +51,18 @@ def line(t: Values, d: DTypes) -> int:
     return block.m + block.n + BANKS // lanes // d.input.size
 
 
-def gaps(t: Values) -> tuple[int, int]:
-    """Elements before lines, where chunks pass registers: see `line_at` in the template.
+def window(t: Values) -> int:
+    """Elements of which a line's chunks in a step begin at a multiple, where they pass registers.
 
-    A warp writes what eight lanes have copied, two chunks of a line, in 32 banks, too.
+    A thread's lines are a multiple of that apart, so that all of them begin at one place in it.
     """
-    lanes = lanes_k(block_and_warp(t)[0])
-    return 8 if lanes == 8 else 4, 8 if lanes == 2 else 16
+    block, _ = block_and_warp(t)
+    return gcd(block.k, threads_of(t) // lanes_k(block))
 
 
 def step(t: Values, d: DTypes) -> int:
     """Elements of shared memory that a step along K takes."""
-    more = sum(gaps(t)) if t["held"] else 0
-    return block_and_warp(t)[0].k * line(t, d) + more
+    return block_and_warp(t)[0].k * line(t, d)
 
 
 def own_registers(t: Values, d: DTypes) -> int:
@@ -101,7 +101,7 @@ def geometry(t: Values, d: DTypes) -> Geometry:
             "threads": threads,
             "chunk": chunk_of(d),
             "line": line(t, d),
-            "gaps": gaps(t),
+            "window": window(t),
             "step": step(t, d),
             "lines_at": LINES_AT,
             "staged_gap": STAGED_GAP,

@@ -20,7 +20,8 @@ from gen.spec.problem import along_k
 
 OTHERS = 40  # registers of a thread for all but sums, fragments and chunks
 CHUNK, POINTER = 4, 2  # of a thread for each chunk, and for where it is in memory
-STREAM = 12  # more for others where blocks share tiles along K
+STREAM = 1  # more for others, for each team, where blocks share tiles along K
+LEAST_STAGES = 4
 DEPTHS = (8, 16, 32)  # along K: chunks of a line for 2, 4 or 8 lanes
 
 # Multiplications of a step that lasts until global memory has answered: of a block without teams,
@@ -90,7 +91,7 @@ def held_rule(chosen: Choice) -> None:
             )
     chunks = (block.m + block.n) * block.k // chunk_of(d) // threads
     streams = chosen.values["stream_k"]
-    most = registers(threads) - OTHERS - (STREAM if streams else 0)
+    most = registers(threads) - OTHERS - streams * STREAM * chosen.values["sliced_k"]
     wanted = own_registers(chosen.values, d) + (CHUNK + POINTER) * chunks
     if wanted > most:
         raise Conflict(
@@ -99,6 +100,13 @@ def held_rule(chosen: Choice) -> None:
             "held",
             "threadblock",
             "warp",
+        )
+    if chosen.values["stages"] < LEAST_STAGES:
+        raise Conflict(
+            f"held=1 goes with {LEAST_STAGES} stages or more, not {chosen.values['stages']}: where "
+            f"lines are not aligned, what is stored last is multiplied two steps later",
+            "stages",
+            "held",
         )
     first = chosen.values["stages"] - 1  # steps, which are read at once in the beginning
     wanted = (CHUNK * first + POINTER) * chunks

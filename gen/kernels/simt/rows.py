@@ -16,7 +16,6 @@ from gen.kernels.tunables import Choice, Integer, Size
 from gen.kernels.variant import BATCHED, STREAM_K, Pace, Variant
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import along_k
 
 TEAMS = 8  # at most
 
@@ -59,11 +58,8 @@ _DOUBLE = (
 )
 
 
-# By teams, with chunks that pass registers where lines run along K.
-_HELD = ("128x128x16", "64x128x32", "128x64x16")
-
 # Also with stream-K: the largest tiles, whose rounds are long, and one that gains by staying.
-_STREAMS = ("128x256x8", "128x64x16", "128x128x8")
+_STREAMS = ("128x256x8", "128x128x16", "128x64x16", "128x128x8")
 
 
 def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
@@ -72,9 +68,6 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
         {"threadblock": tile, "warp": warp, "sliced_k": teams, "stages": stages}
         for tile, warp, teams, stages in rows
     ]
-    # Teams also copy element by element what they would hold: faster where it is not aligned.
-    if chosen.dtypes.input.size == 4 and all(along_k(chosen.layouts)):
-        tiles += [{**one, "held": 0} for one in tiles if one["threadblock"] in _HELD]
     streams = [{**one, "stream_k": 1} for one in tiles if one["threadblock"] in _STREAMS]
     return [*({**one, "split_k": slices} for one in tiles for slices in (1, 0)), *streams]
 
@@ -120,8 +113,8 @@ SIMT_VARIANTS = (
             STREAM_K,
             Integer(
                 "held",
-                "1: operands with aligned lines are read 16 bytes at a time, and held in registers "
-                "until they are stored; 0: what runs along K is copied element by element",
+                "1: operands are read 16 bytes at a time, and held in registers until they are "
+                "stored; 0: what runs along K is copied element by element",
                 held.default, 0, 1,
             ),
             Integer(

@@ -421,14 +421,14 @@ struct WarpTile {
   }
   __device__ void load(int k) {
 #pragma unroll
-    for (int i = 0; i < kLaneM; i += kChunk) {
-      const auto& from = a_at[k * kLine + 8 * i];
-      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
-    }
-#pragma unroll
     for (int j = 0; j < kLaneN; j += kChunk) {
       const auto& from = b_at[k * kLine + 4 * j];
       reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
+    }
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      const auto& from = a_at[k * kLine + 8 * i];
+      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
     }
   }
   // The register file has two banks, even and odd, and gives one register of each in a clock:
@@ -731,31 +731,40 @@ __device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, i
 }
 
 // Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
-// the work tile.
+// the work tile. Several are read at once, so that one wait is for all.
 template <int kCount, class Use>
 __device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
-  constexpr int kPerLine = kTileN / kCount;
+  constexpr int kPerLine = kTileN / kCount, kAll = kStagedRows * kPerLine;
+  constexpr int kAtOnce = kCount == 1 && kAll % (2 * kThreads) == 0 ? 2 : 1;
 #pragma unroll 1
-  for (int at = threadIdx.x; at < kStagedRows * kPerLine; at += kThreads) {
-    const int line = at / kPerLine, col = at % kPerLine * kCount;
-    const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
-    auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+  for (unsigned first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
+    Elements<kCount> sums[size_t(kAtOnce)];
 #pragma unroll
-    for (int team = 1; team < kTeams; ++team) {
-      from += kStagedRows * kStagedLine;
-      const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine, col = at % kPerLine * kCount;
+      const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+      sums[i] = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; ++e) sums.of[e] += others.of[e];
-    }
-    if constexpr (kCount > 1) {
+      for (int team = 1; team < kTeams; ++team) {
+        from += kStagedRows * kStagedLine;
+        const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; e += 2) {  // back to their places
-        const scalar_t x = sums.of[e];
-        sums.of[e] = sums.of[e + 1];
-        sums.of[e + 1] = x;
+        for (int e = 0; e < kCount; ++e) sums[i].of[e] += others.of[e];
+      }
+      if constexpr (kCount > 1) {
+#pragma unroll
+        for (int e = 0; e < kCount; e += 2) {  // back to their places
+          const scalar_t x = sums[i].of[e];
+          sums[i].of[e] = sums[i].of[e + 1];
+          sums[i].of[e + 1] = x;
+        }
       }
     }
-    use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, col, sums);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine;
+      use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, at % kPerLine * kCount, sums[i]);
+    }
   }
 }
 
@@ -785,11 +794,13 @@ __device__ inline void finish(
 __device__ inline void store(
     const WarpTile& tile, const Output& out, int row0, int col0, scalar_t* staged, int warp,
     int lane) {
-  const bool aligned = is_aligned(out.D, out.ldd) && (out.beta == 0 || is_aligned(out.C, out.ldc));
+  const bool aligned = is_aligned(out.D, out.ldd) &&
+                       (out.beta == 0 || is_aligned(out.C, out.ldc)) &&
+                       (col0 + kTileN <= out.cols || out.cols % kChunk == 0);
 #pragma unroll 1
   for (int pass = 0; pass < kPasses; ++pass) {
     stage(tile, staged, pass, warp, lane);
-    if (aligned && col0 + kTileN <= out.cols) {
+    if (aligned) {
       finish<kChunk>(staged, pass, out, row0, col0);
     } else {
       finish<1>(staged, pass, out, row0, col0);
@@ -1071,14 +1082,14 @@ struct WarpTile {
   }
   __device__ void load(int k) {
 #pragma unroll
-    for (int i = 0; i < kLaneM; i += kChunk) {
-      const auto& from = a_at[k * kLine + 8 * i];
-      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
-    }
-#pragma unroll
     for (int j = 0; j < kLaneN; j += kChunk) {
       const auto& from = b_at[k * kLine + 4 * j];
       reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
+    }
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      const auto& from = a_at[k * kLine + 8 * i];
+      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
     }
   }
   // The register file has two banks, even and odd, and gives one register of each in a clock:
@@ -1381,31 +1392,40 @@ __device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, i
 }
 
 // Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
-// the work tile.
+// the work tile. Several are read at once, so that one wait is for all.
 template <int kCount, class Use>
 __device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
-  constexpr int kPerLine = kTileN / kCount;
+  constexpr int kPerLine = kTileN / kCount, kAll = kStagedRows * kPerLine;
+  constexpr int kAtOnce = kCount == 1 && kAll % (2 * kThreads) == 0 ? 2 : 1;
 #pragma unroll 1
-  for (int at = threadIdx.x; at < kStagedRows * kPerLine; at += kThreads) {
-    const int line = at / kPerLine, col = at % kPerLine * kCount;
-    const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
-    auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+  for (unsigned first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
+    Elements<kCount> sums[size_t(kAtOnce)];
 #pragma unroll
-    for (int team = 1; team < kTeams; ++team) {
-      from += kStagedRows * kStagedLine;
-      const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine, col = at % kPerLine * kCount;
+      const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+      sums[i] = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; ++e) sums.of[e] += others.of[e];
-    }
-    if constexpr (kCount > 1) {
+      for (int team = 1; team < kTeams; ++team) {
+        from += kStagedRows * kStagedLine;
+        const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; e += 2) {  // back to their places
-        const scalar_t x = sums.of[e];
-        sums.of[e] = sums.of[e + 1];
-        sums.of[e + 1] = x;
+        for (int e = 0; e < kCount; ++e) sums[i].of[e] += others.of[e];
+      }
+      if constexpr (kCount > 1) {
+#pragma unroll
+        for (int e = 0; e < kCount; e += 2) {  // back to their places
+          const scalar_t x = sums[i].of[e];
+          sums[i].of[e] = sums[i].of[e + 1];
+          sums[i].of[e + 1] = x;
+        }
       }
     }
-    use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, col, sums);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine;
+      use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, at % kPerLine * kCount, sums[i]);
+    }
   }
 }
 
@@ -1435,11 +1455,13 @@ __device__ inline void finish(
 __device__ inline void store(
     const WarpTile& tile, const Output& out, int row0, int col0, scalar_t* staged, int warp,
     int lane) {
-  const bool aligned = is_aligned(out.D, out.ldd) && (out.beta == 0 || is_aligned(out.C, out.ldc));
+  const bool aligned = is_aligned(out.D, out.ldd) &&
+                       (out.beta == 0 || is_aligned(out.C, out.ldc)) &&
+                       (col0 + kTileN <= out.cols || out.cols % kChunk == 0);
 #pragma unroll 1
   for (int pass = 0; pass < kPasses; ++pass) {
     stage(tile, staged, pass, warp, lane);
-    if (aligned && col0 + kTileN <= out.cols) {
+    if (aligned) {
       finish<kChunk>(staged, pass, out, row0, col0);
     } else {
       finish<1>(staged, pass, out, row0, col0);
@@ -1924,14 +1946,14 @@ struct WarpTile {
   }
   __device__ void load(int k) {
 #pragma unroll
-    for (int i = 0; i < kLaneM; i += kChunk) {
-      const auto& from = a_at[k * kLine + 8 * i];
-      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
-    }
-#pragma unroll
     for (int j = 0; j < kLaneN; j += kChunk) {
       const auto& from = b_at[k * kLine + 4 * j];
       reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
+    }
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      const auto& from = a_at[k * kLine + 8 * i];
+      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
     }
   }
   // The register file has two banks, even and odd, and gives one register of each in a clock:
@@ -2234,31 +2256,40 @@ __device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, i
 }
 
 // Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
-// the work tile.
+// the work tile. Several are read at once, so that one wait is for all.
 template <int kCount, class Use>
 __device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
-  constexpr int kPerLine = kTileN / kCount;
+  constexpr int kPerLine = kTileN / kCount, kAll = kStagedRows * kPerLine;
+  constexpr int kAtOnce = kCount == 1 && kAll % (2 * kThreads) == 0 ? 2 : 1;
 #pragma unroll 1
-  for (int at = threadIdx.x; at < kStagedRows * kPerLine; at += kThreads) {
-    const int line = at / kPerLine, col = at % kPerLine * kCount;
-    const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
-    auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+  for (unsigned first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
+    Elements<kCount> sums[size_t(kAtOnce)];
 #pragma unroll
-    for (int team = 1; team < kTeams; ++team) {
-      from += kStagedRows * kStagedLine;
-      const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine, col = at % kPerLine * kCount;
+      const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+      sums[i] = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; ++e) sums.of[e] += others.of[e];
-    }
-    if constexpr (kCount > 1) {
+      for (int team = 1; team < kTeams; ++team) {
+        from += kStagedRows * kStagedLine;
+        const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; e += 2) {  // back to their places
-        const scalar_t x = sums.of[e];
-        sums.of[e] = sums.of[e + 1];
-        sums.of[e + 1] = x;
+        for (int e = 0; e < kCount; ++e) sums[i].of[e] += others.of[e];
+      }
+      if constexpr (kCount > 1) {
+#pragma unroll
+        for (int e = 0; e < kCount; e += 2) {  // back to their places
+          const scalar_t x = sums[i].of[e];
+          sums[i].of[e] = sums[i].of[e + 1];
+          sums[i].of[e + 1] = x;
+        }
       }
     }
-    use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, col, sums);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine;
+      use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, at % kPerLine * kCount, sums[i]);
+    }
   }
 }
 
@@ -2288,11 +2319,13 @@ __device__ inline void finish(
 __device__ inline void store(
     const WarpTile& tile, const Output& out, int row0, int col0, scalar_t* staged, int warp,
     int lane) {
-  const bool aligned = is_aligned(out.D, out.ldd) && (out.beta == 0 || is_aligned(out.C, out.ldc));
+  const bool aligned = is_aligned(out.D, out.ldd) &&
+                       (out.beta == 0 || is_aligned(out.C, out.ldc)) &&
+                       (col0 + kTileN <= out.cols || out.cols % kChunk == 0);
 #pragma unroll 1
   for (int pass = 0; pass < kPasses; ++pass) {
     stage(tile, staged, pass, warp, lane);
-    if (aligned && col0 + kTileN <= out.cols) {
+    if (aligned) {
       finish<kChunk>(staged, pass, out, row0, col0);
     } else {
       finish<1>(staged, pass, out, row0, col0);

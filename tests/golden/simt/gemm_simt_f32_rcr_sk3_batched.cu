@@ -6,10 +6,9 @@
 //
 // A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
 // a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
-// Copies are up to 3 steps ahead of that, and transpose on their way. Operands that can be read 16 bytes at a time
-// pass registers, where they wait for most of a step; others are copied element by element (cp.async), which needs no
-// alignment. Warps hand steps on at an mbarrier: each says that its copies are there a whole step before anybody waits
-// for them.
+// Copies are up to 3 steps ahead of that, and transpose on their way. 16 bytes at a time are read, wherever lines begin,
+// and held in registers for most of a step. Warps hand steps on at an mbarrier: each says that its copies are there
+// a whole step before anybody waits for them.
 //
 //   A  M x K, row-major, float
 //   B  K x N, column-major, float
@@ -54,10 +53,9 @@ constexpr int kLanesK = kTileK / kChunk;  // threads that read a line's chunks, 
 // Where the line of a k is among those of a step: beside those of the same place in other chunks, so that what
 // a warp stores at once, an element of each lane's chunk, lies in 32 banks.
 __host__ __device__ constexpr int line_at(int k) {
-  const int place = k % kChunk;
-  return (place * kLanesK + k / kChunk) * kLine + 4 * (place % 2) + 8 * (place / 2);
+  return (k % kChunk * kLanesK + k / kChunk) * kLine;
 }
-constexpr int kStep = line_at(kTileK - 1) + kLine;  // 3212 elements: lines of a step
+constexpr int kStep = kTileK * kLine;  // 3200 elements: lines of a step
 constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
 constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
@@ -78,12 +76,6 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "@!over bra again;\n}" ::"r"(barrier),
       "r"(parity)
       : "memory");
-}
-// Starts to copy an element, or zero in place of one that does not exist.
-__device__ inline void start_copy(uint32_t shared, const input_t* global, bool exists) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
-               "r"(exists ? 4 : 0)
-               : "memory");
 }
 
 // ------------------------------------------------------------------------ what a warp computes
@@ -116,14 +108,14 @@ struct WarpTile {
   }
   __device__ void load(int k) {
 #pragma unroll
-    for (int i = 0; i < kLaneM; i += kChunk) {
-      const auto& from = a_at[line_at(k) + 8 * i];
-      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
-    }
-#pragma unroll
     for (int j = 0; j < kLaneN; j += kChunk) {
       const auto& from = b_at[line_at(k) + 4 * j];
       reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
+    }
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      const auto& from = a_at[line_at(k) + 8 * i];
+      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
     }
   }
   // The register file has two banks, even and odd, and gives one register of each in a clock:
@@ -181,74 +173,94 @@ __device__ inline void store_element(uint32_t shared, input_t x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared), "f"(x) : "memory");
 }
 
-// A thread's copies of an operand whose lines run along K: it transposes them. Where they come in
-// chunks, neighbouring threads read those of a line in a step, whole sectors of memory, and store them element
-// by element. Otherwise, eight threads copy 8 neighbours.
+// A thread's chunks of an operand whose lines run along K: it transposes them. Neighbouring threads read those of a
+// line in a step, and store them element by element.
+//
+// Where lines are not aligned, those elements begin up to 7 before the step, at a multiple of 8 in memory,
+// so that they are whole chunks all the same. What lies before the step belongs to the step before; what is missing
+// of this one comes with the next. A chunk's elements then belong to two neighbouring chunks of k.
 template <int kWidth>
 struct AlongK {
-  static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
-  static constexpr int kLinesOwn = kWidth / kAtOnce;
-  static constexpr int kChunksAtOnce = kThreads / kLanesK, kChunksOwn = kWidth / kChunksAtOnce;
-  static constexpr bool kPointers = kChunksOwn == kLinesOwn;  // to each of these lines, too
+  static constexpr int kAtOnce = kThreads / kLanesK, kOwn = kWidth / kAtOnce;  // lines
   struct Held {
-    chunk_t of[size_t(kChunksOwn)];
+    chunk_t of[size_t(kOwn)];
   };
 
-  const input_t* from[size_t(kChunksOwn)];  // of the first step
-  index_t beside;  // bytes from a line to the one kAtOnce lines on
-  uint32_t to;
-  int own, room;  // the thread's first k of a step, lines from its first one to the last one
+  const input_t* from[size_t(kOwn)];  // of the first step
+  uint32_t to, first_to;  // for a chunk's elements; for its first ones, of the chunk of k before
+  int own;  // k of the first element
 
-  // Of the `count` lines that `matrix` begins with. Where chunks are read, the last line takes the
-  // place of those that do not exist: nothing of D comes of them.
+  // Of the `count` lines that `matrix` begins with. The thread's first one, or the last of all,
+  // takes the place of those that do not exist: nothing of D comes of them.
   __device__ AlongK(const input_t* matrix, index_t ld, int count, input_t* lines, bool in_chunks) {
-    const int lanes = in_chunks ? kLanesK : kLanes;
-    const int line = threadIdx.x / lanes;
-    own = threadIdx.x % lanes * (in_chunks ? kChunk : 1);
+    const int line = threadIdx.x / kLanesK, first = line < count ? line : count - 1;
+    own = threadIdx.x % kLanesK * kChunk;
+    if (!in_chunks) {  // the same for all lines of a thread, which are multiples of 8 apart
+      own -= int(reinterpret_cast<size_t>(matrix + first * ld) / sizeof(input_t) % 8);
+    }
 #pragma unroll
-    for (int i = 0; i < kChunksOwn; ++i) {
-      const int at = line + i * kChunksAtOnce;
-      from[i] = matrix + (at < count ? at : count - 1) * ld + own;
+    for (int i = 0; i < kOwn; ++i) {
+      const int at = line + i * kAtOnce;
+      from[i] = matrix + (at < count ? at : first) * ld + own;
       asm volatile("" : "+l"(from[i]));  // a register that stays as it is
     }
-    beside = kAtOnce * ld * index_t(sizeof(input_t));
-    room = count - line;
-    to = shared_address(lines + line_at(own) + line);
-    asm volatile("" : "+r"(to), "+r"(own), "+r"(room));  // not to be computed anew at each step
+    const int firsts = count_firsts(), chunk = (own + firsts) / kChunk;
+    to = shared_address(lines + line + line_of(chunk) - line_at(firsts));
+    first_to = shared_address(lines + line + line_of(chunk - 1) + line_at(1) * (kChunk - firsts));
+    asm volatile("" : "+r"(to), "+r"(first_to), "+r"(own));  // not to be computed anew at each step
   }
-  // Reads the chunks of a step that begins `gone` bytes further on and has `left` elements along K.
+  // How many of a chunk's elements belong to the chunk of k before.
+  __device__ int count_firsts() const {
+    return -own & (kChunk - 1);
+  }
+  // Where the first line of a chunk of k is, one that may be of the step before.
+  static __device__ int line_of(int chunk) {
+    return (chunk < 0 ? chunk + kLanesK : chunk) * kLine - (chunk < 0 ? kStep : 0);
+  }
+  // Reads the chunks of a step that begins `gone` bytes further on and has `left` elements along K, with
+  // zeros in place of what is not of the line.
   template <bool kWhole>
   __device__ void load(Held& held, index_t gone, int left) const {
+    const int first = gone > 0 ? -kTileK : 0;  // what is before that is not of the line
 #pragma unroll
-    for (int i = 0; i < kChunksOwn; ++i) {
-      held.of[i] = kWhole || own < left ? load_chunk(later(from[i], gone)) : chunk_t{};
+    for (int i = 0; i < kOwn; ++i) {
+      const input_t* const at = later(from[i], gone);
+      if (kWhole) {
+        held.of[i] = load_chunk(at);
+      } else {
+        const auto element = [&](int e) {
+          return own + e >= first && own + e < left ? at[e] : input_t(0);
+        };
+        held.of[i] = {element(0), element(1), element(2), element(3)};
+      }
     }
   }
   // Stores them, so many bytes behind the first line.
   __device__ void store(const Held& held, uint32_t place) const {
 #pragma unroll
-    for (int i = 0; i < kChunksOwn; ++i) {
+    for (int i = 0; i < kOwn; ++i) {
       const input_t x[] = {held.of[i].x, held.of[i].y, held.of[i].z, held.of[i].w};
 #pragma unroll
       for (int e = 0; e < kChunk; ++e) {
-        const int at = line_at(e) + i * kChunksAtOnce;
-        store_element(to + place + at * sizeof(input_t), x[e]);
+        store_element(to + place + (line_at(e) + i * kAtOnce) * sizeof(input_t), x[e]);
       }
     }
   }
-  // Starts its copies, element by element. Lines are found one after another where more pointers
-  // would take registers that chunks need.
-  __device__ void copy(uint32_t place, index_t gone, int left) const {
-    const input_t* line = later(from[0], gone);
+  // The same where lines need not be aligned.
+  __device__ void store_shifted(const Held& held, uint32_t place) const {
+    // The step before the one at the first place is at the last one.
+    const uint32_t last = place == 0 ? kStages * kStepBytes : 0;
+    const int firsts = count_firsts();
+    const uint32_t at = to + place + (own + firsts < 0 ? last : 0);
+    const uint32_t first_at = first_to + place + (own < 0 ? last : 0);
 #pragma unroll
-    for (int i = 0; i < kLinesOwn; ++i) {
-      if (kPointers && i > 0) line = later(from[i], gone);
+    for (int i = 0; i < kOwn; ++i) {
+      const input_t x[] = {held.of[i].x, held.of[i].y, held.of[i].z, held.of[i].w};
 #pragma unroll
-      for (int k = 0; k < kTileK; k += kLanes) {
-        const uint32_t at = to + place + (line_at(k) + i * kAtOnce) * sizeof(input_t);
-        start_copy(at, line + k, own + k < left && (kPointers || i * kAtOnce < room));
+      for (int e = 0; e < kChunk; ++e) {
+        const uint32_t line = (e < firsts ? first_at : at) + line_at(e) * sizeof(input_t);
+        store_element(line + i * kAtOnce * sizeof(input_t), x[e]);
       }
-      line = later(line, beside);
     }
   }
 };
@@ -260,7 +272,7 @@ struct Held {  // chunks of a step, on their way
 
 // Multiplies the rows of A that begin at `A`, and the columns of B that begin at `B`: those of a work tile and of
 // a slice of K.
-// in_chunks: whether A and B can be read 16 bytes at a time.
+// in_chunks: whether all lines of A and B consist of chunks at multiples of 16 bytes.
 __device__ inline void multiply(
     WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
     int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane) {
@@ -271,19 +283,13 @@ __device__ inline void multiply(
     gone += kTileK * sizeof(input_t);
     asm volatile("" : "+l"(gone));  // one register for all pointers
   };
-  // Starts the copies of a step that has so many elements left along K. Zeros take the place of
-  // what does not exist.
-  const auto copy = [&](uint32_t place, int left) {
-    a.copy(place, gone, left);
-    b.copy(place, gone, left);
-    asm volatile("cp.async.commit_group;" ::: "memory");
-  };
-  // The same of chunks: reads them, to be stored later. Of a whole step, all exist.
-  const auto load = [&](Held& held, int left) {
-    if (left >= kTileK) {
+  // Reads the chunks of a step that has so many elements left along K, to be stored later.
+  const auto load = [&](Held& held, int left, bool whole) {
+    if (whole) {  // all exist
       a.load<true>(held.a, gone, left);
       b.load<true>(held.b, gone, left);
     } else {
+      __syncwarp();  // keeps this a branch: ptxas moves predicated reads on to where they are stored
       a.load<false>(held.a, gone, left);
       b.load<false>(held.b, gone, left);
     }
@@ -291,6 +297,10 @@ __device__ inline void multiply(
   const auto store = [&](const Held& held, uint32_t place) {
     a.store(held.a, place);
     b.store(held.b, place);
+  };
+  const auto store_shifted = [&](const Held& held, uint32_t place) {
+    a.store_shifted(held.a, place);
+    b.store_shifted(held.b, place);
   };
   uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
   asm volatile("" : "+r"(ready));  // not to be computed anew at each step
@@ -302,25 +312,17 @@ __device__ inline void multiply(
   };
   if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
 
-  if (in_chunks) {
-    Held first[kStages - 1];  // all are read at once
+  Held first[kStages - 1];  // all are read at once
 #pragma unroll
-    for (int s = 0; s < kStages - 1; ++s) {
-      if (s > 0) next();
-      load(first[s], depth - s * kTileK);
-    }
-#pragma unroll
-    for (int s = 0; s < kStages - 1; ++s) store(first[s], s * kStepBytes);
-  } else {
-#pragma unroll 1
-    for (int s = 0; s < kStages - 1; ++s) {
-      if (s > 0) next();
-      copy(s * kStepBytes, depth - s * kTileK);
-    }
+  for (int s = 0; s < kStages - 1; ++s) {
+    const int left = depth - s * kTileK;
+    if (s > 0) next();
+    load(first[s], left, left >= kTileK && (s > 0 || in_chunks));
   }
+#pragma unroll
+  for (int s = 0; s < kStages - 1; ++s) store_shifted(first[s], s * kStepBytes);
   tile.clear();
   tile.read_from(lines, warp, lane);
-  asm volatile("cp.async.wait_group 1;" ::: "memory");
   __syncthreads();  // the first two steps' lines are there, for all threads, and so is the mbarrier
   arrive();
   tile.load(0);
@@ -343,7 +345,7 @@ __device__ inline void multiply(
 #pragma unroll
     for (int k = 0; k < kTeamK; ++k) {
       if (k == 0) next();  // long before copies need it, and long after they read these registers
-      if (k == 0 && chunks) load(held, left);
+      if (k == 0) load(held, left, left >= kTileK);
       if (k == kTeamK - 1) {
         tile.move(place == (kStages - 1) * kStepBytes ? kStep - kStages * kStep : kStep);
         // The next step's lines are there, and nobody reads those of the one before any more.
@@ -355,9 +357,7 @@ __device__ inline void multiply(
         if (chunks) {
           store(held, before);  // in place of the step before
         } else {
-          copy(before, left);
-          // For all, except those of the newest step.
-          asm volatile("cp.async.wait_group 1;" ::: "memory");
+          store_shifted(held, before);
         }
         arrive();
         before = place;
@@ -366,7 +366,6 @@ __device__ inline void multiply(
       tile.multiply(k % 2);
     }
   }
-  asm volatile("cp.async.wait_all;" ::: "memory");  // what nobody needs, and sums take the place of
 }
 
 // Work tiles in the order in which they are computed: kGroup below each other, then the next
@@ -407,24 +406,33 @@ __device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, i
 }
 
 // Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
-// the work tile.
+// the work tile. Several are read at once, so that one wait is for all.
 template <int kCount, class Use>
 __device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
-  constexpr int kPerLine = kTileN / kCount;
+  constexpr int kPerLine = kTileN / kCount, kAll = kStagedRows * kPerLine;
+  constexpr int kAtOnce = kCount == 1 && kAll % (2 * kThreads) == 0 ? 2 : 1;
 #pragma unroll 1
-  for (int at = threadIdx.x; at < kStagedRows * kPerLine; at += kThreads) {
-    const int line = at / kPerLine, col = at % kPerLine * kCount;
-    const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
-    auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
-    if constexpr (kCount > 1) {
+  for (unsigned first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
+    Elements<kCount> sums[size_t(kAtOnce)];
 #pragma unroll
-      for (int e = 0; e < kCount; e += 2) {  // back to their places
-        const scalar_t x = sums.of[e];
-        sums.of[e] = sums.of[e + 1];
-        sums.of[e + 1] = x;
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine, col = at % kPerLine * kCount;
+      const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+      sums[i] = reinterpret_cast<const Elements<kCount>&>(*from);
+      if constexpr (kCount > 1) {
+#pragma unroll
+        for (int e = 0; e < kCount; e += 2) {  // back to their places
+          const scalar_t x = sums[i].of[e];
+          sums[i].of[e] = sums[i].of[e + 1];
+          sums[i].of[e + 1] = x;
+        }
       }
     }
-    use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, col, sums);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine;
+      use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, at % kPerLine * kCount, sums[i]);
+    }
   }
 }
 

@@ -118,14 +118,14 @@ struct WarpTile {
   }
   __device__ void load(int k) {
 #pragma unroll
-    for (int i = 0; i < kLaneM; i += kChunk) {
-      const auto& from = a_at[k * kLine + 8 * i];
-      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
-    }
-#pragma unroll
     for (int j = 0; j < kLaneN; j += kChunk) {
       const auto& from = b_at[k * kLine + 4 * j];
       reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
+    }
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      const auto& from = a_at[k * kLine + 8 * i];
+      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
     }
   }
   // The register file has two banks, even and odd, and gives one register of each in a clock:
@@ -342,31 +342,40 @@ __device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, i
 }
 
 // Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
-// the work tile.
+// the work tile. Several are read at once, so that one wait is for all.
 template <int kCount, class Use>
 __device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
-  constexpr int kPerLine = kTileN / kCount;
+  constexpr int kPerLine = kTileN / kCount, kAll = kStagedRows * kPerLine;
+  constexpr int kAtOnce = kCount == 1 && kAll % (2 * kThreads) == 0 ? 2 : 1;
 #pragma unroll 1
-  for (int at = threadIdx.x; at < kStagedRows * kPerLine; at += kThreads) {
-    const int line = at / kPerLine, col = at % kPerLine * kCount;
-    const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
-    auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+  for (unsigned first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
+    Elements<kCount> sums[size_t(kAtOnce)];
 #pragma unroll
-    for (int team = 1; team < kTeams; ++team) {
-      from += kStagedRows * kStagedLine;
-      const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine, col = at % kPerLine * kCount;
+      const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+      sums[i] = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; ++e) sums.of[e] += others.of[e];
-    }
-    if constexpr (kCount > 1) {
+      for (int team = 1; team < kTeams; ++team) {
+        from += kStagedRows * kStagedLine;
+        const auto others = reinterpret_cast<const Elements<kCount>&>(*from);
 #pragma unroll
-      for (int e = 0; e < kCount; e += 2) {  // back to their places
-        const scalar_t x = sums.of[e];
-        sums.of[e] = sums.of[e + 1];
-        sums.of[e + 1] = x;
+        for (int e = 0; e < kCount; ++e) sums[i].of[e] += others.of[e];
+      }
+      if constexpr (kCount > 1) {
+#pragma unroll
+        for (int e = 0; e < kCount; e += 2) {  // back to their places
+          const scalar_t x = sums[i].of[e];
+          sums[i].of[e] = sums[i].of[e + 1];
+          sums[i].of[e + 1] = x;
+        }
       }
     }
-    use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, col, sums);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned at = first + i * kThreads, line = at / kPerLine;
+      use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, at % kPerLine * kCount, sums[i]);
+    }
   }
 }
 
