@@ -59,6 +59,8 @@ _ASKED = "that phase of `empty` needs this warp, and cannot be over: the warp wa
 _ALIKE = "a permutation that writers and readers share: it only keeps them from bank conflicts"
 _ONE_PANEL = "64 columns of B are one panel; found in mma_tma f16, where there are two"
 _ONE_EACH = "64 rows of A, or columns of B, are one panel; found in wgmma split-k, where B has two"
+_BRANCH = "a barrier that keeps a branch: without it ptxas makes slower code of the same results"
+_AGAIN = "the same chunks are read again, at each k"
 _NO_SUMS = "zeros are on their way to where no sums are; found in simt, where there are some"
 _ROTATED = "each column's tiles in another order, each of them once"
 _OVERWRITTEN = "the rows before are copied to the same place first, and overwritten"
@@ -174,7 +176,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     ),
     (_LARGE_TILES, "wgmma cluster: plan: index_t tiles ="),
     (_PRIME, "-> constexpr size_t kMost = 2147483646;"),
-    (_PRIME, "simt: plan: if (size_t(plan.tiles) > kMost)"),
+    *((_PRIME, f"{simt}: plan: if (size_t(plan.tiles) > kMost)") for simt in ("simt", "simt held")),
     (_NOTHING_LEFT, "-> const index_t grid_x = blocks < 2147483648 ?"),
     (_NOTHING_LEFT, "-> const index_t grid_x = blocks < 2147483646 ?"),
     (_NOTHING_LEFT, "-> const index_t grid_x = tiles < 2147483648 ?"),
@@ -194,10 +196,16 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EIGHTS, "-> if (plan.reduce_blocks > 2147483648)"),
     *((_WITHIN, f"mma: rounding: {line}") for line in ("scalar_t x = out", "x += out", "y += out")),
     (_WITHIN, "mma batched: rounding: if (beta != 0) x += beta * scalar_t(C["),
-    (_NAN_ANYWAY, "simt: beta: if (out.beta != 0) { -> if ((out.beta < 0 || out.beta > 0)) {"),
+    *(
+        (why, f"{simt}: beta: {change}")
+        for simt in ("simt", "simt held")
+        for why, change in (
+            (_NAN_ANYWAY, "if (out.beta != 0) { -> if ((out.beta < 0 || out.beta > 0)) {"),
+            (_SHIFTED_C, "if (out.beta != 0) x += out.beta * d.of[e]; -> if (__float_as_uint("),
+        )
+    ),
     (_NAN_ANYWAY, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if ((beta < 0"),
     (_SHIFTED_C, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if (__float_as_"),
-    (_SHIFTED_C, "simt: beta: if (out.beta != 0) x += out.beta * d.of[e]; -> if (__float_as_uint("),
     (
         _PIECES,
         "skinny: swap: multiply<true>(sums, row0, col0, M, N, K, A, lda, B, ldb); -> multiply"
@@ -482,6 +490,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SIDES, "-> line += uint32_t(gridDim.x) *"),
     (_SIDES, "+ uint32_t(row0 + a_line) * lda"),
     (_SIDES, "index_t(col0) * ldb + first; -> const input_t* b = B + uint32_t("),
+    (_SIDES, "simt held: narrow: const input_t* b = B + index_t(col0) * ldb;"),
     (_SIDES, "-> const auto from = a_from + uint32_t(i * 16 + k) * lda;"),
     (_SIDES, "+ uint32_t(col0 + b_line) * ldb"),
     (_SIDES, "-> const auto from = b_from + uint32_t(i * 16 + k) * ldb;"),
@@ -526,6 +535,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_BARRIER, "move barrier up: __syncthreads(); -> if (col0 == 0"),
     (_BARRIER, "move barrier down: __syncthreads(); -> a_from += a_at(0, kTileK, lda);"),
     (_NO_SUMS, 'simt sliced-k: drop: asm volatile("cp.async.wait_all'),
+    (_BRANCH, "simt held: drop: __syncwarp(); ->"),
+    (_AGAIN, "simt held: turn: if (k == 0) load("),
+    (_BY_ELEMENT, "simt held: turn: load(first[s], left, left >= kTileK && (s > 0"),
+    (_BY_ELEMENT, "simt held: edge: load(first[s], left, left >= kTileK && (s > 0"),
 )
 
 
