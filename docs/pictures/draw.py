@@ -253,7 +253,50 @@ def mma_tma() -> Picture:
     return picture
 
 
-PICTURES = {"tiles": tiles, "mma": mma, "mma_tma": mma_tma}
+# TFLOP/s at 4096 a side, as docs/cuda-cores.md has them, and the idea of each kernel.
+LADDER = (
+    ("naive", 4.4, "each thread reads what it multiplies"),
+    ("tiles", 8.1, "tiles in shared memory"),
+    ("rec_tiles", 10.9, "a tile of A serves two of B"),
+    ("thread_tile_1d", 20.4, "a column of results a thread"),
+    ("thread_tile_2d", 32.9, "a square of results a thread"),
+    ("vectorized", 41.4, "16 bytes at a time"),
+    ("warp_tiled", 43.2, "an order of lanes without bank conflicts"),
+    ("multistage", 40.1, "copies ahead of multiplications"),
+    ("simt", 54.2, "as much of D in registers as they hold"),
+    ("cuBLAS", 51.3, "the fastest of its list"),
+)
+
+
+def ladder() -> Picture:
+    """How fast the kernels on CUDA cores are, one below another."""
+    row, left, most = 26, 110, 65
+    picture = Picture(
+        720,
+        row * len(LADDER) + 46,
+        "Kernels on CUDA cores at 4096 a side, TFLOP/s: "
+        + ", ".join(f"{name} {speed}" for name, speed, _ in LADDER),
+    )
+    scale = (700 - left) / most
+    for n, (name, speed, idea) in enumerate(LADDER):
+        y, end = 8 + n * row, left + speed * scale
+        picture.text(left - 8, y + 16, name, "end")
+        picture.box("b" if name == "cuBLAS" else "a", left, y, speed * scale, row - 5)
+        inside = speed > most / 2
+        picture.text(
+            end + (-8 if inside else 8), y + 15, f"{speed:.1f}", "end" if inside else "start"
+        )
+        if inside:
+            picture.text(left + 8, y + 15, idea)
+        else:
+            picture.text(end + 46, y + 15, idea, kind="muted")
+    y = 8 + len(LADDER) * row
+    picture.line(left + most * scale, 4, left + most * scale, y, dashed=True)
+    picture.text(left + most * scale, y + 16, "multiplications alone: 65 TFLOP/s", "end", "muted")
+    return picture
+
+
+PICTURES = {"tiles": tiles, "mma": mma, "mma_tma": mma_tma, "ladder": ladder}
 
 if __name__ == "__main__":
     for name, draw in PICTURES.items():
