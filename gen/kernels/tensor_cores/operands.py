@@ -15,6 +15,7 @@ from gen.spec.kernel import KernelSpec
 
 PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
+SHORT_LANES = 8  # of a warp that packs, for a line of no more chunks
 MOST_PACKING = 1 << 16  # blocks for each operand; they stride over what is beyond
 MOST_DEEP = MAX_GRID_YZ // 2  # blocks along z for each operand that is packed
 _MOST_ELEMENTS = 2**58  # of all copies: 64 bits count the bytes of both operands
@@ -110,8 +111,8 @@ class Operand:
     def packed_by_block(self) -> tuple[int, int]:
         """Lines, and elements of each, that a block of the packing kernel copies at a time.
 
-        A warp has a line, its lanes neighbouring chunks; to transpose, a lane has a line, and the
-        warps have neighbouring chunks.
+        A warp has a line, its lanes neighbouring chunks, or several short ones; to transpose, a
+        lane has a line, and the warps have neighbouring chunks.
         """
         warps, lanes = HELPER_THREADS // WARP, WARP
         lines, chunks = (lanes, warps) if self.transposed else (warps, lanes)
@@ -210,17 +211,30 @@ def packing(a: Operand, b: Operand) -> list[Fact]:
     """The packing kernel's grid: along x, as many blocks as either operand has pieces.
 
     A piece is some lines, and a part of each. Blocks find out themselves which they have, so that
-    operands with few long lines and with many short ones fill the same grid.
+    operands with few long lines and with many short ones fill the same grid. Short lines have
+    fewer lanes each, as in `pack_lines`.
     """
+
+    def lanes(x: Operand) -> list[Fact]:
+        if x.transposed:
+            return []
+        short = SHORT_LANES * UNIT // x.size
+        text = f"{x.letter}_length > {short} ? {WARP} : {SHORT_LANES}"
+        return [Fact(f"{x.letter}_lanes", text, "for a line")]
 
     def pieces(x: Operand) -> str:
         (lines, part), its = x.packed_by_block, x.letter
-        groups = f"({its}_lines + {lines - 1}) / {lines}"
-        return f"{groups} * (({its}_length + {part - 1}) / {part})"
+        parts = f"(({its}_length + {part - 1}) / {part})"
+        if x.transposed:
+            return f"({its}_lines + {lines - 1}) / {lines} * {parts}"
+        threads = lines * WARP
+        return f"({its}_lines * {its}_lanes + {threads - 1}) / {threads} * {parts}"
 
     along = [
-        Fact("a_pieces", pieces(a), "that blocks pack"),
-        Fact("b_pieces", pieces(b), "that blocks pack"),
+        *lanes(a),
+        *lanes(b),
+        Fact("a_pieces", pieces(a), "for blocks"),
+        Fact("b_pieces", pieces(b), "for blocks"),
         Fact("pieces", _larger("a_pieces", "b_pieces")),
         Fact("pack_blocks", f"pieces < {MOST_PACKING} ? pieces : {MOST_PACKING}"),
     ]

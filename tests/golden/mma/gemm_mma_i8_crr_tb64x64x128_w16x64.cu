@@ -441,8 +441,8 @@ struct Plan {
   index_t b_offset = (a_lines * a_ld + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t bytes = b_offset + (b_lines * b_ld + 255) / 256 * 256;  // of the workspace
-  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // that blocks pack
-  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // that blocks pack
+  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // for blocks
+  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };

@@ -466,8 +466,8 @@ struct Plan {
   index_t partials_offset = b_offset + (b_copies * b_each * 4 + 255) / 256 * 256;
   index_t bytes = partials_offset + slices * tiles * kTileM * kTileN * 4;
   index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 8;
-  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 31) / 32);  // that blocks pack
-  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 31) / 32);  // that blocks pack
+  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 31) / 32);  // for blocks
+  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 31) / 32);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
   index_t pack_count = packs_a && (!packs_b || a_count > b_count) ? a_count : b_count;

@@ -365,20 +365,22 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-// Packs lines 8 at a time, one for each warp, whose lanes read adjacent chunks of 16 bytes: each
-// lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+// Packs lines: 32 lanes beside each other, or 8 where lines are short, read adjacent chunks of 16 bytes:
+// each lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
+  const unsigned lanes = length > 8 * kChunk ? 32 : 8;
   // Blocks beside each other have parts of the same lines, those behind them parts of others.
-  const index_t parts = (length - 1) / (32 * kChunk) + 1;
+  const index_t parts = (length - 1) / (lanes * kChunk) + 1;
   const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
   const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
+  const unsigned beside = 256 / lanes;  // lines of a block
   const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(first) * 8 + threadIdx.x / 32; line < lines && first < across;
-       line += index_t(across) * 8) {
-    for (index_t at = (index_t(part) * 32 + threadIdx.x % 32) * kChunk; at < length;
-         at += index_t(deep) * 32 * kChunk) {
+  for (index_t line = index_t(first) * beside + threadIdx.x / lanes; line < lines && first < across;
+       line += index_t(across) * beside) {
+    for (index_t at = (index_t(part) * lanes + threadIdx.x % lanes) * kChunk; at < length;
+         at += index_t(deep) * lanes * kChunk) {
       const input_t* const from = source + line * ld + at;
       const int shift = reinterpret_cast<size_t>(from) % 16;
       const input_t* const low = from - shift / sizeof(input_t);
@@ -597,8 +599,10 @@ struct Plan {
   index_t bytes = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;  // of the workspace
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
-  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
-  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
+  index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
+  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
+  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };

@@ -610,8 +610,8 @@ struct Plan {
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
   index_t b_box = kTileN;  // lines of it
   index_t b_edge = (N - 1) % b_box + 1;  // of the last one
-  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // that blocks pack
-  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // that blocks pack
+  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // for blocks
+  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };

@@ -726,8 +726,10 @@ struct Plan {
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   index_t b_box = kTileN;  // lines of it
-  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
-  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
+  index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
+  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
+  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };

@@ -760,8 +760,10 @@ struct Plan {
   index_t a_box = kTileM;  // lines of it
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
-  index_t a_pieces = (a_lines + 7) / 8 * ((a_length + 255) / 256);  // that blocks pack
-  index_t b_pieces = (b_lines + 7) / 8 * ((b_length + 255) / 256);  // that blocks pack
+  index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
+  index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
+  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
+  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
   index_t pack_count = packs_a && (!packs_b || a_count > b_count) ? a_count : b_count;

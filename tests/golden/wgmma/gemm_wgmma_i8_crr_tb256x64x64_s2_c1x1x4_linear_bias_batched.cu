@@ -694,8 +694,8 @@ struct Plan {
   index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
-  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // that blocks pack
-  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // that blocks pack
+  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // for blocks
+  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 127) / 128);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
   index_t pack_count = packs_a && (!packs_b || a_count > b_count) ? a_count : b_count;
