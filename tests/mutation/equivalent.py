@@ -298,7 +298,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_STRIDES, "-> const index_t parts = length / ("),
     (_STRIDES, "-> const index_t parts = (length - kChunk) / ("),
     (_TWICE, "threadIdx.x % 32; line < lines && first < across; -> for (index_t line = index_t("),
-    (_TWICE, "threadIdx.x / 32; line < lines && first < across; -> for (index_t line = index_t("),
+    (_TWICE, "threadIdx.x / lanes; line < lines && first < across; -> for (index_t line ="),
     (_PROMOTED, "promotion: end = (begin / 2 + 1) * 2; -> end = begin + 1;"),
     (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < (unsigned short)(slices); slice += "),
     (_STEPS, "-> for (int n = first; n < (unsigned short)(last); ++n) {"),
