@@ -5,6 +5,7 @@ import itertools
 import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,19 @@ def test_rendering_is_deterministic(spec: KernelSpec) -> None:
 
 
 PAIRS = [(name, dtype) for name, row in VARIANTS.items() for dtype in row.dtypes]
+ALONG_K = ("rcr", "rcc")  # which `narrow` has no kernels for
+
+
+def _taken(choices: Iterable[tuple[tuple[str, str], str]]) -> list[tuple[tuple[str, str], str]]:
+    return [one for one in choices if one[0][0] != "narrow" or one[1] not in ALONG_K]
 
 
 @slow
 @pytest.mark.parametrize(
     "choices",
     [
-        pytest.param(list(zip(PAIRS, itertools.cycle(ALL_LAYOUTS))), id="each type"),
-        pytest.param(list(itertools.product(PAIRS, ALL_LAYOUTS)), id="and layout"),
+        pytest.param(_taken(zip(PAIRS, itertools.cycle(ALL_LAYOUTS))), id="each type"),
+        pytest.param(_taken(itertools.product(PAIRS, ALL_LAYOUTS)), id="and layout"),
     ],
 )
 def test_clang_format_changes_nothing(
