@@ -158,9 +158,9 @@ __device__ inline const input_t* later(const input_t* from, index_t bytes) {
   return reinterpret_cast<const input_t*>(reinterpret_cast<const char*>(from) + bytes);
 }
 
-// Whether lines of `count` elements consist of chunks at multiples of 16 bytes.
-__device__ inline bool comes_in_chunks(const input_t* matrix, index_t ld, int count) {
-  return reinterpret_cast<size_t>(matrix) % 16 == 0 && (ld | count) % kChunk == 0;
+// Whether all lines begin at multiples of 16 bytes.
+__device__ inline bool comes_in_chunks(const input_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld % kChunk == 0;
 }
 
 // Reads 16 bytes.
@@ -179,9 +179,10 @@ __device__ inline void store_element(uint32_t shared, input_t x) {
 // A thread's chunks of an operand whose lines run along K: it transposes them. Neighbouring threads read those of a
 // line in a step, and store them element by element.
 //
-// Where lines are not aligned, those elements begin up to 31 before the step, at a multiple of 32 in memory,
-// so that they are whole chunks all the same. What lies before the step belongs to the step before; what is missing
+// Where lines are not aligned, those elements begin up to 31 before the step, at a multiple of 32 in memory:
+// multiples of 4 are whole chunks all the same. What lies before the step belongs to the step before; what is missing
 // of this one comes with the next. A chunk's elements then belong to two neighbouring chunks of k.
+// Chunks in which a line begins or ends are read by element.
 template <int kWidth>
 struct AlongK {
   static constexpr int kAtOnce = kThreads / kLanesK, kOwn = kWidth / kAtOnce;  // lines
@@ -208,8 +209,10 @@ struct AlongK {
       asm volatile("" : "+l"(from[i]));  // a register that stays as it is
     }
     const int firsts = count_firsts(), chunk = (own + firsts) / kChunk;
-    to = shared_address(lines + line + line_of(chunk) - line_at(firsts));
-    first_to = shared_address(lines + line + line_of(chunk - 1) + line_at(1) * (kChunk - firsts));
+    const int at = line_of(chunk) - line_at(firsts);
+    const int first_at = line_of(chunk - 1) + line_at(1) * (kChunk - firsts);
+    to = shared_address(lines + line) + at * int(sizeof(input_t));
+    first_to = shared_address(lines + line) + first_at * int(sizeof(input_t));
     asm volatile("" : "+r"(to), "+r"(first_to), "+r"(own));  // not to be computed anew at each step
   }
   // How many of a chunk's elements belong to the chunk of k before.
@@ -275,7 +278,7 @@ struct Held {  // chunks of a step, on their way
 
 // Multiplies the rows of A that begin at `A`, and the columns of B that begin at `B`: those of a work tile and of
 // a slice of K.
-// in_chunks: whether all lines of A and B consist of chunks at multiples of 16 bytes.
+// in_chunks: whether all lines of A and B begin at multiples of 16 bytes.
 __device__ inline void multiply(
     WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
     int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane) {
@@ -347,7 +350,7 @@ __device__ inline void multiply(
     const int left = depth - (kStages - 1) * kTileK;  // from the step that is copied
 #pragma unroll
     for (int k = 0; k < kTeamK; ++k) {
-      if (k == 0) next();  // long before copies need it, and long after they read these registers
+      if (k == 0) next();
       if (k == 0) load(held, left, left >= kTileK);
       if (k == kTeamK - 1) {
         tile.move(place == (kStages - 1) * kStepBytes ? kStep - kStages * kStep : kStep);
@@ -619,8 +622,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   WarpTile tile;
   const input_t* a = A + index_t(row0) * lda + first;
   const input_t* b = B + index_t(col0) * ldb + first;
-  const bool a_in_chunks = comes_in_chunks(a, lda, depth);
-  const bool b_in_chunks = comes_in_chunks(b, ldb, depth);
+  const bool a_in_chunks = comes_in_chunks(a, lda);
+  const bool b_in_chunks = comes_in_chunks(b, ldb);
   const bool in_chunks = a_in_chunks && b_in_chunks;
   multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
   const auto sums = reinterpret_cast<scalar_t*>(lines);
