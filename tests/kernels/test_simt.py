@@ -35,6 +35,7 @@ MANY = {"threadblock": "32x32x32", "warp": "32x32", "sliced_k": 8}  # whose step
         (False, {"layout": "rcr", "held": 0, **TEAMS}),
         (False, {"layout": "rrr", **TEAMS}),
         (True, {"layout": "rrr", "held": 1, **TEAMS}),
+        (True, {"layout": "rrr", "held": 1, "stages": 3, **TEAMS}),
         (False, {"layout": "rcr", **MANY}),
         (True, {"layout": "rcr", "held": 1, **MANY}),
         (False, {"layout": "rcr", "dtype": "f64"}),
@@ -74,6 +75,7 @@ ARRIVING = [
     {"layout": "rcr", "threadblock": "32x64x32", "warp": "32x32", "held": 1},  # short windows
     {"layout": "rcc", "held": 1, **MANY},
     {"layout": "rrr", "held": 1, "split_k": 2, **TEAMS},
+    {"layout": "rrr", "stages": 3},
 ]
 
 

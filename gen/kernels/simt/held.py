@@ -21,7 +21,7 @@ from gen.spec.problem import along_k
 OTHERS = 40  # registers of a thread for all but sums, fragments and chunks
 CHUNK, POINTER = 4, 2  # of a thread for each chunk, and for where it is in memory
 STREAM = 1  # more for others, for each team, where blocks share tiles along K
-LEAST_STAGES = 4
+LEAST_STAGES = 4  # where both operands run along K
 DEPTHS = (8, 16, 32)  # along K: chunks of a line for 2, 4 or 8 lanes
 
 # Multiplications of a step that lasts until global memory has answered: of a block without teams,
@@ -101,7 +101,7 @@ def held_rule(chosen: Choice) -> None:
             "threadblock",
             "warp",
         )
-    if chosen.values["stages"] < LEAST_STAGES:
+    if all(runs) and chosen.values["stages"] < LEAST_STAGES:
         raise Conflict(
             f"held=1 goes with {LEAST_STAGES} stages or more, not {chosen.values['stages']}: where "
             f"lines are not aligned, what is stored last is multiplied two steps later",

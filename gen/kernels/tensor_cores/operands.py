@@ -15,7 +15,6 @@ from gen.spec.kernel import KernelSpec
 
 PACKED_LINE = 128  # bytes: what packed lines start at multiples of
 HELPER_THREADS = 256  # a block of the kernels that pack and reduce, which stride over the rest
-SHORT_LANES = 8  # of a warp that packs, for a line of no more chunks
 MOST_PACKING = 1 << 16  # blocks for each operand; they stride over what is beyond
 MOST_DEEP = MAX_GRID_YZ // 2  # blocks along z for each operand that is packed
 _MOST_ELEMENTS = 2**58  # of all copies: 64 bits count the bytes of both operands
@@ -118,6 +117,11 @@ class Operand:
         lines, chunks = (lanes, warps) if self.transposed else (warps, lanes)
         return lines, chunks * UNIT // self.size
 
+    @property
+    def short_lanes(self) -> int:
+        """Lanes of a warp that packs, for a line of no more chunks."""
+        return 8
+
     def facts(self) -> list[Fact]:
         """Whether it is packed; its lines and their distance, as the kernel reads them."""
         x, address = self.letter, self.letter.upper()
@@ -218,8 +222,8 @@ def packing(a: Operand, b: Operand) -> list[Fact]:
     def lanes(x: Operand) -> list[Fact]:
         if x.transposed:
             return []
-        short = SHORT_LANES * UNIT // x.size
-        text = f"{x.letter}_length > {short} ? {WARP} : {SHORT_LANES}"
+        short = x.short_lanes * UNIT // x.size
+        text = f"{x.letter}_length > {short} ? {WARP} : {x.short_lanes}"
         return [Fact(f"{x.letter}_lanes", text, "for a line")]
 
     def pieces(x: Operand) -> str:
