@@ -233,8 +233,12 @@ def _batch(call: Call, found: Products, sizes: Sequence[int], batched: bool) -> 
 def _layouts(
     a: Matrix, b: Matrix, c: Matrix | None, d: Matrix | None, fixed: Layouts | None
 ) -> Layouts:
-    """The orders of all; D's is `out`'s, or else C's, or else row-major. Raises SpecError."""
-    orders = (fixed.a, fixed.b, fixed.c) if fixed else (None, None, None)
+    """The orders of all; D's is `out`'s, or else C's, or else row-major. Raises SpecError.
+
+    A single column of B may count as either: as column-major, it runs along K, which is faster.
+    """
+    along_k = False if b.cols == 1 and b.by_col else None
+    orders = (fixed.a, fixed.b, fixed.c) if fixed else (None, along_k, None)
     takes = "the kernel takes"
     by_a, by_b = _order(a, orders[0], "A", takes), _order(b, orders[1], "B", takes)
     by_d = orders[2]

@@ -12,7 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gen.dispatch.weights import ADDED, FEW_ROWS, HELPER, LATE, LONG, RAGGED, SHARING, Weights
+from gen.dispatch.weights import (
+    FEW_ROWS,
+    HELPER,
+    LATE,
+    LONG,
+    MOST_SLICES,
+    RAGGED,
+    SHARING,
+    SLICE,
+    Weights,
+)
 from gen.kernels.formulas import Fact, function, last_of
 from gen.kernels.tensor_cores.facts import SLICES
 from gen.kernels.tensor_cores.tiles import PLACED
@@ -21,6 +31,7 @@ from gen.spec.arch import UNIT
 # Sizes beyond this count as this: no time is then too long for 64 bits, and the order of kernels
 # does not change any more.
 MOST = 2**18
+PANEL = 128  # bytes of a line that does not run along K
 
 # Of the product as the kernel has it, row-major: M, N, K, addresses and leading dimensions of its
 # operands; then the GPU, and the weights.
@@ -54,6 +65,19 @@ def _slices() -> list[Fact]:
             fact = Fact("wanted", "split < 1 ? suit : steps < split ? steps : split", "slices")
         found.append(fact)
     return found
+
+
+def _asked(x: str, lines: str, others: str) -> list[Fact]:
+    """How long the L2 cache takes to answer for the lines of an operand that run across K."""
+    panels = f"(({lines} < tile_{lines} ? {lines} : tile_{lines}) * size + {PANEL - 1}) / {PANEL}"
+    slices = f"1 + {lines} * k * size * count / {SLICE}"
+    return [
+        Fact(f"panels_{x}", panels, "of a tile"),
+        Fact(f"spans_{x}", slices, "slices of the cache"),
+        Fact(f"slices_{x}", f"spans_{x} < {MOST_SLICES} ? spans_{x} : {MOST_SLICES}"),
+        Fact(f"asks_{x}", f"tiles * panels_{x} * k / cluster_{others}", "of all blocks"),
+        Fact(f"answers_{x}", f"asked_{x} > 0 ? asks_{x} / slices_{x} * asked_{x} : 0"),
+    ]
 
 
 SIZES = (_size("m"), _size("n"), _size("k"))
@@ -142,10 +166,15 @@ TIMES: Sequence[Fact] = (
     Fact("moved", "(moved_a + moved_b) * count"),
     Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
     Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),
-    Fact("adding", f"slices > 1 ? {HELPER} + sums * {ADDED} / 1024 * kib : 0"),
+    Fact("adding", f"slices > 1 ? {HELPER} + sums * added / 1024 * kib : 0"),
     # The shorter one does not quite fit beside the longer one.
-    Fact("longer", "multiplying > moving ? multiplying : moving"),
-    Fact("product", "longer + (multiplying + moving - longer) * 3 / 8"),
+    # All blocks ask for the same few lines, of an operand that is narrow.
+    *_asked("a", "m", "n"),
+    *_asked("b", "n", "m"),
+    Fact("answers", "answers_a > answers_b ? answers_a : answers_b"),
+    Fact("working", "multiplying > answers ? multiplying : answers"),
+    Fact("longer", "working > moving ? working : moving"),
+    Fact("product", "longer + (working + moving - longer) * 3 / 8"),
     Fact("time", "start + product + packing + adding"),
 )
 

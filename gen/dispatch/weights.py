@@ -17,23 +17,23 @@ from typing import NamedTuple
 from gen.device.gpus import GpuModel, occupancy
 from gen.kernels.tensor_cores.tiles import PING_PONG, WARPGROUP, WGMMA_ROWS, is_transposed, sums
 from gen.kernels.variant import Pace, Variant
-from gen.spec.arch import BANKS, WARP
+from gen.spec.arch import BANKS, UNIT, WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec, cluster_of
 from gen.spec.problem import Layouts, along_k
 
 L2_CLOCK = {80: 64, 90: 64, 100: 64}  # bytes of L2 for one
 L2_OTHERS = 32  # of other GPUs: not measured
-HELPER = 1_590_000  # of a kernel that packs, or that sums up slices, until it works
-PACKED = 2.2  # times as long as a copy of the same bytes takes a kernel that packs
+HELPER = 1_630_000  # of a kernel that packs, or that sums up slices, until it works
+PACKED = 1.62  # times as long as a copy of the same bytes takes a kernel that packs
 TRANSPOSED = 3.9  # the same where it transposes, or splits elements into parts
-ADDED = 10  # bytes of device memory for an element of a slice's sums
+ADDED = 3.16  # times the bytes of a slice's sums, in those of device memory
 RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
 AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
-HELD = 0.67  # of `Pace.across_k`, where teams of warps hold chunks
+HELD = 0.84  # of `Pace.across_k`, where teams of warps hold chunks
 STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
@@ -48,6 +48,10 @@ GELU = 0.3  # clocks of an element of D on a multiprocessor
 OTHERS = 80  # registers of a thread beside sums
 PIECES = 2  # times as long it takes to store D, where that leaves by pieces of 32 bytes
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
+# Picoseconds that a slice of the L2 cache takes for a line that the TMA asks for, of an operand
+# whose lines run across K; so many bytes lie in one slice, of so many.
+ASKED, SLICE, MOST_SLICES = 550, 2048, 96
+ANYWHERE = 1.17  # clocks of a chunk that is read where it lies, as two aligned ones
 SMALL = 0.6  # of the time to copy an operand: what small loads take longer where it is not aligned
 STORED = 128  # elements of D, of which `Pace.store` is the time
 SCHEDULERS = 4  # of a multiprocessor: a block with fewer warps leaves some idle
@@ -70,8 +74,10 @@ class Weights(NamedTuple):
     that are computed close in time. packs_a, packs_b: whether that operand is packed: 0 never, 1 if
     it is not aligned, 2 always. size, out: bytes of an element of A and B, and of D.
     turned: whether D's lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes
-    of A, B and D that device memory moves. packed: bytes that packing an element takes as long as.
-    kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
+    of A, B and D that device memory moves. asked_a, asked_b: for each line of an operand that
+    blocks ask for, which the L2 cache answers one after another where all ask for the same few.
+    packed: bytes that packing an element takes as long as; added: those that adding up an element
+    of a slice's sums does. kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
     """
 
     tile_m: int
@@ -105,8 +111,11 @@ class Weights(NamedTuple):
     turned: int
     spread_a: int
     spread_b: int
+    asked_a: int
+    asked_b: int
     scatter: int
     packed: int
+    added: int
     kib: int
     cache: int
 
@@ -172,6 +181,10 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     across = pace.across_k * tile.k * clock  # for each line that runs along K
     held = spec.sliced_k > 1 and bool(spec.tunables.get("held"))
     more = pace.wait_k * tile.k * clock + across * along * (HELD if held else 1)
+    more += pace.copied * (tile.m + tile.n) * tile.k * clock
+    anywhere = spec.tunables.get("pack") == 0 and d.input.size < UNIT // 2
+    if anywhere:
+        more += ANYWHERE * (tile.m + tile.n) * step / UNIT * clock
     turns = spec.tunables.get("schedule") == PING_PONG
     main = (
         max(products, shared)
@@ -184,7 +197,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     # Time that is shared evenly counts `wait` alone, also where no other block works meanwhile.
     lonely = spec.stream_k and not persistent and resident == 1
     wait = (pace.alone if lonely else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
-    small_a, small_b = SMALL * copy_a, SMALL * copy_b
+    small = 0 if anywhere else SMALL
+    small_a, small_b = small * copy_a, small * copy_b
     short = g.values.get("staging_line") == SECTOR
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
@@ -199,6 +213,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     def spread(side: int, run: bool) -> float:
         return 1 + (0 if run or not persistent else NARROW / side / d.factor.size)
 
+    def asked(run: bool) -> float:
+        return ASKED * (persistent and d.factor.size == 2 and not run)
+
     found = (
         tile.m, tile.n, tile.k // k, rows, columns, sharers,
         main / k, lone / k, wait / k, copy_a / k, copy_b / k, small_a / k, small_b / k,
@@ -208,8 +225,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned,
         16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),
+        asked(runs[0]), asked(runs[1]),
         16 * (pace.scatter if turned else 1), _packed(spec, 2 in (a, b)),
-        1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
+        ADDED * d.scalar.size, 1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
     )  # fmt: skip
     unit = "CUDA cores" if pace.unit == "cuda" else "tensor cores"
     bound = "shared memory" if shared > products else unit

@@ -181,11 +181,11 @@ class KernelSpec:
     def packs(self) -> bool:
         """Whether operands may be copied into the workspace first, to lie where they can be read.
 
-        On tensor cores all copies are of 16 bytes, but those of f64 without TMA, which are of
-        elements, and those of kernels for few rows. CUDA cores read elements wherever they lie.
+        On tensor cores all copies are of 16 bytes, but where kernels say that they do not `pack`,
+        and those of kernels for few rows. CUDA cores read elements wherever they lie.
         """
-        by_element = self.dtypes.input.size == 8 and not self.row.persistent
-        return self.row.takes_workspace and self.instruction is not None and not by_element
+        on_tensor_cores = self.row.takes_workspace and self.instruction is not None
+        return on_tensor_cores and bool(self.tunables.get("pack", 1))
 
     @property
     def has_partials(self) -> bool:

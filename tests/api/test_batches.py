@@ -75,6 +75,15 @@ def test_what_is_one_launch(name: str) -> None:
     assert len(one_by_one.offsets) == products * launches
 
 
+def test_a_single_column_of_b_runs_along_k() -> None:
+    """It is row-major as well, but is read faster as a column."""
+    a, column = np.ones((5, 8), np.float32), np.ones((8, 1), np.float32)
+    call = fitted(a, column)
+    assert (str(call.layouts), call.problem.ldb) == ("rcr", 16)  # of one line: any will do
+    assert str(fitted(a, np.ones((8, 2), np.float32)).layouts) == "rrr"
+    assert str(fitted(a, np.ones((8, 3), np.float32)[:, 1:2]).layouts) == "rrr"
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_is_copied(name: str) -> None:
     """The launches on the arrays' own memory."""

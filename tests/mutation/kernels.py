@@ -44,6 +44,8 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "mma f64": {
         "dtype": "f64", "arch": "sm_90", "threadblock": "64x64x16", "warp": "32x32", "stages": 3,
     },
+    # Operands read where they lie.
+    "mma pack 0": {"pack": 0, "layout": "rrr"},
     "mma split-k": {"threadblock": "64x64x32", "warp": "32x32", "stages": 3, "split_k": 9},
     # Slices that are added in the type of D.
     "mma f16 split-k": {

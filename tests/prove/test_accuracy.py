@@ -32,8 +32,8 @@ def test_sums_rounded_toward_zero() -> None:
 
 
 FEW = edited(
-    "sums[i].of[e] += others.of[e];",
-    "sums[i].of[e] = __fadd_rz(sums[i].of[e], others.of[e]);",
+    "sums.of[e] += others.of[e];",
+    "sums.of[e] = __fadd_rz(sums.of[e], others.of[e]);",
     "simt",
     threadblock="64x64x32",
     sliced_k=4,

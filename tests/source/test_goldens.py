@@ -86,6 +86,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("simt", {"layout": "rcr", "threadblock": "64x128x32", "sliced_k": 4, "split_k": 0,
               "epilogue": "linear_bias"}),
     ("simt", {"layout": "rcr", "threadblock": "128x64x16", "sliced_k": 2, "held": 0}),
+    ("simt", {"layout": "rcr", "threadblock": "32x48x8", "warp": "32x48", "held": 0}),
     ("simt", {"dtype": "f64", "layout": "crc", "threadblock": "64x64x16", "warp": "32x32",
               "epilogue": "linear_bias", "split_k": 20}),
     ("simt", {"layout": "rcr", "split_k": 3, "batched": True}),
@@ -116,6 +117,9 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma", {"dtype": "f16_f16", "layout": "crr", "split_k": 0}),
     ("mma", {"dtype": "f16_f32", "layout": "rcr", "split_k": 4, "epilogue": "linear_bias_relu"}),
     ("mma", {"dtype": "bf16", "layout": "ccr", "stages": 1, "epilogue": "linear_bias"}),
+    ("mma", {"pack": 0}),
+    ("mma", {"pack": 0, "dtype": "bf16", "layout": "ccr", "split_k": 0, "batched": True}),
+    ("mma", {"pack": 0, "dtype": "i8", "layout": "rcr", "stages": 1}),
     ("mma", {"dtype": "tf32", "layout": "crr", "stages": 2}),
     ("mma", {"dtype": "tf32"}),
     ("mma", {"dtype": "f16_f32", "threadblock": "64x64x32", "warp": "16x64", "stages": 2}),
@@ -254,6 +258,7 @@ FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
     ("mma", {"epilogue": "linear_bias"}, ("sm_75", "sm_80", "sm_86", "sm_90"), True),
     ("naive", {"epilogue": GATED, "layout": "ccc"}, ("sm_80",), True),
     ("mma", {"dtype": "f16_f32"}, ("sm_75", "sm_80"), False),
+    ("skinny", {}, ("sm_80", "sm_90"), False),
 )
 
 # Kernels that are chosen for shapes and GPUs, in one file; whether that has a header, and is chosen
@@ -261,7 +266,8 @@ FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
 CHOSEN: tuple[tuple[str, str, str, list[str], list[str], bool, bool, str | None, str], ...] = (
     ("few", "f16", "rcr", ["8x2048x1024"], ["t4", "a100"], False, False, None, "linear"),
     ("steps", "f32", "rrr", ["100x3000x50"], ["t4", "rtx3060"], False, False, None, "linear"),
-    ("one", "f16", "rrr", ["1x2048x1024"], ["a100"], False, False, None, "linear"),
+    ("one", "f16", "rcr", ["1x2048x1024"], ["a100"], False, False, None, "linear"),
+    ("rows", "bf16", "rcr", ["1x2048x1024", "8x1024x1024"], ["a100"], False, False, None, "linear"),
     ("decode", "f16", "rcc", ["8x4096x4096", "64"], ["h200"], True, True, None, "linear"),
     ("heads", "f32", "rrr", ["1x512x512", "128"], ["a10"], False, False, "1-64", GATED),
 )

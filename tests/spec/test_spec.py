@@ -321,6 +321,25 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "stages=3 needs cp.async, which sm_75 lacks; use stages=2 or arch=sm_80",
         ),
         (
+            {"variant": "mma", "pack": 0, "stages": 3},
+            "stages=3 goes with pack=1: chunks that are not aligned pass registers, into 1 or 2 "
+            "stages; use stages=2 or pack=1",
+        ),
+        (
+            {"variant": "mma", "pack": 0, "dtype": "tf32"},
+            "pack=0 is not for tf32 in layout rrr: what does not run along K has to be transposed "
+            "first, as elements of 2 bytes alone have not; use pack=1",
+        ),
+        (
+            {"variant": "mma", "pack": 1, "dtype": "f64", "arch": "sm_90"},
+            "pack=1 is not for f64: its elements are copied where they lie; use pack=0",
+        ),
+        (
+            {"variant": "mma", "pack": 0, "threadblock": "128x256x32", "warp": "64x64"},
+            "warp=64x64 wants 192 registers of each thread for sums and fragments, more than the "
+            "177 that there are; use the default warp and threadblock",
+        ),
+        (
             {"variant": "mma", "arch": "sm_75", "instruction": "m16n8k16"},
             "instruction=m16n8k16 does not exist for f16 on sm_75; "
             "use instruction=m16n8k8 or arch=sm_80",
@@ -624,17 +643,17 @@ def test_a_broken_json_line_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("variant", "dtype", "arch", "chosen"),
     [
-        ("mma", "f16", "sm_80", "128x256x32 64x64 m16n8k16 4"),
-        ("mma", "f16_f16", "sm_90a", "128x256x32 64x64 m16n8k16 4"),
-        ("mma", "f16", "sm_75", "128x128x32 64x64 m16n8k8 2"),
-        ("mma", "tf32", "sm_80", "128x256x16 64x64 m16n8k8 4"),
-        ("mma", "i8", "sm_86", "128x256x64 64x64 m16n8k32 4"),
+        ("mma", "f16", "sm_80", "1 128x256x32 64x64 m16n8k16 4"),
+        ("mma", "f16_f16", "sm_90a", "1 128x256x32 64x64 m16n8k16 4"),
+        ("mma", "f16", "sm_75", "1 128x128x32 64x64 m16n8k8 2"),
+        ("mma", "tf32", "sm_80", "1 128x256x16 64x64 m16n8k8 4"),
+        ("mma", "i8", "sm_86", "1 128x256x64 64x64 m16n8k32 4"),
         ("mma_tma", "bf16", "sm_90a", "128x256x64 64x64 m16n8k16 3"),
         ("mma_tma", "f16_f16", "sm_90a", "256x256x64 128x64 m16n8k16 3"),
         ("mma_tma", "i8", "sm_90a", "128x256x128 64x64 m16n8k32 3"),
         ("mma_tma", "f64", "sm_90a", "128x128x16 32x64 m16n8k4 3"),
-        ("mma", "e4m3", "sm_89", "128x256x64 64x64 m16n8k32 4"),
-        ("mma", "e5m2_f32", "sm_90", "128x128x64 64x32 m16n8k32 4"),
+        ("mma", "e4m3", "sm_89", "1 128x256x64 64x64 m16n8k32 4"),
+        ("mma", "e5m2_f32", "sm_90", "1 128x128x64 64x32 m16n8k32 4"),
         ("mma_tma", "e5m2", "sm_90a", "96x128x128 48x32 m16n8k32 3"),
         ("wgmma", "bf16", "sm_90a", "cooperative 128x256x64 3 1x1 0 0"),
         ("wgmma", "tf32", "sm_90a", "cooperative 128x256x32 3 1x1 0 0"),

@@ -94,10 +94,21 @@ def _pace(dtypes: DTypes) -> Pace:
             "cuda", share, wait_k=0.105, alone=224, last=3290, gather=2, start=355, code=248,
             registers=64, exact=True,
         )  # fmt: skip
-    share, along = {"f32": (0.14, 9.4), "f64": (0.085, 1.23)}.get(dtypes.name, (0.04, 9.8))
+    if dtypes.name == "f32":
+        return Pace(
+            "cuda", 0.113, along=9.65, wait_k=0.00643, alone=51, last=4230, gather=4.5, start=17,
+            code=463, registers=64, exact=True,
+        )  # fmt: skip
+    if dtypes.input.size == 2:
+        return Pace(
+            "cuda", 0.04, along=6.34, wait_k=0.0064, alone=52, last=3420, gather=4.85, start=16.3,
+            code=353, registers=64, exact=True,
+        )  # fmt: skip
+    doubles = dtypes.name == "f64"
+    share, along = (0.0875, 0.93) if doubles else (0.04, 9.8)
     return Pace(
         "cuda", share, along=along, wait_k=0.0064, alone=52, last=4230, gather=4.5, start=17,
-        code=323, registers=168 if dtypes.name == "f64" else 64, exact=True,
+        code=420 if doubles else 323, registers=168 if doubles else 64, exact=True,
     )  # fmt: skip
 
 

@@ -86,9 +86,19 @@ def _usual_few(chosen: Choice) -> str:
     return "columns" if gemv.along_k("rows", chosen.layouts) else "rows"
 
 
-def _pace(_: DTypes) -> Pace:
+def _pace(dtypes: DTypes) -> Pace:
+    if dtypes.accumulator.size == 8:
+        return Pace(
+            "cuda", 0.297, wait_k=1.28, alone=270, last=5010, gather=1.54, start=21, code=144,
+            registers=128, exact=True,
+        )  # fmt: skip
+    if dtypes.input.size == 4:
+        return Pace(
+            "cuda", 0.203, wait_k=2.62, alone=185, last=4520, start=21, code=106, registers=128,
+            exact=True,
+        )  # fmt: skip
     return Pace(
-        "cuda", 0.217, wait_k=4.8, alone=220, last=4200, start=21, code=104, registers=128,
+        "cuda", 0.202, wait_k=3.9, alone=97, last=3830, start=22.6, code=136, registers=128,
         exact=True,
     )  # fmt: skip
 

@@ -66,15 +66,19 @@ def _paced(
 ) -> Callable[[DTypes], Pace]:
     """The pace of a kernel that comes to a share of the multiplications, or of those of integers.
 
-    These have half the rate: where memory decides, a kernel is as fast with them.
+    These have half the rate: where memory decides, a kernel is as fast with them. Doubles take
+    longer until the first ones are there.
     """
     wide = kind._replace(share=share, **more)
+    doubles = wide._replace(share=0.87 * share, last=1.5 * wide.last)
     of_ints = wide._replace(share=ints or share)
     narrow = wide._replace(share=0.8 * share, alone=0.8 * wide.alone) if kind.wait else wide
 
     def pace(dtypes: DTypes) -> Pace:
         if dtypes.input.size < 4:
             return narrow
+        if dtypes.accumulator.size == 8:
+            return doubles
         return wide if dtypes.accumulator.is_float else of_ints
 
     return pace
@@ -121,7 +125,7 @@ SCALAR_VARIANTS = (
         "one thread per element of D, all reads from global memory",
         (_THREADS,),
         geometry.naive,
-        pace=_paced(_BY_READING, 0.075, 0.046, scatter=1.7, alone=203, last=1240, start=445),
+        pace=_paced(_BY_READING, 0.075, 0.046, scatter=1.7, alone=203, last=1000, start=600),
     ),
     _row(
         "thread_1d",
@@ -154,7 +158,7 @@ SCALAR_VARIANTS = (
         (_TILE, _TILE_THREADS),
         geometry.tiles,
         grid=_tiles,
-        pace=_paced(_BY_TILES, 0.125, 0.23, alone=950, last=1000, start=245),
+        pace=_paced(_BY_TILES, 0.125, 0.23, alone=950, last=1050, start=198),
     ),
     _row(
         "rec_tiles",
@@ -162,7 +166,7 @@ SCALAR_VARIANTS = (
         (_TILE, Integer("coarsen", "neighbouring tiles of B", 2, 1, 8), _TILE_THREADS),
         geometry.rec_tiles,
         grid=_tiles,
-        pace=_paced(_BY_TILES, 0.16, 0.295, alone=765, last=1100, start=487),
+        pace=_paced(_BY_TILES, 0.16, 0.295, alone=765, last=1480, start=577),
     ),
     _row(
         "thread_tile_1d",
@@ -171,7 +175,7 @@ SCALAR_VARIANTS = (
         register_tiles.thread_tile,
         checks=rules.column_rules,
         transposes=True,
-        pace=_paced(_BY_REGISTERS, 0.325, 0.68, alone=559, last=1250, start=729, registers=64),
+        pace=_paced(_BY_REGISTERS, 0.325, 0.68, alone=559, last=2090, start=619, registers=64),
     ),
     _row(
         "thread_tile_2d",

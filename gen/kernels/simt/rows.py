@@ -48,6 +48,12 @@ _SINGLE = (
     ("64x64x32", "64x64", 8, 5),
     ("64x32x32", "64x32", 8, 6),
     ("32x32x32", "32x32", 8, 6),
+    # Without teams, several blocks to a multiprocessor: short sums.
+    ("64x128x8", "64x32", 1, 4),
+    ("128x64x8", "64x32", 1, 4),
+    ("64x64x8", "32x32", 1, 4),
+    ("32x32x16", "32x16", 1, 4),
+    ("64x16x16", "32x16", 1, 4),
 )
 _DOUBLE = (
     ("128x128x8", "64x32", 1, 4),
@@ -74,11 +80,15 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(dtypes: DTypes) -> Pace:
     """Steps are fetched, and teams meet, once in so many k."""
+    if dtypes.accumulator.size == 8:
+        return Pace(
+            "cuda", 0.83, wait=5, wait_k=6.1, across_k=0.062, alone=135, last=2970, store=33,
+            rough=2.1, start=515, code=65,
+        )  # fmt: skip
     share = 0.83 if dtypes.accumulator.is_float else 1.11
-    wide = dtypes.accumulator.size == 8
     return Pace(
-        "cuda", share, wait=5, wait_k=6.1, across_k=0.062, alone=135 if wide else 68,
-        last=2970 if wide else 1840, store=33, rough=2.1, start=515, code=65,
+        "cuda", share, wait=5.1, wait_k=6.82, across_k=0.0506, alone=52, last=1840, store=32.4,
+        rough=1.09, start=593, code=38.7,
     )  # fmt: skip
 
 

@@ -44,6 +44,18 @@ _MMA_DOUBLE = (
     ("128x64", "64x32", 4),
     ("128x64", "32x32", 4),
     ("64x64", "32x32", 4),
+    ("64x32", "32x16", 4),
+    ("32x64", "16x32", 4),
+    ("32x32", "16x16", 6),
+    ("64x16", "16x16", 4),
+    ("16x64", "16x16", 4),
+)
+# Tiles of operands that nothing packs, with bytes along K: small, since what is read where it lies
+# takes registers, and more instructions than copies do.
+_MMA_ANYWHERE = (
+    ("64x64", 64, "32x32"),
+    ("16x64", 128, "16x16"),
+    ("64x16", 128, "16x16"),
 )
 _TMA = (
     ("128x256", "64x64", 3),
@@ -190,10 +202,16 @@ def mma_grid(chosen: Choice) -> Sequence[Tunables]:
             for tile, warp in half + _MMA
             for line, stages in deep
         )
-    return _split(
+    tiles = [
         {"threadblock": f"{tile}x{k}", "warp": warp, "stages": stages}
         for tile, k, warp, stages in rows
-    )
+    ]
+    if chosen.dtypes.input.size < 8 and chosen.cc >= 80:
+        tiles += [
+            {"pack": 0, "threadblock": f"{tile}x{_step(chosen, line)}", "warp": warp}
+            for tile, line, warp in _MMA_ANYWHERE
+        ]
+    return _split(tiles)
 
 
 def tma_grid(chosen: Choice) -> Sequence[Tunables]:
@@ -302,9 +320,15 @@ def mma_pace(dtypes: DTypes) -> Pace:
     """Of `mma`."""
     if dtypes.input.size == 8:
         return Pace(
-            "mma", 0.945, wait=60, alone=60, last=1000, store=28, rough=0.74, start=935, code=12.2
-        )
+            "mma", 0.86, wait=97, copied=0.04, alone=63, last=1180, store=31, rough=0.66, start=763,
+            code=15.7,
+        )  # fmt: skip
     share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
+    if dtypes.input.size == 2:
+        return Pace(
+            "mma", share, wait=178, alone=318, last=1150, store=19, rough=0.69, start=715,
+            code=9.9,
+        )  # fmt: skip
     return Pace(
         "mma", share, wait=178, alone=318, last=1250, store=19, rough=1.09, start=504, code=12.2
     )
@@ -321,7 +345,7 @@ def tma_pace(dtypes: DTypes) -> Pace:
     """Of `mma_tma`."""
     if dtypes.input.size == 8:  # the share by times of an H100, beside those of mma
         return Pace(
-            "mma", 0.99, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6
+            "mma", 0.99, wait=7, alone=8, last=430, store=14, rough=1.84, start=1100, code=11.7
         )
     share = _share(dtypes, 0.96, 0.66, 0.585, 0.655)
     return Pace("mma", share, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6)

@@ -44,22 +44,30 @@ def _k(chosen: Choice, line: int) -> int:
     return line // chosen.dtypes.factor.size
 
 
+def _mma_pack(chosen: Choice) -> int:
+    return int(chosen.dtypes.input.size < 8)
+
+
 def _mma_threadblock(chosen: Choice) -> str:
-    if widens(chosen):
-        return "128x128x64"
     if chosen.dtypes.input.size == 8:  # whose sums take two registers each
         return "128x128x16"
+    if not chosen.values["pack"]:  # whose chunks take registers
+        return f"64x64x{_k(chosen, 64)}"
+    if widens(chosen):
+        return "128x128x64"
     return f"128x{256 if chosen.cc >= 80 else 128}x{_k(chosen, 64)}"
 
 
 def _mma_warp(chosen: Choice) -> str:
+    if chosen.dtypes.input.size < 8 and not chosen.values["pack"]:
+        return "32x32"
     return "64x32" if widens(chosen) or chosen.dtypes.input.size == 8 else "64x64"
 
 
 def _mma_stages(chosen: Choice) -> int:
     if chosen.dtypes.input.size == 8:  # whose steps are long
         return 3
-    return 4 if chosen.cc >= 80 else 2
+    return 4 if chosen.cc >= 80 and chosen.values["pack"] else 2
 
 
 def _tma_threadblock(chosen: Choice) -> str:
@@ -152,11 +160,22 @@ _PROMOTE = Integer(
     tag="p",
 )
 
+_PACK = Integer(
+    "pack",
+    "1: operands whose lines are not aligned are copied first, to where 16 bytes can be read at "
+    "once; 0: they are read where they are",
+    _mma_pack,
+    0,
+    1,
+    tag="pack",
+)
+
 _MMA = Variant(
     "mma",
     "tensor cores, fed by a pipeline of cp.async copies",
     "kernels/mma.cu.j2",
     (
+        _PACK,
         Size("threadblock", _THREADBLOCK, _mma_threadblock, "MxNxK", tag="tb"),
         Size("warp", _WARP, _mma_warp, "MxN", tag="w"),
         _INSTRUCTION,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gen.errors import counted
 from gen.kernels.epilogues import epilogue_rule
+from gen.kernels.formulas import ceil_div
 from gen.kernels.tensor_cores.tiles import (
     K_BLOCK,
     SharedBytes,
@@ -24,7 +25,7 @@ from gen.kernels.tensor_cores.tiles import (
 )
 from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import multiple_rule
-from gen.spec.arch import SHARED_KIB, WARP
+from gen.spec.arch import SHARED_KIB, UNIT, WARP
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES, DTypes
 from gen.spec.kernel import Tile
 from gen.spec.problem import along_k
@@ -37,6 +38,7 @@ MMA_OTHERS, TMA_OTHERS = 24, 16
 DOUBLE_OTHERS = 32
 # More of them where ptxas widens fp8 to f16, and keeps sums that it has yet to add.
 MMA_WIDENED, TMA_WIDENED = 110, 130
+CHUNK_REGISTERS = 9  # of a chunk that is read as two aligned ones
 LINES = (64, 128)  # bytes of a tile's line along K: what the swizzles are made for
 WIDE_LINES = (64, 128, 256)  # of f64's, which mma swizzles in an order of its own
 TMA_LINES = (128,)  # of f64's, as far as lanes find elements in different banks
@@ -72,10 +74,38 @@ def mma_rules(chosen: Choice) -> None:
     block, warp, _ = tiles(chosen.values)
     others = DOUBLE_OTHERS if doubles else MMA_OTHERS
     others += MMA_WIDENED if widens(chosen) else 0
+    if not (doubles or chosen.values["pack"]):
+        chunks = (block.m + block.n) * block.k * chosen.dtypes.factor.size // UNIT
+        others += ceil_div(chunks, WARP * warps(block, warp)) * CHUNK_REGISTERS
+    _pack_rule(chosen)
     _registers_rule(chosen, registers(WARP * warps(block, warp)) - others)
     shared_rule(chosen, mma_shared)
     _even_copies(chosen)
     grouped_rule(chosen)
+
+
+def _pack_rule(chosen: Choice) -> None:
+    """Chunks that lie anywhere pass registers, and elements of 8 bytes are copied one by one."""
+    pack, d = chosen.values["pack"], chosen.dtypes
+    if d.input.size == 8 and pack:
+        raise Conflict(
+            f"pack=1 is not for {d.name}: its elements are copied where they lie", "pack"
+        )
+    if d.input.size == 8 or pack:
+        return
+    if not (is_strided(d.factor.size) or all(along_k(chosen.layouts))):
+        raise Conflict(
+            f"pack=0 is not for {d.name} in layout {chosen.layouts}: what does not run along K has "
+            "to be transposed first, as elements of 2 bytes alone have not",
+            "pack",
+        )
+    if chosen.values["stages"] > 2:
+        raise Conflict(
+            f"stages={chosen.values['stages']} goes with pack=1: chunks that are not aligned pass "
+            "registers, into 1 or 2 stages",
+            "stages",
+            "pack",
+        )
 
 
 def mma_tma_rules(chosen: Choice) -> None:

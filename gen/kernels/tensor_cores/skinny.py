@@ -74,8 +74,8 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.04, along=2, wait_k=0.076, across_k=0.039, alone=16, last=3830, gather=1.86,
-        start=395, code=28, registers=128, exact=True,
+        "mma", 0.031, along=1.39, wait_k=0.071, across_k=0.0373, alone=16, last=4060,
+        gather=1.04, start=429, code=18.8, registers=128, exact=True,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 // The specification. few.cpp does not compile with the header of another one.
-#define FEW_SPEC 0x1eef3bb3
+#define FEW_SPEC 0x63b5f4a3
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API
@@ -42,7 +42,8 @@ few_load(void);
 
 // Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
 // current context's device. Returns what a launch does.
-// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
+// and partial sums.
 GEMMGEN_API int  // 0 once *bytes is set
 few_workspace(
     long long M, long long N, long long K,  // sizes, as for the launch

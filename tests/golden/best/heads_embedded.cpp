@@ -16,7 +16,7 @@
 //   3      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
 //   4      a10 shared_row 1x256x1024
 //   5      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
-//   6      a10 multistage 128x128x16
+//   6      a10 simt       64x64x8    --threadblock 64x64x8 --warp 32x32
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -25,7 +25,7 @@
 
 #include "heads.h"
 
-#if HEADS_SPEC != 0x06a28a3d
+#if HEADS_SPEC != 0x0b3a27c3
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -672,20 +672,12 @@ CUresult heads_5_launch(
 
 namespace heads_6_ns {
 
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
+using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kTileM = 128, kTileN = 128;  // rows and columns of D that a block computes
-constexpr int kWarpM = 32, kWarpN = 64;  // rows and columns of D that a warp computes
-constexpr int kThreadM = 8, kThreadN = 8;  // that one of its threads computes
-constexpr int kBelow = kWarpM / kThreadM, kBeside = kWarpN / kThreadN;  // a warp's threads
-constexpr int kThreads = kTileM / kThreadM * (kTileN / kThreadN);
-static_assert(kBelow * kBeside == 32 && kBelow % 2 == 0);
-constexpr int kSharedBytes = 50688;  // of all stages, with space behind their lines
 
-static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+constexpr int kTileM = 64, kTileN = 64;  // the work tile of a block
+constexpr int kThreads = 128;  // 4 warps
+constexpr int kSharedBytes = 17424;
 
 // clang-format off
 constexpr std::uint64_t kSm86[] = {
@@ -705,18 +697,45 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult heads_6_launch(
-    index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
-    index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
-    index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
-    index_t ld_up, float slope, const float* rest, index_t ld_rest, CUstream stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0 || batch < 0) return CUDA_ERROR_INVALID_VALUE;
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, batch;
+
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+CUresult heads_6_workspace(
+    index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
+    const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
+  if (size_t(batch) > kMost) return CUDA_ERROR_INVALID_VALUE;
   if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N || batch > kLargest / (M * N)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{M, N, K, batch};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult heads_6_launch(
+    index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
+    index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
+    index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
+    index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = heads_6_workspace;
+  int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
   if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
@@ -728,24 +747,19 @@ CUresult heads_6_launch(
   if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
 
-  const index_t tiles_m = (M + kTileM - 1) / kTileM;
-  const index_t tiles_n = (N + kTileN - 1) / kTileN;
-  const index_t grid_x = tiles_m * tiles_n;  // a block for each tile of D
-  if (grid_x > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
   Kernels kernels;
-  CUresult error = get_kernels(kernels);
+  error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
+  const Plan plan{M, N, K, batch};
+  (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
+
   const auto kernel = kernels.kernel;
-  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
-  for (index_t first = 0; first < batch && error == CUDA_SUCCESS; first += most) {
-    const index_t products = batch - first < most ? batch - first : most;
-    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
-    error = launch(
-        kernel, grid, dim3{kThreads}, kSharedBytes, stream,  // and its parameters:
-        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-        stride_d, up, ld_up, slope, rest, ld_rest, first);
-  }
-  return error;
+
+  const dim3 grid(unsigned(plan.tiles));
+  return launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
+      stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
 }  // namespace heads_6_ns
@@ -761,8 +775,8 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines,
-          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed,
-          kib, cache;
+          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
+          scatter, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -775,12 +789,12 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1059, 1074, 0, 74, 2363, 44, 1418, 2498954, 37809, 32, 0, 97750, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 1, {32, 32, 32, 1, 1, 1, 335038, 375210, 2954, 75618, 75618, 45371, 45371, 1087015, 155963, 34, 0, 775000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 2, {64, 64, 32, 1, 1, 1, 919184, 959357, 2954, 151237, 151237, 90742, 90742, 1087015, 155963, 34, 0, 1555000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 4, {64, 32, 32, 1, 1, 1, 554758, 594930, 2954, 151237, 75618, 90742, 45371, 1087015, 155963, 34, 0, 1035000, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
-    {0, 5, {128, 128, 16, 1, 1, 1, 1921872, 2009897, 23040, 151237, 151237, 90742, 90742, 897969, 75618, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1311, 1326, 0, 74, 2363, 44, 1418, 2498954, 37809, 32, 0, 132750, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 1, {32, 32, 32, 1, 1, 1, 341753, 372473, 3013, 75618, 75618, 45371, 45371, 1087015, 153127, 17, 0, 747800, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 2, {64, 64, 32, 1, 1, 1, 919003, 949723, 3013, 151237, 151237, 90742, 90742, 1087015, 153127, 17, 0, 1212200, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 4, {64, 32, 32, 1, 1, 1, 554577, 585297, 3013, 151237, 75618, 90742, 45371, 1087015, 153127, 17, 0, 902600, 1, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 5, {64, 64, 8, 1, 1, 1, 229751, 260471, 1506, 37809, 37809, 22686, 22686, 1087015, 153127, 17, 0, 1831400, 4, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
 };
 
 struct Limits {
@@ -795,7 +809,7 @@ constexpr Limits kLimits[] = {
     {false, 0, 84496},
     {false, 0, 4096},
     {false, 0, 76816},
-    {false, 0, 50688},
+    {false, 0, 17424},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -805,7 +819,7 @@ index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
               lines, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-              scatter, packed, kib, cache] = one.weights;
+              asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -880,11 +894,23 @@ index_t predict(
   const index_t late = follow ? n * k * size / 8 : 0;  // bytes
   const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
-  const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
+  const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1590000 + sums * 10 / 1024 * kib : 0;
-  const index_t longer = multiplying > moving ? multiplying : moving;
-  const index_t product = longer + (multiplying + moving - longer) * 3 / 8;
+  const index_t adding = slices > 1 ? 1630000 + sums * added / 1024 * kib : 0;
+  const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
+  const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
+  const index_t slices_a = spans_a < 96 ? spans_a : 96;
+  const index_t asks_a = tiles * panels_a * k / cluster_n;  // of all blocks
+  const index_t answers_a = asked_a > 0 ? asks_a / slices_a * asked_a : 0;
+  const index_t panels_b = ((n < tile_n ? n : tile_n) * size + 127) / 128;  // of a tile
+  const index_t spans_b = 1 + n * k * size * count / 2048;  // slices of the cache
+  const index_t slices_b = spans_b < 96 ? spans_b : 96;
+  const index_t asks_b = tiles * panels_b * k / cluster_m;  // of all blocks
+  const index_t answers_b = asked_b > 0 ? asks_b / slices_b * asked_b : 0;
+  const index_t answers = answers_a > answers_b ? answers_a : answers_b;
+  const index_t working = multiplying > answers ? multiplying : answers;
+  const index_t longer = working > moving ? working : moving;
+  const index_t product = longer + (working + moving - longer) * 3 / 8;
   const index_t time = start + product + packing + adding;
   return time;
 }
@@ -969,7 +995,7 @@ constexpr Kernel kKernels[] = {
     {heads_3_ns::heads_3_workspace, heads_3_ns::heads_3_launch, heads_3_ns::get_kernels},
     {nullptr, launch_without_workspace<heads_4_ns::heads_4_launch>, heads_4_ns::get_kernels},
     {heads_5_ns::heads_5_workspace, heads_5_ns::heads_5_launch, heads_5_ns::get_kernels},
-    {nullptr, launch_without_workspace<heads_6_ns::heads_6_launch>, heads_6_ns::get_kernels},
+    {heads_6_ns::heads_6_workspace, heads_6_ns::heads_6_launch, heads_6_ns::get_kernels},
 };
 // clang-format on
 

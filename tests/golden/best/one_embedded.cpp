@@ -6,7 +6,7 @@
 // to link this file.
 //
 //   kernel for  variant tile     tunables
-//   1      a100 mma     32x64x64 --threadblock 32x64x64 --warp 32x32 --stages 3 --split-k auto
+//   1      a100 gemv    1x4x1024 --vectors 1
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0xf1515a42
+#if ONE_SPEC != 0x27969db3
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -54,7 +54,6 @@ enum : CUresult {
 
 enum {
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
-  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
 };
@@ -112,8 +111,6 @@ struct Image {
 template <class Handle>
 struct Handles {
   Handle kernel;
-  Handle pack;  // copies operands that the kernel cannot read where they are
-  Handle reduce;  // adds up partial sums
 };
 
 using Loaded = Handles<CUkernel>;  // for all contexts
@@ -123,7 +120,7 @@ using Kernels = Handles<CUfunction>;  // in one of them
 // when the program or its shared library ends.
 struct Code {
   const Image (&images)[1];  // later ones are better
-  const char* const (&symbols)[3];  // in the order of Handles; null: it has none
+  const char* const (&symbols)[1];  // in the order of Handles; null: it has none
   int shared_bytes;
   std::mutex mutex = {};
   CUlibrary library[1] = {};  // null where it has not been loaded
@@ -167,10 +164,8 @@ struct Code {
     if (error != CUDA_SUCCESS) return error;
     CUkernel* const kernels[] = {
         &loaded[i].kernel,
-        &loaded[i].pack,
-        &loaded[i].reduce,
     };
-    for (int k = 0; k < 3 && error == CUDA_SUCCESS; ++k) {
+    for (int k = 0; k < 1 && error == CUDA_SUCCESS; ++k) {
       if (symbols[k]) error = driver.cuLibraryGetKernel(kernels[k], made, symbols[k]);
     }
     if (error == CUDA_SUCCESS) {
@@ -200,12 +195,6 @@ struct Code {
     if (error == CUDA_SUCCESS) {
       error = driver.cuKernelGetFunction(&kernels.kernel, found.kernel);
     }
-    if (error == CUDA_SUCCESS && found.pack != nullptr) {
-      error = driver.cuKernelGetFunction(&kernels.pack, found.pack);
-    }
-    if (error == CUDA_SUCCESS && found.reduce != nullptr) {
-      error = driver.cuKernelGetFunction(&kernels.reduce, found.reduce);
-    }
     if (error != CUDA_SUCCESS || shared_bytes == 0) return error;
     // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
     return driver.cuFuncSetAttribute(
@@ -233,33 +222,24 @@ CUresult launch(
       nullptr);
 }
 
-// Of the current device.
-CUresult count_multiprocessors(int& count) {
-  const Driver& driver = get_driver();
-  if (driver.error != CUDA_SUCCESS) return driver.error;
-  CUdevice device;
-  const CUresult error = driver.cuCtxGetDevice(&device);
-  if (error != CUDA_SUCCESS) return error;
-  return driver.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
-}
-
 // ---------------------------------------------------------------------------- kernel 1
 
 namespace one_1_ns {
 
-using scalar_t = float;  // of alpha, beta, the epilogue
-using uint32_t = unsigned int;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
-constexpr int kTileM = 32, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
-constexpr int kThreads = 64;  // 2 warps
-constexpr int kSharedBytes = 36864;
+constexpr int kRows = 1, kCols = 4;  // of D, that a block computes
+constexpr int kThreads = 128;  // per block
+
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 
 // clang-format off
 constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"one_1", "one_1_pack", "one_1_reduce"};
+constexpr const char* kSymbols[] = {"one_1"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -268,112 +248,31 @@ constexpr Image kImages[] = {
 
 CUresult get_kernels(Kernels& kernels) {
   // Made when the driver is at work, so that it ends before the driver.
-  static Code code{kImages, kSymbols, kSharedBytes};
+  static Code code{kImages, kSymbols, 0};
   return code.get(kernels);
-}
-
-// A launch, worked out from top to bottom.
-struct Plan {
-  index_t M, N, K;
-  size_t A, B;  // addresses
-  index_t lda, ldb, multiprocessors;
-
-  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
-  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? K : 0, b_length = packs_b ? N : 0;  // to pack
-  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
-  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
-  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
-  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
-  index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
-  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
-  index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
-  index_t slices = (steps + each - 1) / each;  // as few as have no more steps
-  index_t split = slices > 1 ? tiles : 0;  // tiles of many slices
-  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
-  index_t bytes = partials_offset + slices * split * kTileM * kTileN * 4;
-  index_t reduce_blocks = split * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
-  index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
-  index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
-  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
-  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
-  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
-  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
-};
-
-constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
-constexpr size_t kMost = 2147483647;  // blocks
-constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-
-CUresult one_1_workspace(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
-    size_t* bytes) {
-  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = 0;
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
-  int multiprocessors;
-  const CUresult error = count_multiprocessors(multiprocessors);
-  if (error != CUDA_SUCCESS) return error;
-  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (plan.reduce_blocks > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
-  *bytes = size_t(plan.bytes);
-  return CUDA_SUCCESS;
 }
 
 CUresult one_1_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
-    size_t workspace_bytes, CUstream stream) {
-  size_t needed;  // bytes of the workspace
-  auto ask = one_1_workspace;
-  int error = ask(M, N, K, A, lda, B, ldb, &needed);
-  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
 
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
   Kernels kernels;
-  error = get_kernels(kernels);
+  CUresult error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
-  int multiprocessors;
-  error = count_multiprocessors(multiprocessors);
-  if (error != CUDA_SUCCESS) return error;
-  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
-  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
-  const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = static_cast<input_t*>(workspace);
-  const auto b_packed = a_packed + plan.b_offset / 2;
-  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
-  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
-  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
-
   const auto kernel = kernels.kernel;
-
-  if (plan.packs_a || plan.packs_b) {
-    error = launch(  // a kernel that packs both
-        kernels.pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
-        plan.b_ld);
-    if (error != CUDA_SUCCESS) return error;
-  }
-  const dim3 grid(unsigned(plan.tiles), unsigned(plan.slices));
-  error = launch(
-      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd, plan.slices,
-      partials);
-  if (error != CUDA_SUCCESS || plan.slices == 1) return error;
-
-  return launch(  // a kernel that adds up the partial sums
-      kernels.reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha,
-      beta, C, ldc, D, ldd, plan.slices, partials);
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
 }  // namespace one_1_ns

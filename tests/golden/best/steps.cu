@@ -6,7 +6,7 @@
 //
 //   kernel for     variant    tile       tunables
 //   1      t4      warp_tiled 128x128x16
-//   2      rtx3060 multistage 128x128x16
+//   2      rtx3060 simt       64x64x8    --threadblock 64x64x8 --warp 32x32
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -c steps.cu
@@ -291,225 +291,491 @@ steps_1_launch(  // D = alpha * A * B + beta * C
 
 // steps_2: D = alpha * A * B + beta * C
 //
-// As with warp tiles, but shared memory has kStages tiles of A and B. While threads multiply one, cp.async
-// copies those of the next steps, past the registers: nobody waits for global memory as long as copies take
-// less time than kStages - 1 steps. It cannot transpose a vector, and copies an operand that lies along
-// K element by element.
+// CUDA cores, with as much of D in registers as they hold: a lane computes 4 x 8 elements of it, so that most
+// instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
+// of what multiplies.
+//
+// A block computes a work tile of D. Shared memory has lines of one k each: a column of A's tile, and beside it
+// a row of B's. A lane reads 4 elements of a line at a time; those of k + 1 while it multiplies those of k.
+// Copies (cp.async) are up to 3 steps ahead of that, pass no registers, and transpose on their way: an operand
+// whose lines run along K is copied element by element, which needs no alignment, either. Warps hand steps on at an
+// mbarrier: each says that its copies are there a whole step before anybody waits for them.
 //
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
 //   C  M x N, row-major, float; not read when beta is 0
 //   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
 //
-// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 8.0 or newer and C++17.
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 8.6 or newer and C++17.
 
 namespace steps_2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
+using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kTileM = 128, kTileN = 128;  // rows and columns of D that a block computes
-constexpr int kWarpM = 32, kWarpN = 64;  // rows and columns of D that a warp computes
-constexpr int kThreadM = 8, kThreadN = 8;  // that one of its threads computes
-constexpr int kBelow = kWarpM / kThreadM, kBeside = kWarpN / kThreadN;  // a warp's threads
-constexpr int kThreads = kTileM / kThreadM * (kTileN / kThreadN);
-static_assert(kBelow * kBeside == 32 && kBelow % 2 == 0);
-constexpr int kSharedBytes = 50688;  // of all stages, with space behind their lines
+constexpr int kTileM = 64, kTileN = 64, kTileK = 8;  // of a block: work tile, step along K
+constexpr int kThreads = 128;  // 4 warps
 
-static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+constexpr int kWarpM = 32, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kLaneM = kWarpM / 8, kLaneN = kWarpN / 4;  // and each lane: 4 x 8 elements
+constexpr int kStages = 4;  // steps along K that are in shared memory or on their way
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 32 = 2
+constexpr int kTeamK = kTileK;
+constexpr int kChunk = 4;  // elements in 16 bytes
+// Elements of a line in shared memory, with a gap against bank conflicts.
+constexpr int kLine = kTileM + kTileN + 4;  // 132
+constexpr int kStep = kTileK * kLine;  // 1056 elements: lines of a step
+constexpr int kStepBytes = kStep * sizeof(input_t);  // of a stage in shared memory
+constexpr int kLinesAt = 16;  // where the first one begins there, in bytes: behind an mbarrier
 
-// Where an element lies in its matrix.
-__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
-  return row * lda + k;
-}
-__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
-  return k * ldb + col;
-}
-__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
-  return row * ldc + col;
-}
-
-// Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
-__device__ inline output_t epilogue(
-    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
-    index_t ldc) {
-  scalar_t x = alpha * sum;
-  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
-  return output_t(x);
-}
-
-constexpr int kVector = 16 / sizeof(accumulator_t);  // elements that move at once
-
-template <class T>
-struct alignas(kVector * sizeof(T)) VectorOf {
-  T of[kVector];
-};
-using Vector = VectorOf<accumulator_t>;
-using packed_t = uint4;  // kVector elements of D, for one store
-
-// Whether all lines of a matrix start where a vector may.
-template <class T>
-__device__ inline bool is_aligned(const T* matrix, index_t ld) {
-  return reinterpret_cast<size_t>(matrix) % sizeof(VectorOf<T>) == 0 && ld % kVector == 0;
-}
-
-constexpr int kStages = 3;  // of the pipeline, each a tile of both operands
-
+// ------------------------------------------------------------------------ PTX
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-
-// Starts to copy an element, or zero where it is not inside of its matrix.
-__device__ inline void copy(input_t& to, const input_t* from, bool inside) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(&to)), "l"(from),
-               "r"(inside ? 4 : 0)
-               : "memory");
+__device__ inline void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-
-// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
-__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-               "r"(bytes)
-               : "memory");
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-
-// Starts to copy neighbours; zeros take the place of those behind the first `count`.
-__device__ inline void copy(Vector& to, const input_t* from, int count, bool aligned) {
-  const int inside = count < 0 ? 0 : count < kVector ? count : kVector;
-  if (aligned) {
-    cp_async(shared_address(&to), from, inside * sizeof(input_t));
+// Until the phase with this parity is over: phases count 0, 1, 0, 1, ...
+__device__ inline void barrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred over;\nagain: mbarrier.test_wait.parity.shared.b64 over, [%0], %1;\n"
+      "@!over bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Starts to copy kCount elements, which lie at a multiple of their size; zeros take the place of some that do
+// not exist.
+template <int kCount>
+__device__ inline void start_copy(uint32_t shared, const input_t* global, bool exist) {
+  if constexpr (kCount == kChunk) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+                 "r"(exist ? 16 : 0)
+                 : "memory");
   } else {
-    for (int e = 0; e < kVector; ++e) copy(to.of[e], from + e, e < inside);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
+                 "r"(exist ? 4 : 0)
+                 : "memory");
   }
 }
 
-__device__ inline void commit_copies() {  // those started so far are a group
+// ------------------------------------------------------------------------ what a warp computes
+using chunk_t = float4;  // kChunk elements, read and written at once
+
+// A warp's part of the work tile, with fragments of two k: one is loaded while the other is multiplied.
+// Lane 4g + t (g = 0..7, t = 0..3) has rows 4g to 4g + 3 of each 32, and columns 4t to 4t + 3 of each 16: lanes
+// that do not read the same chunks of a line read neighbouring ones, from different banks.
+struct WarpTile {
+  scalar_t acc[kLaneM][kLaneN];
+  alignas(16) input_t a[2][kLaneM], b[2][kLaneN];
+  const input_t *a_at, *b_at;  // what the lane reads of a line first
+
+  __device__ void clear() {
+#pragma unroll
+    for (auto& row : acc) {
+#pragma unroll
+      for (auto& x : row) x = 0;
+    }
+  }
+  // Lets loads begin with the first of these lines.
+  __device__ void read_from(const input_t* lines, int warp, int lane) {
+    a_at = lines + warp % kWarpsM * kWarpM + lane / 4 * kChunk;
+    b_at = lines + kTileM + warp / kWarpsM * kWarpN + lane % 4 * kChunk;
+  }
+  // Lets loads begin so many elements further on.
+  __device__ void move(int elements) {
+    a_at += elements;
+    b_at += elements;
+  }
+  __device__ void load(int k) {
+#pragma unroll
+    for (int j = 0; j < kLaneN; j += kChunk) {
+      const auto& from = b_at[k * kLine + 4 * j];
+      reinterpret_cast<chunk_t&>(b[k % 2][j]) = reinterpret_cast<const chunk_t&>(from);
+    }
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      const auto& from = a_at[k * kLine + 8 * i];
+      reinterpret_cast<chunk_t&>(a[k % 2][i]) = reinterpret_cast<const chunk_t&>(from);
+    }
+  }
+  // The register file has two banks, even and odd, and gives one register of each in a clock:
+  // besides a[i], which stays for a row, a multiplication reads b[j] and acc[i][j]. Where b[j] is
+  // even, acc[i][j] is odd, because `write` takes sums in pairs that are swapped: ptxas keeps them
+  // in such registers from the beginning.
+  __device__ void multiply(int k) {
+#pragma unroll
+    for (int i = 0; i < kLaneM; ++i) {
+#pragma unroll
+      for (int n = 0; n < kLaneN; ++n) {
+        const int j = i % 2 ? kLaneN - 1 - n : n;  // there and back: one operand stays
+        acc[i][j] += a[k % 2][i] * b[k % 2][j];
+      }
+    }
+  }
+  // Writes the sums of kChunk rows, those of a pass, with each pair of neighbours swapped.
+  __device__ void write(int pass, scalar_t* to, int line) const {
+#pragma unroll
+    for (int i = 0; i < kLaneM; i += kChunk) {
+      if (i / kChunk != pass) continue;  // registers have no variable index
+#pragma unroll
+      for (int r = 0; r < kChunk; ++r) {
+#pragma unroll
+        for (int j = 0; j < kLaneN; j += kChunk) {
+          const auto& x = acc[i + r];
+          reinterpret_cast<chunk_t&>(to[r * line + 4 * j]) = {x[j + 1], x[j], x[j + 3], x[j + 2]};
+        }
+      }
+    }
+  }
+};
+
+// ------------------------------------------------------------------------ operands
+// A pointer so many bytes further on.
+__device__ inline const input_t* later(const input_t* from, index_t bytes) {
+  return reinterpret_cast<const input_t*>(reinterpret_cast<const char*>(from) + bytes);
+}
+
+// A thread's copies of an operand whose lines run along K: it transposes them. Eight threads copy
+// neighbours along K: whole sectors of memory. Pointers stay as they are, and one sum for a warp grows: a register that
+// a copy has still to read cannot be written.
+template <int kWidth>
+struct AlongK {
+  static constexpr int kLanes = 8, kAtOnce = kThreads / kLanes;  // threads for a line; lines
+  static constexpr int kLinesOwn = kWidth / kAtOnce;
+
+  const input_t* from[size_t(kLinesOwn)];  // of the first step
+  index_t gone = 0;  // bytes from there to the present step
+  uint32_t to;
+  int left;  // elements from there to the end along K
+
+  // Of the `count` lines that `matrix` begins with. The last one takes the place of those that do
+  // not exist: nothing of D comes of them.
+  __device__ AlongK(const input_t* matrix, index_t ld, int count, int depth, input_t* lines) {
+    const int line = threadIdx.x / kLanes, k = threadIdx.x % kLanes;
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+      const int at = line + i * kAtOnce;
+      from[i] = matrix + (at < count ? at : count - 1) * ld + k;
+      asm volatile("" : "+l"(from[i]));  // a register that stays as it is
+    }
+    to = shared_address(lines + k * kLine + line);
+    asm volatile("" : "+r"(to));  // not to be computed anew at each step
+    left = depth - k;
+  }
+  // Starts a step's, to so many bytes further on.
+  __device__ void copy(uint32_t place) {
+#pragma unroll
+    for (int k = 0; k < kTileK; k += kLanes) {
+#pragma unroll
+      for (int i = 0; i < kLinesOwn; ++i) {
+        const uint32_t at = to + place + (k * kLine + i * kAtOnce) * sizeof(input_t);
+        start_copy<1>(at, later(from[i], gone) + k, k < left);
+      }
+    }
+  }
+  __device__ void next_step() {
+    gone += kTileK * sizeof(input_t);
+    asm volatile("" : "+l"(gone));
+    left -= kTileK;
+  }
+};
+
+// Whether all chunks lie at a multiple of 16 bytes, and no line ends in one.
+template <int kWidth>
+__device__ inline bool comes_in_chunks(const input_t* matrix, index_t ld, int count) {
+  const bool aligned = reinterpret_cast<size_t>(matrix) % 16 == 0 && ld % kChunk == 0;
+  return aligned && (count >= kWidth || count % kChunk == 0);
+}
+
+// A thread's copies of an operand whose lines are those of shared memory, in chunks or element by
+// element: the same lines, and as many elements of each.
+template <int kWidth>
+struct Across {
+  static constexpr int kOfLine = kWidth / kChunk;  // chunks
+  static constexpr int kThreadsOfLine = kOfLine < kThreads ? kOfLine : kThreads;
+  static constexpr int kAtOnce = kThreads / kThreadsOfLine;  // lines
+  static constexpr int kLinesOwn = (kTileK + kAtOnce - 1) / kAtOnce;
+
+  const input_t* from[size_t(kLinesOwn)];  // of the present step
+  index_t step;  // bytes from there to the next one
+  uint32_t to;
+  int left, room;  // lines from there to the last one, elements to the end of the line
+
+  __device__ Across(
+      const input_t* matrix, index_t ld, int count, int depth, input_t* lines, bool in_chunks) {
+    const int line = threadIdx.x / kThreadsOfLine;
+    const int at = threadIdx.x % kThreadsOfLine * (in_chunks ? kChunk : 1);
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) from[i] = matrix + (line + i * kAtOnce) * ld + at;
+    step = kTileK * ld * index_t(sizeof(input_t));
+    to = shared_address(lines + line * kLine + at);
+    room = count - at;
+    left = room > 0 && line < kTileK ? depth - line : 0;
+    asm volatile("" : "+l"(step), "+r"(to), "+r"(room));  // not to be computed anew at each step
+  }
+  // Starts a step's, kCount elements at a time.
+  template <int kCount>
+  __device__ void copy(uint32_t place) {
+    constexpr int kNext = kThreadsOfLine * kCount;  // elements from one of a line to the next one
+#pragma unroll
+    for (int i = 0; i < kLinesOwn; ++i) {
+#pragma unroll
+      for (int e = 0; e < kWidth; e += kNext) {
+        const uint32_t at = to + place + (i * kAtOnce * kLine + e) * sizeof(input_t);
+        if (kAtOnce <= kTileK || threadIdx.x < kThreadsOfLine * kTileK) {
+          start_copy<kCount>(at, from[i] + e, i * kAtOnce < left && (e == 0 || e < room));
+        }
+      }
+    }
+  }
+  __device__ void next_step() {
+#pragma unroll
+    for (auto& line : from) line = later(line, step);
+    left -= kTileK;
+  }
+};
+
+// Starts a step's copies, with zeros in place of what does not exist.
+template <int kCount>
+__device__ inline void start_copies(AlongK<kTileM>& a, Across<kTileN>& b, uint32_t place) {
+  a.copy(place);
+  b.copy<kCount>(place);
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-__device__ inline void wait_for_copies() {  // of all groups but the newest kStages - 2
-  asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+
+// Multiplies the rows of A that begin at `A`, and the columns of B that begin at `B`: those of a work tile.
+// in_chunks: whether B can be copied 16 bytes at a time.
+__device__ inline void multiply(
+    WarpTile& tile, const input_t* A, index_t lda, int rows, const input_t* B, index_t ldb,
+    int cols, int depth, bool in_chunks, input_t* lines, int warp, int lane) {
+  AlongK<kTileM> a(A, lda, rows, depth, lines);
+  Across<kTileN> b(B, ldb, cols, depth, lines + kTileM, in_chunks);
+  uint32_t place = 0;  // where copies go: bytes behind the first line
+  const auto copy = [&] {
+    if (in_chunks) {
+      start_copies<kChunk>(a, b, place);
+    } else {
+      start_copies<1>(a, b, place);
+    }
+  };
+  const auto next = [&] {
+    a.next_step();
+    b.next_step();
+    place += kStepBytes;
+    if (place == kStages * kStepBytes) place = 0;
+  };
+  uint32_t ready = shared_address(lines) - kLinesAt;  // an mbarrier
+  asm volatile("" : "+r"(ready));  // not to be computed anew at each step
+  // Says that the warp's copies are there, except those of the newest step,
+  // and that it has read the step before the one that it multiplies.
+  const auto arrive = [&] {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    __syncwarp();  // all lanes' copies
+    if (lane == 0) barrier_arrive(ready);
+  };
+  if (threadIdx.x == 0) barrier_init(ready, kThreads / 32);
+
+#pragma unroll 1
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (s > 0) next();
+    copy();
+  }
+  tile.clear();
+  tile.read_from(lines, warp, lane);
+  asm volatile("cp.async.wait_group 2;" ::: "memory");
+  __syncthreads();  // the first step's lines are there, for all threads, and so is the mbarrier
+  arrive();
+  tile.load(0);
+
+  // Main loop, a step in a turn. What is not a multiplication stands together: elsewhere, each copy
+  // would cost more instructions, and ptxas would find worse registers for the multiplications. The
+  // branch in `copy`, which all threads take alike, keeps it there.
+  // Copies go on behind the end of K, where they write zeros that nobody multiplies.
+  // A warp arrives at the mbarrier a step before others wait for it there, so that it may be that
+  // much behind them.
+  int stage = 0;  // what is read
+  int phase = 0;  // of the mbarrier
+#pragma unroll 1
+  for (; depth > 0; depth -= kTileK) {
+#pragma unroll
+    for (int k = 0; k < kTeamK; ++k) {
+      if (k == 0) next();  // long before copies need it, and long after they read these registers
+      if (k == kTeamK - 1) {
+        const bool last = ++stage == kStages;
+        tile.move(last ? kStep - kStages * kStep : kStep);
+        if (last) stage = 0;
+        // The next step's lines are there, and nobody reads those of the one before any more.
+        barrier_wait(ready, phase);
+        phase ^= 1;
+      }
+      tile.load((k + 1) % kTeamK);
+      if (k == kTeamK - 1) {
+        copy();  // in place of the step before
+        arrive();
+      }
+      tile.multiply(k % 2);
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");  // what nobody needs, and sums take the place of
 }
 
-constexpr int kTileK = 16;  // a block's step along K
-constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
-constexpr int kNearA = 32 / sizeof(input_t);  // neighbours along K that a warp copies: a sector
-constexpr int kPitchA = (kTileM + 4) / kVector;  // vectors from line to line, and so to other banks
-constexpr int kRowsA = 32;  // rows of A that the threads copy at once
-constexpr int kDepthA = kThreads / kRowsA;  // and so many k of each
-constexpr int kCopiesA = kTileM * kTileK / kThreads;  // elements that each thread copies
-constexpr int kPitchB = kTileN / kVector;  // vectors of a line
-constexpr int kDepthB = kThreads / kPitchB;  // lines of B's tile copied at once
-constexpr int kCopiesB = kTileK / kDepthB;  // vectors that each thread copies
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
 
-static_assert(sizeof(input_t) == sizeof(accumulator_t), "cp.async copies bytes as they are");
-static_assert(kStages * kTileK * (kPitchA + kPitchB) * 16 <= kSharedBytes);
+// ------------------------------------------------------------------------ D
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+};
 
-extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Sums on their way from registers, where a lane has neighbours of several rows, to memory, where
+// neighbouring threads write neighbours of one: kChunk rows of each lane in a pass.
+constexpr int kPasses = kLaneM / kChunk;
+constexpr int kSpan = 8 * kChunk;  // rows of a warp in a pass
+constexpr int kStagedRows = kWarpsM * kSpan;
+constexpr int kStagedLine = kTileN + 4;  // with a gap against bank conflicts
+constexpr int kStagedBytes = kStagedRows * kStagedLine * sizeof(scalar_t);
+
+template <int kCount>
+struct alignas(kCount * sizeof(scalar_t)) Elements {
+  scalar_t of[size_t(kCount)];
+};
+
+// Writes all threads' sums of a pass to `staged`.
+__device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, int warp, int lane) {
+  const int row = warp % kWarpsM * kSpan + lane / 4 * kChunk;
+  const int col = warp / kWarpsM * kWarpN + lane % 4 * kChunk;
+  __syncthreads();  // nobody reads what was there
+  tile.write(pass, staged + row * kStagedLine + col, kStagedLine);
+  __syncthreads();  // all sums are there
+}
+
+// kCount sums beside each other, from a row and a column of `staged` on.
+template <int kCount>
+__device__ inline Elements<kCount> staged_sums(const scalar_t* staged, int row, int col) {
+  const scalar_t* from = staged + row * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+  auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+  if constexpr (kCount > 1) {
+#pragma unroll
+    for (int e = 0; e < kCount; e += 2) {  // back to their places
+      const scalar_t x = sums.of[e];
+      sums.of[e] = sums.of[e + 1];
+      sums.of[e + 1] = x;
+    }
+  }
+  return sums;
+}
+
+// Makes D of staged sums, kCount elements at a time. A thread has its columns in all rows, so that addresses are a
+// step apart; of several rows, sums are read at once.
+template <int kCount>
+__device__ inline void finish(
+    const scalar_t* staged, int pass, const Output& out, int row0, int col0) {
+  constexpr int kPerLine = kTileN / kCount, kBeside = kPerLine < kThreads ? kPerLine : kThreads;
+  constexpr int kBelow = kThreads / kBeside, kTimes = (kSpan + kBelow - 1) / kBelow;
+  constexpr int kAtOnce = kCount > 1 ? 1 : kTimes < 4 ? kTimes : 4;
+  const int below = threadIdx.x / kBeside;
+#pragma unroll 1
+  for (int at = threadIdx.x % kBeside; at < kPerLine; at += kBeside) {
+    const int col = col0 + at * kCount;
+    if (col >= out.cols) return;
+#pragma unroll 1
+    for (int warp = 0; warp < kWarpsM; ++warp) {
+      int row = row0 + warp * kWarpM + pass * kSpan + below;
+      const output_t* c = out.C + row * out.ldc + col;
+      output_t* to = out.D + row * out.ldd + col;
+#pragma unroll kAtOnce
+      for (int i = 0; i < kTimes; ++i) {
+        const int line = below + i * kBelow;
+        if (kSpan % kBelow > 0 && line >= kSpan) break;
+        const auto sums = staged_sums<kCount>(staged, warp * kSpan + line, at * kCount);
+        if (row < out.rows) {
+          Elements<kCount> d{};
+          if (out.beta != 0) d = reinterpret_cast<const Elements<kCount>&>(*c);
+#pragma unroll
+          for (int e = 0; e < kCount; ++e) {
+            scalar_t x = out.alpha * sums.of[e];
+            if (out.beta != 0) x += out.beta * d.of[e];
+            d.of[e] = output_t(x);
+          }
+          reinterpret_cast<Elements<kCount>&>(*to) = d;
+        }
+        row += kBelow;
+        c += kBelow * out.ldc;
+        to += kBelow * out.ldd;
+      }
+    }
+  }
+}
+
+// Writes a block's part of D, whose first element is at (row0, col0).
+__device__ inline void store(
+    const WarpTile& tile, const Output& out, int row0, int col0, scalar_t* staged, int warp,
+    int lane) {
+  const bool aligned = is_aligned(out.D, out.ldd) &&
+                       (out.beta == 0 || is_aligned(out.C, out.ldc)) &&
+                       (col0 + kTileN <= out.cols || out.cols % kChunk == 0);
+#pragma unroll 1
+  for (int pass = 0; pass < kPasses; ++pass) {
+    stage(tile, staged, pass, warp, lane);
+    if (aligned) {
+      finish<kChunk>(staged, pass, out, row0, col0);
+    } else {
+      finish<1>(staged, pass, out, row0, col0);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kSharedBytes = kLinesAt + kStagedBytes;  // 17424
+static_assert(kStages * kStepBytes <= kStagedBytes);  // sums take the lines' place
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     steps_2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
 #if __CUDA_ARCH__ >= 860
-  // kStages tiles of A, then of B: kSharedBytes, dynamic since they may be more than 48 KiB.
-  extern __shared__ __align__(16) unsigned char shared[];
-  auto tile_a = reinterpret_cast<Vector(*)[kTileK][kPitchA]>(shared);
-  auto tile_b = reinterpret_cast<Vector(*)[kTileK][kPitchB]>(tile_a + kStages);
-
-  // Where in the block's tile the thread's first vectors of results lie. Lanes go down two rows
-  // first, then along them.
+  extern __shared__ __align__(128) unsigned char shared[];  // an mbarrier, steps of kStep elements
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int x = warp % (kTileN / kWarpN) * (kWarpN / kVector) + lane / 2 % kBeside;
-  const int y = warp / (kTileN / kWarpN) * (kWarpM / kVector) + lane / (2 * kBeside) * 2 + lane % 2;
-  // What it copies first.
-  const int a_row = threadIdx.x / kNearA % kRowsA;
-  const int a_k = threadIdx.x / (kNearA * kRowsA) * kNearA + threadIdx.x % kNearA;
-  const int b_k = threadIdx.x / kPitchB;
-  const int b_col = threadIdx.x % kPitchB * kVector;
-  const bool b_aligned = is_aligned(B, ldb);
 
-  // Blocks are numbered along a row of tiles, then along the next one.
-  const unsigned tiles_n = (N + kTileN - 1) / kTileN;
-  const index_t row0 = index_t(blockIdx.x / tiles_n) * kTileM;
-  const index_t col0 = index_t(blockIdx.x % tiles_n) * kTileN;
-  const int rows = M - row0 < kTileM ? M - row0 : kTileM;  // of the tile that are inside of D
-  const int cols = N - col0 < kTileN ? N - col0 : kTileN;
-  const input_t* a_from = A + a_at(row0 + a_row, a_k, lda);
-  const input_t* b_from = B + b_at(b_k, col0 + b_col, ldb);
-  accumulator_t sum[kThreadM][kThreadN] = {};
+  const int rows = int(M), cols = int(N), depth = int(K);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  int row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
 
-  // Copies are kStages - 1 steps ahead of multiplications.
-  int fill = 0, stage = 0;  // where the next copies go, where the next factors are
-  for (index_t k0 = 0; k0 - (kStages - 1) * kTileK < K; k0 += kTileK) {
-    const bool ready = k0 >= (kStages - 1) * kTileK;
-    if (ready) {
-      wait_for_copies();  // this thread's of the stage that is multiplied now
-      __syncthreads();  // all threads'; and none reads the stage that is filled now
-    }
-    if (k0 < K) {
-      const int depth = K - k0 < kTileK ? K - k0 : kTileK;
-#pragma unroll
-      for (int i = 0; i < kCopiesA; ++i) {
-        const int row = i * kRowsA % kTileM, k = i * kRowsA / kTileM * kDepthA;
-        const bool inside = a_row + row < rows && a_k + k < depth;
-        Vector& to = tile_a[fill][a_k + k][(a_row + row) / kVector];
-        copy(to.of[a_row % kVector], a_from + a_at(row, k, lda), inside);
-      }
-#pragma unroll
-      for (int i = 0; i < kCopiesB; ++i) {
-        const int k = i * kDepthB;
-        const int count = b_k + k < depth ? cols - b_col : 0;
-        Vector& to = tile_b[fill][b_k + k][b_col / kVector];
-        copy(to, b_from + b_at(k, 0, ldb), count, b_aligned);
-      }
-      a_from += a_at(0, kTileK, lda);
-      b_from += b_at(kTileK, 0, ldb);
-      fill = fill + 1 < kStages ? fill + 1 : 0;
-    }
-    commit_copies();  // a group for each step, perhaps an empty one
-    if (!ready) continue;
+  const auto lines = reinterpret_cast<input_t*>(shared + kLinesAt);
+  WarpTile tile;
+  const input_t* a = A + index_t(row0) * lda;
+  const input_t* b = B + col0;
+  const bool in_chunks = comes_in_chunks<kTileN>(b, ldb, cols - col0);
+  multiply(tile, a, lda, rows - row0, b, ldb, cols - col0, depth, in_chunks, lines, warp, lane);
+  const auto sums = reinterpret_cast<scalar_t*>(lines);
 
-#pragma unroll
-    for (int k = 0; k < kTileK; ++k) {
-      Vector a[kThreadM / kVector], b[kThreadN / kVector];
-      for (int i = 0; i < kThreadM / kVector; ++i) a[i] = tile_a[stage][k][y + i * kBelow];
-      for (int j = 0; j < kThreadN / kVector; ++j) b[j] = tile_b[stage][k][x + j * kBeside];
-      for (int i = 0; i < kThreadM; ++i) {
-        for (int j = 0; j < kThreadN; ++j) {
-          sum[i][j] += a[i / kVector].of[i % kVector] * b[j / kVector].of[j % kVector];
-        }
-      }
-    }
-    stage = stage + 1 < kStages ? stage + 1 : 0;
-  }
-
-  const bool d_aligned = is_aligned(D, ldd);
-#pragma unroll
-  for (int i = 0; i < kThreadM; ++i) {
-#pragma unroll
-    for (int j = 0; j < kThreadN; j += kVector) {
-      const int row = (y + i / kVector * kBelow) * kVector + i % kVector;
-      const int col = (x + j / kVector * kBeside) * kVector;
-      if (row >= rows || col >= cols) continue;
-      VectorOf<output_t> out;
-      for (int e = 0; e < kVector; ++e) {
-        const index_t inside = col0 + (col + e < cols ? col + e : col);
-        out.of[e] = epilogue(sum[i][j + e], row0 + row, inside, alpha, beta, C, ldc);
-      }
-      output_t* const to = &D[c_at(row0 + row, col0 + col, ldd)];
-      if (d_aligned && col + kVector <= cols) {
-        // As *to = ..., it would be taken apart where it shares elements with the other side.
-        __stwb(reinterpret_cast<packed_t*>(to), *reinterpret_cast<const packed_t*>(&out));
-      } else {
-        for (int e = 0; e < kVector && col + e < cols; ++e) to[e] = out.of[e];
-      }
-    }
-  }
+  const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
+  store(tile, out, row0, col0, sums, warp, lane);
 #else
   __trap();  // the launcher takes another kernel here
 #endif
@@ -540,42 +806,73 @@ inline cudaError_t launch(
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
+// It needs none: operands are read where they are, and K is not split.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+steps_2_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  const Plan plan{M, N, K};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
 // while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
 // Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements
-//     9  cudaErrorInvalidConfiguration: more blocks than a grid may have
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
 steps_2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, cudaStream_t stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = steps_2_workspace;
+  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
 
-  const index_t tiles_m = (M + kTileM - 1) / kTileM;
-  const index_t tiles_n = (N + kTileN - 1) / kTileN;
-  const index_t grid_x = tiles_m * tiles_n;  // a block for each tile of D
-  if (grid_x > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
   int device;
-  cudaError_t error = check_stream(stream, device);
+  error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K};
+  (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
+
   const auto kernel = steps_2;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+
+  const dim3 grid(unsigned(plan.tiles));
   return launch(
-      kernel, grid, block, kSharedBytes, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
 #endif  // __CUDACC_RTC__
@@ -602,8 +899,8 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines,
-          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed,
-          kib, cache;
+          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
+          scatter, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -617,8 +914,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {128, 128, 16, 1, 1, 1, 1836119, 1920216, 22012, 144489, 144489, 86693, 86693, 857902, 72244, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 2844, 3145728}},
-    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 3200, 4194304}},
+    {0, 1, {64, 64, 8, 1, 1, 1, 219499, 248849, 1439, 36122, 36122, 21673, 21673, 1038513, 146295, 17, 0, 1831400, 4, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 2844, 3145728}},
+    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -629,7 +926,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 16896},
-    {false, 0, 50688},
+    {false, 0, 17424},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -639,7 +936,7 @@ inline index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
               lines, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-              scatter, packed, kib, cache] = one.weights;
+              asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -713,11 +1010,23 @@ inline index_t predict(
   const index_t late = follow ? n * k * size / 8 : 0;  // bytes
   const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
-  const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
+  const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1590000 + sums * 10 / 1024 * kib : 0;
-  const index_t longer = multiplying > moving ? multiplying : moving;
-  const index_t product = longer + (multiplying + moving - longer) * 3 / 8;
+  const index_t adding = slices > 1 ? 1630000 + sums * added / 1024 * kib : 0;
+  const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
+  const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
+  const index_t slices_a = spans_a < 96 ? spans_a : 96;
+  const index_t asks_a = tiles * panels_a * k / cluster_n;  // of all blocks
+  const index_t answers_a = asked_a > 0 ? asks_a / slices_a * asked_a : 0;
+  const index_t panels_b = ((n < tile_n ? n : tile_n) * size + 127) / 128;  // of a tile
+  const index_t spans_b = 1 + n * k * size * count / 2048;  // slices of the cache
+  const index_t slices_b = spans_b < 96 ? spans_b : 96;
+  const index_t asks_b = tiles * panels_b * k / cluster_m;  // of all blocks
+  const index_t answers_b = asked_b > 0 ? asks_b / slices_b * asked_b : 0;
+  const index_t answers = answers_a > answers_b ? answers_a : answers_b;
+  const index_t working = multiplying > answers ? multiplying : answers;
+  const index_t longer = working > moving ? working : moving;
+  const index_t product = longer + (working + moving - longer) * 3 / 8;
   const index_t time = start + product + packing + adding;
   return time;
 }
@@ -767,17 +1076,29 @@ inline int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
+// For a kernel that needs no workspace.
+template <auto kLaunch>
+cudaError_t launch_without_workspace(
+    long long M, long long N, long long K, float alpha, const float* A, long long lda,
+    const float* B, long long ldb, float beta, const float* C, long long ldc, float* D,
+    long long ldd, void*, size_t, cudaStream_t stream) {
+  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+}
+
 struct Kernel {
+  cudaError_t (*workspace)(
+      long long M, long long N, long long K, const float* A, long long lda, const float* B,
+      long long ldb, size_t* bytes);  // null: needs none
   cudaError_t (*launch)(
       long long M, long long N, long long K, float alpha, const float* A, long long lda,
       const float* B, long long ldb, float beta, const float* C, long long ldc, float* D,
-      long long ldd, cudaStream_t stream);
+      long long ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream);
 };
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {steps_1_ns::steps_1_launch},
-    {steps_2_ns::steps_2_launch},
+    {nullptr, launch_without_workspace<steps_1_ns::steps_1_launch>},
+    {steps_2_ns::steps_2_workspace, steps_2_ns::steps_2_launch},
 };
 // clang-format on
 
@@ -824,7 +1145,9 @@ steps_workspace(  // for a launch with these arguments
   if (bytes == nullptr) return cudaErrorInvalidValue;
   *bytes = 0;
   const Kernel* kernel = nullptr;
-  return choose(M, N, K, A, lda, B, ldb, kernel);  // which need none
+  const cudaError_t error = choose(M, N, K, A, lda, B, ldb, kernel);
+  if (error != cudaSuccess || kernel->workspace == nullptr) return error;
+  return kernel->workspace(M, N, K, A, lda, B, ldb, bytes);
 }
 
 // As the launchers above, of which it calls the one for the problem on the current device.
@@ -832,11 +1155,12 @@ extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 steps_launch(  // D = alpha * A * B + beta * C
     long long M, long long N, long long K, float alpha, const float* A, long long lda,
     const float* B, long long ldb, float beta, const float* C, long long ldc, float* D,
-    long long ldd, void*, size_t, cudaStream_t stream) {
+    long long ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   const Kernel* kernel = nullptr;
   const cudaError_t error = choose(M, N, K, A, lda, B, ldb, kernel);
   if (error != cudaSuccess) return error;
-  return kernel->launch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+  return kernel->launch(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, workspace, workspace_bytes, stream);
 }
 
 }  // namespace steps_ns

@@ -7,7 +7,7 @@
 //
 //   kernel for     variant    tile       tunables
 //   1      t4      warp_tiled 128x128x16
-//   2      rtx3060 multistage 128x128x16
+//   2      rtx3060 simt       64x64x8    --threadblock 64x64x8 --warp 32x32
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -16,7 +16,7 @@
 
 #include "steps.h"
 
-#if STEPS_SPEC != 0xc1007c04
+#if STEPS_SPEC != 0xf6730766
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -290,20 +290,12 @@ CUresult steps_1_launch(
 
 namespace steps_2_ns {
 
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
+using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kTileM = 128, kTileN = 128;  // rows and columns of D that a block computes
-constexpr int kWarpM = 32, kWarpN = 64;  // rows and columns of D that a warp computes
-constexpr int kThreadM = 8, kThreadN = 8;  // that one of its threads computes
-constexpr int kBelow = kWarpM / kThreadM, kBeside = kWarpN / kThreadN;  // a warp's threads
-constexpr int kThreads = kTileM / kThreadM * (kTileN / kThreadN);
-static_assert(kBelow * kBeside == 32 && kBelow % 2 == 0);
-constexpr int kSharedBytes = 50688;  // of all stages, with space behind their lines
 
-static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+constexpr int kTileM = 64, kTileN = 64;  // the work tile of a block
+constexpr int kThreads = 128;  // 4 warps
+constexpr int kSharedBytes = 17424;
 
 // clang-format off
 constexpr std::uint64_t kSm86[] = {
@@ -323,29 +315,55 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult steps_2_launch(
-    index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
-    index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, CUstream stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K;
+
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+CUresult steps_2_workspace(
+    index_t M, index_t N, index_t K, const float* A, index_t lda, const float* B, index_t ldb,
+    size_t* bytes) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
   if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  const Plan plan{M, N, K};
+  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult steps_2_launch(
+    index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
+    index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = steps_2_workspace;
+  int error = ask(M, N, K, A, lda, B, ldb, &needed);
+  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
 
-  const index_t tiles_m = (M + kTileM - 1) / kTileM;
-  const index_t tiles_n = (N + kTileN - 1) / kTileN;
-  const index_t grid_x = tiles_m * tiles_n;  // a block for each tile of D
-  if (grid_x > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
   Kernels kernels;
-  CUresult error = get_kernels(kernels);
+  error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
+  const Plan plan{M, N, K};
+  (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
+
   const auto kernel = kernels.kernel;
-  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+
+  const dim3 grid(unsigned(plan.tiles));
   return launch(
-      kernel, grid, block, kSharedBytes, stream,  // and its parameters:
-      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
 }  // namespace steps_2_ns
@@ -361,8 +379,8 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines,
-          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, scatter, packed,
-          kib, cache;
+          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
+          scatter, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -376,8 +394,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {128, 128, 16, 1, 1, 1, 1836119, 1920216, 22012, 144489, 144489, 86693, 86693, 857902, 72244, 80, 0, 1412800, 1, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 2844, 3145728}},
-    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 16, 18, 3200, 4194304}},
+    {0, 1, {64, 64, 8, 1, 1, 1, 219499, 248849, 1439, 36122, 36122, 21673, 21673, 1038513, 146295, 17, 0, 1831400, 4, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 2844, 3145728}},
+    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -388,7 +406,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 16896},
-    {false, 0, 50688},
+    {false, 0, 17424},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -398,7 +416,7 @@ index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
               lines, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-              scatter, packed, kib, cache] = one.weights;
+              asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -472,11 +490,23 @@ index_t predict(
   const index_t late = follow ? n * k * size / 8 : 0;  // bytes
   const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
-  const index_t packing = moved > 0 ? 1590000 + moved * packed / 1024 * kib : 0;
+  const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1590000 + sums * 10 / 1024 * kib : 0;
-  const index_t longer = multiplying > moving ? multiplying : moving;
-  const index_t product = longer + (multiplying + moving - longer) * 3 / 8;
+  const index_t adding = slices > 1 ? 1630000 + sums * added / 1024 * kib : 0;
+  const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
+  const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
+  const index_t slices_a = spans_a < 96 ? spans_a : 96;
+  const index_t asks_a = tiles * panels_a * k / cluster_n;  // of all blocks
+  const index_t answers_a = asked_a > 0 ? asks_a / slices_a * asked_a : 0;
+  const index_t panels_b = ((n < tile_n ? n : tile_n) * size + 127) / 128;  // of a tile
+  const index_t spans_b = 1 + n * k * size * count / 2048;  // slices of the cache
+  const index_t slices_b = spans_b < 96 ? spans_b : 96;
+  const index_t asks_b = tiles * panels_b * k / cluster_m;  // of all blocks
+  const index_t answers_b = asked_b > 0 ? asks_b / slices_b * asked_b : 0;
+  const index_t answers = answers_a > answers_b ? answers_a : answers_b;
+  const index_t working = multiplying > answers ? multiplying : answers;
+  const index_t longer = working > moving ? working : moving;
+  const index_t product = longer + (working + moving - longer) * 3 / 8;
   const index_t time = start + product + packing + adding;
   return time;
 }
@@ -526,17 +556,31 @@ int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
+// For a kernel that needs no workspace.
+template <auto kLaunch>
+CUresult launch_without_workspace(
+    index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
+    index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, void*, size_t,
+    CUstream stream) {
+  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+}
+
 struct Kernel {
+  // Null where it needs none.
+  CUresult (*workspace)(
+      index_t M, index_t N, index_t K, const float* A, index_t lda, const float* B, index_t ldb,
+      size_t* bytes);
   CUresult (*launch)(
       index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
-      index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, CUstream stream);
+      index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, void* workspace,
+      size_t workspace_bytes, CUstream stream);
   CUresult (*get)(Kernels&);
 };
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {steps_1_ns::steps_1_launch, steps_1_ns::get_kernels},
-    {steps_2_ns::steps_2_launch, steps_2_ns::get_kernels},
+    {nullptr, launch_without_workspace<steps_1_ns::steps_1_launch>, steps_1_ns::get_kernels},
+    {steps_2_ns::steps_2_workspace, steps_2_ns::steps_2_launch, steps_2_ns::get_kernels},
 };
 // clang-format on
 
@@ -601,18 +645,21 @@ steps_workspace(  // for a launch with these arguments
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = 0;
   const Kernel* kernel = nullptr;
-  return choose(M, N, K, A, lda, B, ldb, kernel);  // which need none
+  const CUresult error = choose(M, N, K, A, lda, B, ldb, kernel);
+  if (error != CUDA_SUCCESS || kernel->workspace == nullptr) return error;
+  return kernel->workspace(M, N, K, A, lda, B, ldb, bytes);
 }
 
 extern "C" GEMMGEN_API int  // CUDA_SUCCESS once the kernel is on its way
 steps_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
-    index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, void*, size_t,
-    CUstream stream) {
+    index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, void* workspace,
+    size_t workspace_bytes, CUstream stream) {
   const Kernel* kernel = nullptr;
   const CUresult error = choose(M, N, K, A, lda, B, ldb, kernel);
   if (error != CUDA_SUCCESS) return error;
-  return kernel->launch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+  return kernel->launch(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, workspace, workspace_bytes, stream);
 }
 
 }  // namespace steps_ns

@@ -1,6 +1,6 @@
 // steps: D = alpha * A * B + beta * C
 //
-// For C and C++. steps.cpp has the kernel as machine code for sm_75, sm_86.
+// For C and C++. steps.cpp has the kernels as machine code for sm_75, sm_86.
 // It needs NVIDIA's driver when it runs, and no CUDA toolkit, not even when it is compiled.
 //
 //   compute capability what runs there        driver
@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 // The specification. steps.cpp does not compile with the header of another one.
-#define STEPS_SPEC 0xc1007c04
+#define STEPS_SPEC 0xf6730766
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API
@@ -50,15 +50,15 @@ steps_workspace(
     const float* B, long long ldb,  // as A's
     size_t* bytes);
 
-// Queues the kernel on a stream of the current context, and returns without waiting. Never prints,
+// Queues the kernels on a stream of the current context, and returns without waiting. Never prints,
 // exits or allocates device memory of its own. Several threads may call it at once, in several
 // contexts, for several devices, and while a CUDA graph is captured. Launches that may run at the
 // same time need a workspace each.
 //
 // Matrices are in device memory; leading dimensions count elements. Returns a CUresult; where it is
 // one of these, D is as it was:
-//     1  CUDA_ERROR_INVALID_VALUE: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements, more blocks than a grid may have
+//     1  CUDA_ERROR_INVALID_VALUE: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned, 2^31 blocks or more, or more than 2^31 - 2^16 work tiles
 //     3  CUDA_ERROR_NOT_INITIALIZED: nobody has called cuInit
 //    36  CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: a driver older than the table above asks for
 //   201  CUDA_ERROR_INVALID_CONTEXT: this thread has no current context. cuCtxSetCurrent, or the
@@ -67,7 +67,7 @@ steps_workspace(
 //   302  CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12
 //   303  CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: there is no driver, libcuda.so.1
 //   400  CUDA_ERROR_INVALID_HANDLE: a stream of another context
-GEMMGEN_API int  // 0 once the kernel is on its way
+GEMMGEN_API int  // 0 once the kernels are on their way
 steps_launch(
     long long M, long long N, long long K,  // A is M x K, B is K x N, C and D are M x N; may be 0
     float alpha,  // a value, not a pointer

@@ -9,7 +9,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "gemm.h"
-#if GEMM_SPEC != 0xf71cd4b4
+#if GEMM_SPEC != 0x7cb43906
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif

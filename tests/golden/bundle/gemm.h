@@ -28,7 +28,7 @@
 #include <stddef.h>
 
 // The specification. gemm.cu does not compile with the header of another one.
-#define GEMM_SPEC 0xf71cd4b4
+#define GEMM_SPEC 0x7cb43906
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -9,7 +9,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "heads.h"
-#if HEADS_SPEC != 0x7a99d8eb
+#if HEADS_SPEC != 0x6c050aab
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif

@@ -6,7 +6,7 @@
 //   7.5 and newer, before 8.0: gemm_mma_f16_f32_rrr_sm75
 //   8.0 and newer: gemm_mma_f16_f32_rrr_sm80
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16_f32 --layout rrr --arch sm_75,sm_80 --warp 64x64 --split-k 1 --epilogue linear --swizzle 12 --name gemm_mma_f16_f32_rrr
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16_f32 --layout rrr --arch sm_75,sm_80 --pack 1 --warp 64x64 --split-k 1 --epilogue linear --swizzle 12 --name gemm_mma_f16_f32_rrr
 // Compile:  nvcc -std=c++17 -c gemm_mma_f16_f32_rrr.cu
 //     -gencode arch=compute_75,code=sm_75
 //     -gencode arch=compute_80,code=sm_80

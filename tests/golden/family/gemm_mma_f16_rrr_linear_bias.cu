@@ -7,7 +7,7 @@
 //   8.0 and newer, before 9.0: gemm_mma_f16_rrr_linear_bias_sm80
 //   9.0 and newer: gemm_mma_f16_rrr_linear_bias_sm90
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout rrr --arch sm_75,sm_80,sm_86,sm_90 --warp 64x64 --split-k 1 --epilogue linear_bias --swizzle 12 --name gemm_mma_f16_rrr_linear_bias --header
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout rrr --arch sm_75,sm_80,sm_86,sm_90 --pack 1 --warp 64x64 --split-k 1 --epilogue linear_bias --swizzle 12 --name gemm_mma_f16_rrr_linear_bias --header
 // Compile:  nvcc -std=c++17 -c gemm_mma_f16_rrr_linear_bias.cu
 //     -gencode arch=compute_75,code=sm_75
 //     -gencode arch=compute_80,code=sm_80
@@ -17,7 +17,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "gemm_mma_f16_rrr_linear_bias.h"
-#if GEMM_MMA_F16_RRR_LINEAR_BIAS_SPEC != 0x4f9fb510
+#if GEMM_MMA_F16_RRR_LINEAR_BIAS_SPEC != 0xc93844fb
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif

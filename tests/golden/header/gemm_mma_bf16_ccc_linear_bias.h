@@ -18,7 +18,7 @@ typedef void gemmgen_bf16;
 #endif
 
 // The specification. gemm_mma_bf16_ccc_linear_bias.cu does not compile with the header of another one.
-#define GEMM_MMA_BF16_CCC_LINEAR_BIAS_SPEC 0x7f9f82b5
+#define GEMM_MMA_BF16_CCC_LINEAR_BIAS_SPEC 0x07f0fcbf
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -18,7 +18,7 @@ typedef void gemmgen_f16;
 #endif
 
 // The specification. gemm_mma_f16_crr_grouped_k.cu does not compile with the header of another one.
-#define GEMM_MMA_F16_CRR_GROUPED_K_SPEC 0xe703684e
+#define GEMM_MMA_F16_CRR_GROUPED_K_SPEC 0x445c925f
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -15,9 +15,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout rrr --arch sm_80 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 3 --epilogue 'row >= col ? gelu(x) : 0' --swizzle 12 --name gemm_masked
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout rrr --arch sm_80 --pack 1 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 3 --epilogue 'row >= col ? gelu(x) : 0' --swizzle 12 --name gemm_masked
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_masked.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "f16", "layout": "rrr", "arch": "sm_80", "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k16", "stages": 4, "split_k": 3, "epilogue": "row >= col ? gelu(x) : 0", "swizzle": 12, "name": "gemm_masked"}
+// gen-spec: {"variant": "mma", "dtype": "f16", "layout": "rrr", "arch": "sm_80", "pack": 1, "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k16", "stages": 4, "split_k": 3, "epilogue": "row >= col ? gelu(x) : 0", "swizzle": 12, "name": "gemm_masked"}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

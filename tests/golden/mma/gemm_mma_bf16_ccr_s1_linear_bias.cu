@@ -15,9 +15,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype bf16 --layout ccr --arch sm_80 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 1 --split-k 1 --epilogue linear_bias --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype bf16 --layout ccr --arch sm_80 --pack 1 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 1 --split-k 1 --epilogue linear_bias --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_bf16_ccr_s1_linear_bias.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "bf16", "layout": "ccr", "arch": "sm_80", "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k16", "stages": 1, "split_k": 1, "epilogue": "linear_bias", "swizzle": 12}
+// gen-spec: {"variant": "mma", "dtype": "bf16", "layout": "ccr", "arch": "sm_80", "pack": 1, "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k16", "stages": 1, "split_k": 1, "epilogue": "linear_bias", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_bf16.h>

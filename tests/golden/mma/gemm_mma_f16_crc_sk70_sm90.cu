@@ -15,9 +15,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout crc --arch sm_90 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 70 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout crc --arch sm_90 --pack 1 --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 70 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_mma_f16_crc_sk70_sm90.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "f16", "layout": "crc", "arch": "sm_90", "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k16", "stages": 4, "split_k": 70, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "mma", "dtype": "f16", "layout": "crc", "arch": "sm_90", "pack": 1, "threadblock": "128x256x32", "warp": "64x64", "instruction": "m16n8k16", "stages": 4, "split_k": 70, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

@@ -17,9 +17,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 7.5 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout rcc --arch sm_75 --threadblock 128x128x32 --warp 64x64 --instruction m16n8k8 --stages 2 --split-k 1 --epilogue linear_bias_gelu --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f16 --layout rcc --arch sm_75 --pack 1 --threadblock 128x128x32 --warp 64x64 --instruction m16n8k8 --stages 2 --split-k 1 --epilogue linear_bias_gelu --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_75 -c gemm_mma_f16_rcc_linear_bias_gelu_sm75.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "f16", "layout": "rcc", "arch": "sm_75", "threadblock": "128x128x32", "warp": "64x64", "instruction": "m16n8k8", "stages": 2, "split_k": 1, "epilogue": "linear_bias_gelu", "swizzle": 12}
+// gen-spec: {"variant": "mma", "dtype": "f16", "layout": "rcc", "arch": "sm_75", "pack": 1, "threadblock": "128x128x32", "warp": "64x64", "instruction": "m16n8k8", "stages": 2, "split_k": 1, "epilogue": "linear_bias_gelu", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_fp16.h>

@@ -15,15 +15,15 @@
 // to link this file.
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
-//     gen emit --embed cubin --variant mma --dtype f16 --layout rrr --arch sm_80 --threadblock
-//     128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 1 --epilogue linear
-//     --swizzle 12 --grouped --name gemm_mma_f16_rrr_grouped
+//     gen emit --embed cubin --variant mma --dtype f16 --layout rrr --arch sm_80 --pack 1
+//     --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k 1
+//     --epilogue linear --swizzle 12 --grouped --name gemm_mma_f16_rrr_grouped
 // Compile:  c++ -std=c++17 -c gemm_mma_f16_rrr_grouped.cpp; programs link -ldl where the C library is older than 2.34
 // SPDX-License-Identifier: 0BSD
 
 #include "gemm_mma_f16_rrr_grouped.h"
 
-#if GEMM_MMA_F16_RRR_GROUPED_SPEC != 0x3de748e3
+#if GEMM_MMA_F16_RRR_GROUPED_SPEC != 0x57cba628
 #error "the header is another kernel's; emit both files together"
 #endif
 

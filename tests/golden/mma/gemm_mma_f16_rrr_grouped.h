@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 // The specification. gemm_mma_f16_rrr_grouped.cpp does not compile with the header of another one.
-#define GEMM_MMA_F16_RRR_GROUPED_SPEC 0x3de748e3
+#define GEMM_MMA_F16_RRR_GROUPED_SPEC 0x57cba628
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

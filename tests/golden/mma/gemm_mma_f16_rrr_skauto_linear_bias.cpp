@@ -10,7 +10,7 @@
 // to link this file.
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
-//     gen emit --embed cubin --variant mma --dtype f16 --layout rrr --arch sm_80,sm_90
+//     gen emit --embed cubin --variant mma --dtype f16 --layout rrr --arch sm_80,sm_90 --pack 1
 //     --threadblock 128x256x32 --warp 64x64 --instruction m16n8k16 --stages 4 --split-k auto
 //     --epilogue linear_bias --swizzle 12 --name gemm_mma_f16_rrr_skauto_linear_bias
 // Compile:  c++ -std=c++17 -c gemm_mma_f16_rrr_skauto_linear_bias.cpp; programs link -ldl where the C library is older than 2.34
@@ -18,7 +18,7 @@
 
 #include "gemm_mma_f16_rrr_skauto_linear_bias.h"
 
-#if GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC != 0x9a75d684
+#if GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC != 0x42715505
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 // The specification. gemm_mma_f16_rrr_skauto_linear_bias.cpp does not compile with the header of another one.
-#define GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC 0x9a75d684
+#define GEMM_MMA_F16_RRR_SKAUTO_LINEAR_BIAS_SPEC 0x42715505
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

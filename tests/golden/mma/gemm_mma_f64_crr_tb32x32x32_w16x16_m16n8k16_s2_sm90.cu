@@ -17,9 +17,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 9.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f64 --layout crr --arch sm_90 --threadblock 32x32x32 --warp 16x16 --instruction m16n8k16 --stages 2 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f64 --layout crr --arch sm_90 --pack 0 --threadblock 32x32x32 --warp 16x16 --instruction m16n8k16 --stages 2 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_mma_f64_crr_tb32x32x32_w16x16_m16n8k16_s2_sm90.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "f64", "layout": "crr", "arch": "sm_90", "threadblock": "32x32x32", "warp": "16x16", "instruction": "m16n8k16", "stages": 2, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "mma", "dtype": "f64", "layout": "crr", "arch": "sm_90", "pack": 0, "threadblock": "32x32x32", "warp": "16x16", "instruction": "m16n8k16", "stages": 2, "split_k": 1, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900

@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are double,
 // alpha and beta are double. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f64 --layout rrr --arch sm_80 --threadblock 128x128x16 --warp 64x32 --instruction m8n8k4 --stages 3 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype f64 --layout rrr --arch sm_80 --pack 0 --threadblock 128x128x16 --warp 64x32 --instruction m8n8k4 --stages 3 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_f64_rrr.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "f64", "layout": "rrr", "arch": "sm_80", "threadblock": "128x128x16", "warp": "64x32", "instruction": "m8n8k4", "stages": 3, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "mma", "dtype": "f64", "layout": "rrr", "arch": "sm_80", "pack": 0, "threadblock": "128x128x16", "warp": "64x32", "instruction": "m8n8k4", "stages": 3, "split_k": 1, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -19,9 +19,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype i8 --layout ccr --arch sm_80 --threadblock 128x256x64 --warp 64x64 --instruction m16n8k32 --stages 4 --split-k 2 --epilogue linear --swizzle 12 --batched
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype i8 --layout ccr --arch sm_80 --pack 1 --threadblock 128x256x64 --warp 64x64 --instruction m16n8k32 --stages 4 --split-k 2 --epilogue linear --swizzle 12 --batched
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_i8_ccr_sk2_batched.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "i8", "layout": "ccr", "arch": "sm_80", "threadblock": "128x256x64", "warp": "64x64", "instruction": "m16n8k32", "stages": 4, "split_k": 2, "epilogue": "linear", "swizzle": 12, "batched": true}
+// gen-spec: {"variant": "mma", "dtype": "i8", "layout": "ccr", "arch": "sm_80", "pack": 1, "threadblock": "128x256x64", "warp": "64x64", "instruction": "m16n8k32", "stages": 4, "split_k": 2, "epilogue": "linear", "swizzle": 12, "batched": true}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -15,9 +15,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are int,
 // alpha and beta are int. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype i8 --layout crr --arch sm_80 --threadblock 64x64x128 --warp 16x64 --instruction m16n8k32 --stages 4 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype i8 --layout crr --arch sm_80 --pack 1 --threadblock 64x64x128 --warp 16x64 --instruction m16n8k32 --stages 4 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_i8_crr_tb64x64x128_w16x64.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "i8", "layout": "crr", "arch": "sm_80", "threadblock": "64x64x128", "warp": "16x64", "instruction": "m16n8k32", "stages": 4, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "mma", "dtype": "i8", "layout": "crr", "arch": "sm_80", "pack": 1, "threadblock": "64x64x128", "warp": "16x64", "instruction": "m16n8k32", "stages": 4, "split_k": 1, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -16,9 +16,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype tf32 --layout crr --arch sm_80 --threadblock 128x256x16 --warp 64x64 --instruction m16n8k8 --stages 2 --split-k 1 --epilogue linear --swizzle 12
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype tf32 --layout crr --arch sm_80 --pack 1 --threadblock 128x256x16 --warp 64x64 --instruction m16n8k8 --stages 2 --split-k 1 --epilogue linear --swizzle 12
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_tf32_crr_s2.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "tf32", "layout": "crr", "arch": "sm_80", "threadblock": "128x256x16", "warp": "64x64", "instruction": "m16n8k8", "stages": 2, "split_k": 1, "epilogue": "linear", "swizzle": 12}
+// gen-spec: {"variant": "mma", "dtype": "tf32", "layout": "crr", "arch": "sm_80", "pack": 1, "threadblock": "128x256x16", "warp": "64x64", "instruction": "m16n8k8", "stages": 2, "split_k": 1, "epilogue": "linear", "swizzle": 12}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -22,9 +22,9 @@
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 9.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype tf32 --layout rrr --arch sm_90 --threadblock 128x256x16 --warp 64x64 --instruction m16n8k8 --stages 4 --split-k 1 --epilogue 'clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]' --swizzle 12 --grouped
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype tf32 --layout rrr --arch sm_90 --pack 1 --threadblock 128x256x16 --warp 64x64 --instruction m16n8k8 --stages 4 --split-k 1 --epilogue 'clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]' --swizzle 12 --grouped
 // Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_mma_tf32_rrr_eab2a95e5_grouped_sm90.cu, or by NVRTC as it is
-// gen-spec: {"variant": "mma", "dtype": "tf32", "layout": "rrr", "arch": "sm_90", "threadblock": "128x256x16", "warp": "64x64", "instruction": "m16n8k8", "stages": 4, "split_k": 1, "epilogue": "clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]", "swizzle": 12, "grouped": true}
+// gen-spec: {"variant": "mma", "dtype": "tf32", "layout": "rrr", "arch": "sm_90", "pack": 1, "threadblock": "128x256x16", "warp": "64x64", "instruction": "m16n8k8", "stages": 4, "split_k": 1, "epilogue": "clamp(x * by_row[row] * by_col[col], -1, M) where by_row=f32[row], by_col=f32[col]", "swizzle": 12, "grouped": true}
 // SPDX-License-Identifier: 0BSD
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900

@@ -408,35 +408,20 @@ __device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, i
   __syncthreads();  // all sums are there
 }
 
-// Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
-// the work tile. Several are read at once, so that one wait is for all.
-template <int kCount, class Use>
-__device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
-  constexpr int kPerLine = kTileN / kCount, kAll = kStagedRows * kPerLine;
-  constexpr int kAtOnce = kCount == 1 && kAll % (2 * kThreads) == 0 ? 2 : 1;
-#pragma unroll 1
-  for (unsigned first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
-    Elements<kCount> sums[size_t(kAtOnce)];
+// kCount sums beside each other, from a row and a column of `staged` on.
+template <int kCount>
+__device__ inline Elements<kCount> staged_sums(const scalar_t* staged, int row, int col) {
+  const scalar_t* from = staged + row * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+  auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+  if constexpr (kCount > 1) {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const unsigned at = first + i * kThreads, line = at / kPerLine, col = at % kPerLine * kCount;
-      const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
-      sums[i] = reinterpret_cast<const Elements<kCount>&>(*from);
-      if constexpr (kCount > 1) {
-#pragma unroll
-        for (int e = 0; e < kCount; e += 2) {  // back to their places
-          const scalar_t x = sums[i].of[e];
-          sums[i].of[e] = sums[i].of[e + 1];
-          sums[i].of[e + 1] = x;
-        }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const unsigned at = first + i * kThreads, line = at / kPerLine;
-      use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, at % kPerLine * kCount, sums[i]);
+    for (int e = 0; e < kCount; e += 2) {  // back to their places
+      const scalar_t x = sums.of[e];
+      sums.of[e] = sums.of[e + 1];
+      sums.of[e + 1] = x;
     }
   }
+  return sums;
 }
 
 // ------------------------------------------------------------------------ split-K
@@ -457,9 +442,13 @@ __device__ inline void store_partial(
 #pragma unroll 1
   for (int pass = 0; pass < kPasses; ++pass) {
     stage(tile, staged, pass, warp, lane);
-    for_staged<kChunk>(staged, pass, [&](int row, int col, const Elements<kChunk>& sums) {
-      reinterpret_cast<Elements<kChunk>&>(partials[row * kTileN + col]) = sums;
-    });
+    constexpr int kPerLine = kTileN / kChunk;
+    for (int at = threadIdx.x; at < kStagedRows * kPerLine; at += kThreads) {
+      const int line = at / kPerLine, col = at % kPerLine * kChunk;
+      const int row = line / kSpan * kWarpM + pass * kSpan + line % kSpan;
+      reinterpret_cast<Elements<kChunk>&>(partials[row * kTileN + col]) =
+          staged_sums<kChunk>(staged, line, col);
+    }
   }
 }
 

@@ -473,57 +473,62 @@ __device__ inline void stage(const WarpTile& tile, scalar_t* staged, int pass, i
   __syncthreads();  // all sums are there
 }
 
-// Calls use(row, col, sums) for each kCount sums beside each other that `staged` holds, where they are in
-// the work tile. Several are read at once, so that one wait is for all.
-template <int kCount, class Use>
-__device__ inline void for_staged(const scalar_t* staged, int pass, const Use& use) {
-  constexpr int kPerLine = kTileN / kCount, kAll = kStagedRows * kPerLine;
-  constexpr int kAtOnce = kCount == 1 && kAll % (2 * kThreads) == 0 ? 2 : 1;
-#pragma unroll 1
-  for (unsigned first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
-    Elements<kCount> sums[size_t(kAtOnce)];
+// kCount sums beside each other, from a row and a column of `staged` on.
+template <int kCount>
+__device__ inline Elements<kCount> staged_sums(const scalar_t* staged, int row, int col) {
+  const scalar_t* from = staged + row * kStagedLine + (kCount == 1 ? col ^ 1 : col);
+  auto sums = reinterpret_cast<const Elements<kCount>&>(*from);
+  if constexpr (kCount > 1) {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const unsigned at = first + i * kThreads, line = at / kPerLine, col = at % kPerLine * kCount;
-      const scalar_t* from = staged + line * kStagedLine + (kCount == 1 ? col ^ 1 : col);
-      sums[i] = reinterpret_cast<const Elements<kCount>&>(*from);
-      if constexpr (kCount > 1) {
-#pragma unroll
-        for (int e = 0; e < kCount; e += 2) {  // back to their places
-          const scalar_t x = sums[i].of[e];
-          sums[i].of[e] = sums[i].of[e + 1];
-          sums[i].of[e + 1] = x;
-        }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const unsigned at = first + i * kThreads, line = at / kPerLine;
-      use(line / kSpan * kWarpM + pass * kSpan + line % kSpan, at % kPerLine * kCount, sums[i]);
+    for (int e = 0; e < kCount; e += 2) {  // back to their places
+      const scalar_t x = sums.of[e];
+      sums.of[e] = sums.of[e + 1];
+      sums.of[e + 1] = x;
     }
   }
+  return sums;
 }
 
-// Makes D of staged sums, kCount elements at a time.
+// Makes D of staged sums, kCount elements at a time. A thread has its columns in all rows, so that addresses are a
+// step apart; of several rows, sums are read at once.
 template <int kCount>
 __device__ inline void finish(
     const scalar_t* staged, int pass, const Output& out, int row0, int col0) {
-  for_staged<kCount>(staged, pass, [&](int row, int col, const Elements<kCount>& sums) {
-    row += row0;
-    col += col0;
-    if (row >= out.rows || col >= out.cols) return;
-    Elements<kCount> d{};
-    if (out.beta != 0) {
-      d = reinterpret_cast<const Elements<kCount>&>(out.C[row * out.ldc + col]);
-    }
+  constexpr int kPerLine = kTileN / kCount, kBeside = kPerLine < kThreads ? kPerLine : kThreads;
+  constexpr int kBelow = kThreads / kBeside, kTimes = (kSpan + kBelow - 1) / kBelow;
+  constexpr int kAtOnce = kCount > 1 ? 1 : kTimes < 4 ? kTimes : 4;
+  const int below = threadIdx.x / kBeside;
+#pragma unroll 1
+  for (int at = threadIdx.x % kBeside; at < kPerLine; at += kBeside) {
+    const int col = col0 + at * kCount;
+    if (col >= out.cols) return;
+#pragma unroll 1
+    for (int warp = 0; warp < kWarpsM; ++warp) {
+      int row = row0 + warp * kWarpM + pass * kSpan + below;
+      const output_t* c = out.C + row * out.ldc + col;
+      output_t* to = out.D + row * out.ldd + col;
+#pragma unroll kAtOnce
+      for (int i = 0; i < kTimes; ++i) {
+        const int line = below + i * kBelow;
+        if (kSpan % kBelow > 0 && line >= kSpan) break;
+        const auto sums = staged_sums<kCount>(staged, warp * kSpan + line, at * kCount);
+        if (row < out.rows) {
+          Elements<kCount> d{};
+          if (out.beta != 0) d = reinterpret_cast<const Elements<kCount>&>(*c);
 #pragma unroll
-    for (int e = 0; e < kCount; ++e) {
-      scalar_t x = out.alpha * sums.of[e];
-      if (out.beta != 0) x += out.beta * d.of[e];
-      d.of[e] = output_t(x);
+          for (int e = 0; e < kCount; ++e) {
+            scalar_t x = out.alpha * sums.of[e];
+            if (out.beta != 0) x += out.beta * d.of[e];
+            d.of[e] = output_t(x);
+          }
+          reinterpret_cast<Elements<kCount>&>(*to) = d;
+        }
+        row += kBelow;
+        c += kBelow * out.ldc;
+        to += kBelow * out.ldd;
+      }
     }
-    reinterpret_cast<Elements<kCount>&>(out.D[row * out.ldd + col]) = d;
-  });
+  }
 }
 
 // Writes a block's part of D, whose first element is at (row0, col0).

@@ -1,0 +1,682 @@
+// gemm_mma_bf16_ccr_pack0_skauto_batched: D = alpha * A * B + beta * C
+//
+// Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
+// along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 32 x 32 of
+// it: it loads fragments of A and B into registers, and multiplies them with mma.sync. Bytes outside of
+// the matrices are zeros in shared memory.
+// Lines of the operands may lie anywhere: 16 bytes of one are read as the two aligned chunks that have parts of them.
+// Copies overlap with multiplications: the next step's data are on their way from global memory to
+// registers while this step's are multiplied; of two tiles in shared memory one is written while the
+// other is read.
+//
+//   A  M x K, column-major, __nv_bfloat16
+//   B  K x N, column-major, __nv_bfloat16
+//   C  M x N, row-major, __nv_bfloat16; not read when beta is 0
+//   D  M x N, row-major, __nv_bfloat16; must not overlap A or B; may be C, where ldc is ldd
+//
+// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
+//
+// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
+// alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant mma --dtype bf16 --layout ccr --arch sm_80 --pack 0 --threadblock 64x64x32 --warp 32x32 --instruction m16n8k16 --stages 2 --split-k auto --epilogue linear --swizzle 12 --batched
+// Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_mma_bf16_ccr_pack0_skauto_batched.cu, or by NVRTC as it is
+// gen-spec: {"variant": "mma", "dtype": "bf16", "layout": "ccr", "arch": "sm_80", "pack": 0, "threadblock": "64x64x32", "warp": "32x32", "instruction": "m16n8k16", "stages": 2, "split_k": 0, "epilogue": "linear", "swizzle": 12, "batched": true}
+// SPDX-License-Identifier: 0BSD
+
+#include <cuda_bf16.h>
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
+#endif
+
+namespace gemm_mma_bf16_ccr_pack0_skauto_batched_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = __nv_bfloat16;
+using output_t = __nv_bfloat16;
+using scalar_t = float;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kTileM = 64, kTileN = 64, kTileK = 32;  // of a block: work tile, step along K
+constexpr int kThreads = 128;  // 4 warps
+constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+
+constexpr int kWarpM = 32, kWarpN = 32;  // what each warp computes of the work tile
+constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
+constexpr int kWarpsM = kTileM / kWarpM;  // 64 / 32 = 2
+constexpr int kWarps = kThreads / 32;  // 4
+constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 2
+constexpr int kKBlocks = 2;  // K blocks (32 bytes along K) of a step: 32 / 16
+
+constexpr int kPanelA = kTileK * 128;  // a panel, (kTileK, 64): 32 lines of 64 elements along M
+constexpr int kBytesA = kTileM / 64 * kPanelA;  // (kTileM / 64, kTileK, 64): 1 panel
+constexpr int kBytesB = kTileN * 64;  // (kTileN, kTileK): 64 lines of 64 bytes along K
+constexpr int kStageBytes = kBytesA + kBytesB;  // 8192
+
+// ------------------------------------------------------------------------ PTX
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address));
+}
+__device__ inline void ldmatrix_trans(uint32_t (&fragment)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address));
+}
+
+// ------------------------------------------------------------------------ what a warp computes
+// A fragment is 16 rows of A, or 16 columns of B, by 32 bytes along K. Of it, lane 4g + t (g = 0..7,
+// t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
+//
+//   of                   A, first half  A, second half     B, first half  B, second half
+//   row or column g      fragment[0]    fragment[2]        fragment[0]    fragment[1]
+//   row or column g + 8  fragment[1]    fragment[3]        fragment[2]    fragment[3]
+//
+// One instruction multiplies 16 rows of A by 8 columns of B, over both halves along K. Of its 16 x 8
+// accumulators the lane holds columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
+// acc += a * b; `half`: which half of b's 16 columns.
+__device__ inline void mma(
+    float (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
+}
+
+// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
+// other, which ldmatrix reads together, would be in the same banks.
+__device__ constexpr unsigned swizzle_64b(unsigned line, unsigned chunk) {
+  return line * 64 + (chunk ^ line / 2 % 4) * 16;
+}
+__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
+  return line * 128 + (chunk ^ line % 8) * 16;
+}
+
+// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
+// multiplied.
+struct WarpTile {
+  float acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (2, 4) instructions
+  uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
+  uint32_t a_at[2], b_at[kKBlocks];  // where they come from: made before the step that loads
+
+  // Lets loads read the stage at this address in shared memory.
+  __device__ void read_from(uint32_t stage, int warp, int lane) {
+    const int row = warp % kWarpsM * kWarpM + lane / 8 % 2 * 8;
+    for (int i = 0; i < 2; ++i) {
+      const int at = row + 16 * i, k = lane / 16 * 8 + lane % 8;
+      a_at[i] = stage + at / 64 * kPanelA + swizzle_128b(k, at % 64 / 8);
+    }
+    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      b_at[kb] = stage + kBytesA + swizzle_64b(col, 2 * kb + lane / 8 % 2);
+    }
+  }
+  // Lets loads read another stage, so many bytes further on.
+  __device__ void move(int bytes) {
+    for (auto& address : a_at) address += bytes;
+    for (auto& address : b_at) address += bytes;
+  }
+  __device__ void load(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) ldmatrix_trans(a[kb % 2][i], a_at[i] + kb * 16 * 128);
+#pragma unroll
+    for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 64);
+  }
+  __device__ void multiply(int kb) {
+#pragma unroll
+    for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+      for (int n = 0; n < 2 * kFragmentsN; ++n) {
+        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
+        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
+      }
+    }
+  }
+  // Registers have no variable index: a loop takes the first rows, and moves the others up.
+  __device__ void move_up() {
+#pragma unroll
+    for (int i = 0; i + 1 < kFragmentsM; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kFragmentsN; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) acc[i][j][r] = acc[i + 1][j][r];
+      }
+    }
+  }
+  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
+  __device__ float2 pair(int i, int h, int j) const {
+    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
+  }
+};
+
+// Work tiles in the order in which they are computed: kGroup below each other, then the next
+// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
+// The tiles of a product come behind all of the one before.
+__device__ inline void tile_at(
+    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& product, int& row0, int& col0) {
+  product = t / (tiles_m * tiles_n);
+  t %= tiles_m * tiles_n;
+  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
+  const uint32_t group = most * tiles_n, first = t / group * most;
+  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
+  row0 = (first + t % group % height) * kTileM;
+  col0 = t % group / height * kTileN;
+}
+
+// ------------------------------------------------------------------------ D
+struct Output {  // what D is made from, besides accumulators, and where it goes
+  int rows, cols;
+  scalar_t alpha, beta;
+  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
+  output_t* D;
+  index_t ldc, ldd;
+};
+
+// Whether all rows of C or D start at a multiple of 16 bytes.
+__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
+  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
+}
+
+// Rows of D on their way from registers, where lanes hold pairs far apart, to global memory: here lanes
+// come to hold neighbours, and write long pieces of rows.
+struct Staging {
+  static constexpr int kRows = 16;
+  // The 8 elements at the end of each row keep pairs of different rows in different banks.
+  alignas(16) output_t elements[kRows][kWarpN + 8];
+
+  __device__ output_t& at(int row, int col) {
+    return elements[row][col];
+  }
+  // A lane's pairs of 16 columns, where the lane has its accumulators: q = 0, 1 in rows g, g + 8 of
+  // the left half, 2, 3 in those of the right one.
+  __device__ __nv_bfloat162& pair(int col, int q, unsigned lane) {
+    const unsigned r = q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
+    return reinterpret_cast<__nv_bfloat162&>(at(r, c));
+  }
+};
+
+constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
+// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
+__device__ inline void read_rows(
+    Staging& staging, const Output& out, int row0, int col0, int lane) {
+  const output_t* c = out.C + row0 * out.ldc + col0;
+  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
+#pragma unroll
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      uint4 elements{};
+      if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
+      reinterpret_cast<uint4&>(staging.at(row, col)) = elements;
+    }
+    return;
+  }
+#pragma unroll 2
+  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
+#pragma unroll
+    for (int col = lane; col < kWarpN; col += 32) {
+      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
+      staging.at(row, col) = exists ? c[col] : output_t(0);
+    }
+  }
+}
+
+// Makes D of the warp's first 16 rows of accumulators and, if C is read, of the rows of C in
+// `staging`, whose place it takes.
+__device__ inline void finish_rows(
+    Staging& staging, const WarpTile& tile, const Output& out, bool reads_c, int lane) {
+#pragma unroll
+  for (int j = 0; j < kFragmentsN; ++j) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      __nv_bfloat162& d = staging.pair(16 * j, q, lane);
+      const float2 acc = tile.pair(0, q % 2, 2 * j + q / 2);
+      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
+      if (reads_c) {
+        x += out.beta * scalar_t(d.x);
+        y += out.beta * scalar_t(d.y);
+      }
+      d = {output_t(x), output_t(y)};
+    }
+  }
+}
+
+// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
+__device__ inline void write_rows(
+    Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
+  output_t* const d = out.D + row0 * out.ldd + col0;
+  if (aligned) {  // 16 bytes at once
+#pragma unroll
+    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
+      const int row = at / kPerRow, col = at % kPerRow * kElements;
+      if (row0 + row >= out.rows) continue;
+      reinterpret_cast<uint4&>(d[row * out.ldd + col]) =
+          reinterpret_cast<const uint4&>(staging.at(row, col));
+    }
+    return;
+  }
+  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
+#pragma unroll 1
+  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
+    if (col0 + col >= out.cols) continue;
+    output_t* to = out.D + row0 * out.ldd + col0 + col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
+  }
+}
+
+// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
+__device__ inline void store(
+    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
+  const bool aligned = is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
+#pragma unroll 1
+  for (int row = row0; row < row0 + kWarpM; row += 16) {
+    if (out.beta != 0) {
+      read_rows(staging, out, row, col0, lane);
+      __syncwarp();
+    }
+    finish_rows(staging, tile, out, out.beta != 0, lane);
+    __syncwarp();
+    write_rows(staging, out, row, col0, aligned, lane);
+    __syncwarp();  // all have been read
+    tile.move_up();
+  }
+}
+
+// ------------------------------------------------------------------------ split-K
+// Where D has too few work tiles to occupy the GPU, several blocks share one: each adds up a slice of
+// K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
+// order, so that the result is the same in every run.
+
+// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
+__device__ inline void steps_of(int slice, uint32_t slices, uint32_t steps, int& first, int& last) {
+  const int each = steps / slices, more = steps % slices;
+  first = slice * each + (slice < more ? slice : more);
+  last = first + each + (slice < more ? 1 : 0);
+}
+
+// Writes a warp's accumulators as partial sums: four of a lane at a time, those of its neighbours next
+// to them. `piece` counts the work tiles of all slices.
+__device__ inline void store_partial(
+    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
+  constexpr int kFours = kFragmentsM * 2 * kFragmentsN;  // of a lane
+  const auto all = reinterpret_cast<float4*>(partials);
+  const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
+#pragma unroll
+  for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kFragmentsN; ++j) {
+      const float2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
+      to[(i * 2 * kFragmentsN + j) * 32] = {above.x, above.y, below.x, below.y};
+    }
+  }
+}
+
+// A block adds up kReduceWidth groups of four elements; its threads share the slices.
+template <int kReduceWidth>
+__device__ inline void reduce(
+    int rows, int cols, index_t batch, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d, int slices,
+    const scalar_t* partials) {
+  constexpr int kFours = kTileM * kTileN / 4;  // of a work tile
+  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
+  constexpr int kAtOnce = 4;  // loads of a thread that are on their way together
+  __shared__ float4 sums[kGroups][kReduceWidth];
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  const int group = threadIdx.x / kReduceWidth;
+  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
+  // In the end, a thread has one element. Where it is takes divisions: they come first.
+  int product = 0, row = 0, col = 0;
+  if (threadIdx.x < 4 * kReduceWidth) {
+    // store_partial wrote four elements of a lane: two neighbours in a row, and two 8 rows below.
+    const index_t at = begin + threadIdx.x / 4;
+    const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
+    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
+    tile_at(at / kFours, tiles_m, tiles_n, product, row, col);
+    row += warp % kWarpsM * kWarpM + 16 * i + lane / 4 + e / 2 * 8;
+    col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
+  }
+  const index_t distance = index_t(tiles_m) * tiles_n * batch * kFours;  // from a slice to the next
+  const auto all = reinterpret_cast<const float4*>(partials);
+  auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
+  float4 sum{};
+#pragma unroll 1
+  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
+    float4 parts[kAtOnce]{};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (slice + i * kGroups < slices) parts[i] = *from;
+      from += kGroups * distance;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      sum.x += parts[i].x;
+      sum.y += parts[i].y;
+      sum.z += parts[i].z;
+      sum.w += parts[i].w;
+    }
+  }
+  sums[group][threadIdx.x % kReduceWidth] = sum;
+  __syncthreads();  // all threads' sums are there
+  if (threadIdx.x >= 4 * kReduceWidth) return;
+  scalar_t x = 0;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    x += reinterpret_cast<const scalar_t*>(sums[g])[threadIdx.x];
+  }
+  if (row >= rows || col >= cols) return;
+  x *= alpha;
+  if (beta != 0) x += beta * scalar_t(C[product * stride_c + row * ldc + col]);
+  D[product * stride_d + row * ldd + col] = output_t(x);
+}
+
+extern "C" __global__ void __launch_bounds__(256)  // 8 warps
+    gemm_mma_bf16_ccr_pack0_skauto_batched_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+        index_t M, index_t N, index_t batch, scalar_t alpha, scalar_t beta, const output_t* C,
+        index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d, index_t slices,
+        const scalar_t* partials) {
+  // The more slices there are, the more threads share them: 32 groups, 16 or 8 (measured).
+  if (slices > 64) {
+    reduce<8>(
+        int(M), int(N), batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, int(slices),
+        partials);
+  } else if (slices > 16) {
+    reduce<16>(
+        int(M), int(N), batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, int(slices),
+        partials);
+  } else {
+    reduce<32>(
+        int(M), int(N), batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, int(slices),
+        partials);
+  }
+}
+
+// ------------------------------------------------------------------------ the kernel
+constexpr int kSharedBytes = 2 * kStageBytes;  // 16384; rows of D take their place
+static_assert(kThreads / 32 * sizeof(Staging) <= kSharedBytes);
+
+// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
+__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
+  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int bits = first % 4 * 8;
+  return {
+      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
+struct Chunk {  // 16 bytes on their way, from byte `first` of 32 on
+  uint4 low, high;
+  int first;
+};
+
+// Reads a chunk, wherever it begins: both aligned ones that have parts of it. Where these are not inside of
+// the matrix, or not all of its 16 bytes exist, it is read by element; what is missing is zero.
+__device__ inline Chunk read_chunk(
+    const input_t* from, int bytes, const input_t* begin, const input_t* end) {
+  const int first = reinterpret_cast<size_t>(from) % 16;
+  const input_t* const low = from - first / sizeof(input_t);
+  const input_t* const high = first > 0 ? low + kChunk : low;  // no part of the next one
+  if (bytes == 16 && low >= begin && high + kChunk <= end) {
+    return {*reinterpret_cast<const uint4*>(low), *reinterpret_cast<const uint4*>(high), first};
+  }
+  const int count = bytes / int(sizeof(input_t));
+  alignas(16) input_t elements[kChunk];
+#pragma unroll
+  for (int e = 0; e < kChunk; ++e) {
+    elements[e] = e < count && from + e < end ? from[e] : input_t(0);
+  }
+  return {*reinterpret_cast<const uint4*>(elements), {}, 0};
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_mma_bf16_ccr_pack0_skauto_batched(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
+        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
+        index_t stride_d, index_t slices, scalar_t* partials) {
+  extern __shared__ __align__(128) unsigned char shared[];  // (2, kStageBytes)
+  const uint32_t stages = shared_address(shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  const int rows = int(M), cols = int(N), depth = int(K);
+  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
+  int product, row0, col0;
+  tile_at(blockIdx.x, tiles_m, tiles_n, product, row0, col0);
+  A += product * stride_a;
+  B += product * stride_b;
+  if (beta != 0) C += product * stride_c;
+  D += product * stride_d;
+
+  // Of every tile, a thread copies one chunk of lines that are some way apart; its neighbours copy
+  // those beside it.
+  const int a_line = threadIdx.x / 8, a_chunk = threadIdx.x % 8;
+  const int a_left = rows - row0 - a_chunk * kChunk;  // elements of a line
+  const int a_bytes = a_left > 0 ? 16 : 0;  // what is beyond the line comes to rows that D does not have
+  const auto a_from = A + a_line * lda + row0 + a_chunk * kChunk;
+  const input_t* const a_end = A + index_t(depth - 1) * lda + rows;
+  Chunk a_chunks[2];
+  const auto read_a = [&](int k) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const auto from = a_from + index_t(i * 16 + k) * lda;
+      a_chunks[i] = read_chunk(from, k + a_line + i * 16 < depth ? a_bytes : 0, A, a_end);
+    }
+  };
+  const auto write_a = [&](unsigned char* tile) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int to = a_chunk / 8 * kPanelA + swizzle_128b(a_line + i * 16, a_chunk % 8);
+      const Chunk& chunk = a_chunks[i];
+      *reinterpret_cast<uint4*>(tile + to) = part_of(chunk.low, chunk.high, chunk.first);
+    }
+  };
+  const int b_line = threadIdx.x / 4, b_chunk = threadIdx.x % 4;
+  const int b_left = cols - col0 - b_line;  // lines from there to the end of B
+  const auto b_from = B + index_t(col0 + b_line) * ldb + b_chunk * kChunk;
+  const input_t* const b_end = B + index_t(cols - 1) * ldb + depth;
+  Chunk b_chunks[2];
+  const auto read_b = [&](int k) {
+    const int left = depth - k - b_chunk * kChunk;
+    const int bytes = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const auto from = b_from + index_t(i * 32) * ldb + k;
+      b_chunks[i] = read_chunk(from, i * 32 < b_left ? bytes : 0, B, b_end);
+    }
+  };
+  const auto write_b = [&](unsigned char* tile) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int to = swizzle_64b(b_line + i * 32, b_chunk);
+      const Chunk& chunk = b_chunks[i];
+      *reinterpret_cast<uint4*>(tile + to) = part_of(chunk.low, chunk.high, chunk.first);
+    }
+  };
+
+  WarpTile tile;
+  int first_step, last_step;
+  steps_of(blockIdx.y, int(slices), (depth + kTileK - 1) / kTileK, first_step, last_step);
+  const int steps = last_step - first_step, first = first_step * kTileK;
+
+  if (steps > 0) {
+    read_a(first);
+    read_b(first);
+    write_a(shared);
+    write_b(shared + kBytesA);
+  }
+  __syncthreads();  // the first tiles are there
+
+  int reading = 0;  // stage
+  for (int n = 0; n < steps; ++n) {
+    if (n + 1 < steps) {  // prefetch: these loads are not waited for before they are written below
+      read_a(first + (n + 1) * kTileK);
+      read_b(first + (n + 1) * kTileK);
+    }
+    tile.read_from(stages + reading * kStageBytes, warp, lane);
+    tile.load(0);
+#pragma unroll
+    for (int kb = 0; kb < kKBlocks; ++kb) {
+      if (kb + 1 < kKBlocks) tile.load(kb + 1);
+      tile.multiply(kb);
+    }
+    reading = 1 - reading;
+    if (n + 1 < steps) {
+      write_a(shared + reading * kStageBytes);
+      write_b(shared + reading * kStageBytes + kBytesA);
+    }
+    __syncthreads();  // the next tiles are there; nobody reads these any more
+  }
+
+  if (slices > 1) {
+    store_partial(tile, partials, index_t(blockIdx.y) * gridDim.x + blockIdx.x, warp, lane);
+    return;
+  }
+  const int row = row0 + warp % kWarpsM * kWarpM, col = col0 + warp / kWarpsM * kWarpN;
+  const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
+  __syncthreads();  // nobody reads the tiles any more: their memory is free
+  store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// A launch, worked out from top to bottom.
+struct Plan {
+  index_t M, N, K, batch, multiprocessors;
+
+  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
+  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
+  index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
+  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
+  index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
+  index_t slices = (steps + each - 1) / each;  // as few as have no more steps
+  index_t split = slices > 1 ? tiles : 0;  // tiles of many slices
+  index_t bytes = slices * split * kTileM * kTileN * 4;  // of the workspace
+  index_t reduce_blocks = split * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
+};
+
+constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
+constexpr size_t kMost = 2147483647;  // blocks
+constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+
+// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
+// it returns the launcher's error 1 or 9.
+// It holds partial sums.
+extern "C" cudaError_t  // cudaSuccess once *bytes is set
+gemm_mma_bf16_ccr_pack0_skauto_batched_workspace(  // for a launch with these arguments
+    index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
+    const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
+  if (bytes == nullptr) return cudaErrorInvalidValue;
+  *bytes = 0;
+  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
+  if (size_t(batch) > kMost) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
+  if (M > kLargest / N || batch > kLargest / (M * N)) return cudaErrorInvalidValue;
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
+  int device, multiprocessors;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, batch, multiprocessors};
+  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
+  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
+  *bytes = size_t(plan.bytes);
+  return cudaSuccess;
+}
+
+// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
+// free again when the stream has got past the launch.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
+//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned,
+//        a negative stride, products of D that overlap, or too many: see 9
+//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+gemm_mma_bf16_ccr_pack0_skauto_batched_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
+    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
+    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
+    void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  size_t needed;  // bytes of the workspace
+  auto ask = gemm_mma_bf16_ccr_pack0_skauto_batched_workspace;
+  cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
+  if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
+  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
+  // Products of D do not overlap.
+  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
+  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
+  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
+
+  int device, multiprocessors;
+  error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const Plan plan{M, N, K, batch, multiprocessors};
+  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
+  if (needed > 0 && !fits) return cudaErrorInvalidValue;
+  const auto partials = static_cast<scalar_t*>(workspace);
+
+  const auto kernel = gemm_mma_bf16_ccr_pack0_skauto_batched;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+
+  const dim3 grid(unsigned(plan.tiles), unsigned(plan.slices));
+  error = launch(
+      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
+      plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
+      stride_d, plan.slices, partials);
+  if (error != cudaSuccess || plan.slices == 1) return error;
+
+  return launch(  // a kernel that adds up the partial sums
+      gemm_mma_bf16_ccr_pack0_skauto_batched_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0,
+      stream, plan.M, plan.N, batch, alpha, beta, C, ldc, stride_c, D, ldd, stride_d, plan.slices,
+      partials);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_mma_bf16_ccr_pack0_skauto_batched_ns
