@@ -17,6 +17,7 @@ from gen.dispatch.weights import (
     HELPER,
     LATE,
     LONG,
+    MANY,
     MOST_SLICES,
     RAGGED,
     SHARING,
@@ -175,7 +176,10 @@ TIMES: Sequence[Fact] = (
     Fact("working", "multiplying > answers ? multiplying : answers"),
     Fact("longer", "working > moving ? working : moving"),
     Fact("product", "longer + (working + moving - longer) * 3 / 8"),
-    Fact("time", "start + product + packing + adding"),
+    # The many rows or columns of a kernel for few, which come from the caches, again and again.
+    Fact("many", "few == 1 ? m > n : few == 2 && n > m", type="bool"),
+    Fact("more", f"many ? product / {MANY} : 0"),
+    Fact("time", "start + product + more + packing + adding"),
 )
 
 FACTS = (*SIZES, *COUNT, *TIMES)

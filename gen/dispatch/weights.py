@@ -51,6 +51,9 @@ HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks me
 # Picoseconds that a slice of the L2 cache takes for a line that the TMA asks for, of an operand
 # whose lines run across K; so many bytes lie in one slice, of so many.
 ASKED, SLICE, MOST_SLICES = 550, 2048, 96
+MANY = (
+    5  # the part of its time that a kernel for few rows or columns takes more where these are many
+)
 ANYWHERE = 1.17  # clocks of a chunk that is read where it lies, as two aligned ones
 SMALL = 0.6  # of the time to copy an operand: what small loads take longer where it is not aligned
 STORED = 128  # elements of D, of which `Pace.store` is the time
@@ -69,9 +72,10 @@ class Weights(NamedTuple):
     1024 elements of D; rough: so many sixteenths of that where lines of D are not aligned; hides:
     whether a tile is stored while others are computed. start: once. resident: blocks that a
     multiprocessor holds. split: slices of K, 0 for as many as suit. stream: whether blocks share
-    tiles. lines: whether a block computes whole lines of tiles. sagging: 1024ths that products take
-    longer where tensor cores are busy for long, unless warpgroups take turns. group: tiles along M
-    that are computed close in time. packs_a, packs_b: whether that operand is packed: 0 never, 1 if
+    tiles. lines: whether a block computes whole lines of tiles. few: 1 where the kernel is for few
+    rows, 2 where for few columns, if both operands run along K, or else 0. sagging: 1024ths that
+    products take longer where tensor cores are busy for long, unless warpgroups take turns. group:
+    tiles along M that are computed close in time. packs_a, packs_b: whether that operand is packed: 0 never, 1 if
     it is not aligned, 2 always. size, out: bytes of an element of A and B, and of D.
     turned: whether D's lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes
     of A, B and D that device memory moves. asked_a, asked_b: for each line of an operand that
@@ -102,6 +106,7 @@ class Weights(NamedTuple):
     split: int
     stream: int
     lines: int
+    few: int
     sagging: int
     group: int
     packs_a: int
@@ -213,6 +218,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     def spread(side: int, run: bool) -> float:
         return 1 + (0 if run or not persistent else NARROW / side / d.factor.size)
 
+    few = {"rows": 1, "columns": 2}.get(spec.tunables.get("few", ""), 0) if all(runs) else 0
+
     def asked(run: bool) -> float:
         return ASKED * (persistent and d.factor.size == 2 and not run)
 
@@ -221,7 +228,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         main / k, lone / k, wait / k, copy_a / k, copy_b / k, small_a / k, small_b / k,
         last, store * clock * 1024 / STORED,
         16 * pace.rough, turns, start * 1e3,
-        resident, spec.split_k, spec.stream_k, pace.lines, 1024 * SAGGING * (pace.unit == "wgmma"),
+        resident, spec.split_k, spec.stream_k, pace.lines, few,
+        1024 * SAGGING * (pace.unit == "wgmma"),
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned,
         16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),

@@ -1324,7 +1324,7 @@ struct Gpu {
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
-          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines,
+          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines, few,
           sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
           scatter, packed, added, kib, cache;
 };
@@ -1340,8 +1340,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {32, 64, 64, 1, 1, 1, 158799, 543035, 63094, 45371, 90742, 27223, 54445, 815262, 107756, 11, 0, 1031800, 4, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
-    {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 4, 1, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 3200, 4194304}},
+    {0, 1, {32, 64, 64, 1, 1, 1, 158799, 543035, 63094, 45371, 90742, 27223, 54445, 815262, 107756, 11, 0, 1031800, 4, 0, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
+    {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 4, 1, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -1361,7 +1361,7 @@ inline index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
-              lines, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
+              lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
               asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
@@ -1453,7 +1453,9 @@ inline index_t predict(
   const index_t working = multiplying > answers ? multiplying : answers;
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
-  const index_t time = start + product + packing + adding;
+  const bool many = few == 1 ? m > n : few == 2 && n > m;
+  const index_t more = many ? product / 5 : 0;
+  const index_t time = start + product + more + packing + adding;
   return time;
 }
 // clang-format on

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x27969db3
+#if ONE_SPEC != 0x98096b86
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -512,7 +512,7 @@ struct Gpu {
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
-          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines,
+          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines, few,
           sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
           scatter, packed, added, kib, cache;
 };
@@ -527,8 +527,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 4, 1, 1, 1, 1, 179, 215, 0, 22, 89, 13, 53, 2424517, 45371, 32, 0, 104550, 8, 1, 0, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
-    {0, 1, {8, 16, 1, 1, 1, 1, 2741, 2753, 0, 177, 354, 106, 213, 2878228, 45371, 32, 0, 504200, 2, 1, 0, 0, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
+    {0, 0, {1, 4, 1, 1, 1, 1, 179, 215, 0, 22, 89, 13, 53, 2424517, 45371, 32, 0, 104550, 8, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 2741, 2753, 0, 177, 354, 106, 213, 2878228, 45371, 32, 0, 504200, 2, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
 };
 
 struct Limits {
@@ -548,7 +548,7 @@ inline index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
-              lines, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
+              lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
               asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
@@ -640,7 +640,9 @@ inline index_t predict(
   const index_t working = multiplying > answers ? multiplying : answers;
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
-  const index_t time = start + product + packing + adding;
+  const bool many = few == 1 ? m > n : few == 2 && n > m;
+  const index_t more = many ? product / 5 : 0;
+  const index_t time = start + product + more + packing + adding;
   return time;
 }
 // clang-format on

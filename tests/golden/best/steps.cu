@@ -898,7 +898,7 @@ struct Gpu {
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
-          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines,
+          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines, few,
           sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
           scatter, packed, added, kib, cache;
 };
@@ -914,8 +914,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {64, 64, 8, 1, 1, 1, 219499, 248849, 1439, 36122, 36122, 21673, 21673, 1038513, 146295, 17, 0, 1831400, 4, 1, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 2844, 3145728}},
-    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 3200, 4194304}},
+    {0, 1, {64, 64, 8, 1, 1, 1, 219499, 248849, 1439, 36122, 36122, 21673, 21673, 1038513, 146295, 17, 0, 1831400, 4, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 2844, 3145728}},
+    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -935,7 +935,7 @@ inline index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
-              lines, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
+              lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
               asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
@@ -1027,7 +1027,9 @@ inline index_t predict(
   const index_t working = multiplying > answers ? multiplying : answers;
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
-  const index_t time = start + product + packing + adding;
+  const bool many = few == 1 ? m > n : few == 2 && n > m;
+  const index_t more = many ? product / 5 : 0;
+  const index_t time = start + product + more + packing + adding;
   return time;
 }
 // clang-format on
