@@ -68,20 +68,20 @@ class Weights(NamedTuple):
     and what of them memory inside of the multiprocessor takes. lone: a step of a block that is
     alone on its multiprocessor. wait: what a step takes besides. copy_a, copy_b: the bytes of a
     step from the L2 cache. small_a, small_b: what is more of a step where these are not aligned.
-    last: of a work tile, besides its steps and what it stores. store: of
-    1024 elements of D; rough: so many sixteenths of that where lines of D are not aligned; hides:
-    whether a tile is stored while others are computed. start: once. resident: blocks that a
-    multiprocessor holds. split: slices of K, 0 for as many as suit. stream: whether blocks share
-    tiles. lines: whether a block computes whole lines of tiles. few: 1 where the kernel is for few
-    rows, 2 where for few columns, if both operands run along K, or else 0. sagging: 1024ths that
-    products take longer where tensor cores are busy for long, unless warpgroups take turns. group:
-    tiles along M that are computed close in time. packs_a, packs_b: whether that operand is packed: 0 never, 1 if
-    it is not aligned, 2 always. size, out: bytes of an element of A and B, and of D.
-    turned: whether D's lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes
-    of A, B and D that device memory moves. asked_a, asked_b: for each line of an operand that
-    blocks ask for, which the L2 cache answers one after another where all ask for the same few.
-    packed: bytes that packing an element takes as long as; added: those that adding up an element
-    of a slice's sums does. kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
+    last: of a work tile, besides its steps and what it stores. store: of 1024 elements of D; rough:
+    so many sixteenths of that where lines of D are not aligned; hides: whether a tile is stored
+    while others are computed. start: once. resident: blocks that a multiprocessor holds. split:
+    slices of K, 0 for as many as suit. stream: whether blocks share tiles. lines: whether a block
+    computes whole lines of tiles. few: 1 where the kernel is for few rows, 2 where for few columns,
+    if both operands run along K, or else 0. sagging: 1024ths that products take longer where tensor
+    cores are busy for long, unless warpgroups take turns. group: tiles along M that are computed
+    close in time. packs_a, packs_b: whether that operand is packed: 0 never, 1 if it is not
+    aligned, 2 always. size, out: bytes of an element of A and B, and of D. turned: whether D's
+    lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes of A, B and D that
+    device memory moves. asked_a, asked_b: for each line of an operand that blocks ask for, which
+    the L2 cache answers one after another where all ask for the same few. packed: bytes that
+    packing an element takes as long as; added: those that adding up an element of a slice's sums
+    does. kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
     """
 
     tile_m: int
