@@ -61,6 +61,9 @@ def test_clang_format_changes_nothing(
     for i, ((variant, dtype), layout) in enumerate(choices):
         text = render(make_spec(variant, dtype=dtype, layout=layout, name=names[i % 3])).text
         (tmp_path / f"{variant}_{dtype}_{layout}.cu").write_text(text)
+    for layout in ALL_LAYOUTS:
+        text = render(make_spec("mma", pack=0, layout=layout)).text
+        (tmp_path / f"mma_pack0_{layout}.cu").write_text(text)
     assert_formatted(tmp_path)
 
 

@@ -460,7 +460,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   // those beside it.
   const int a_line = threadIdx.x / 8, a_chunk = threadIdx.x % 8;
   const int a_left = rows - row0 - a_chunk * kChunk;  // elements of a line
-  const int a_bytes = a_left > 0 ? 16 : 0;  // what is beyond the line comes to rows that D does not have
+  // What is beyond the line comes to rows that D does not have.
+  const int a_bytes = a_left > 0 ? 16 : 0;
   const auto a_from = A + a_line * lda + row0 + a_chunk * kChunk;
   const input_t* const a_end = A + index_t(depth - 1) * lda + rows;
   Chunk a_chunks[2];

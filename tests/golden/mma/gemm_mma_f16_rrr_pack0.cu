@@ -361,7 +361,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   };
   const int b_line = threadIdx.x / 8, b_chunk = threadIdx.x % 8;
   const int b_left = cols - col0 - b_chunk * kChunk;  // elements of a line
-  const int b_bytes = b_left > 0 ? 16 : 0;  // what is beyond the line comes to columns that D does not have
+  // What is beyond the line comes to columns that D does not have.
+  const int b_bytes = b_left > 0 ? 16 : 0;
   const auto b_from = B + b_line * ldb + col0 + b_chunk * kChunk;
   const input_t* const b_end = B + index_t(depth - 1) * ldb + cols;
   Chunk b_chunks[2];
