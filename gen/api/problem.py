@@ -237,8 +237,8 @@ def _layouts(
 
     A single column of B may count as either: as column-major, it runs along K, which is faster.
     """
-    along_k = False if b.cols == 1 and b.by_col else None
-    orders = (fixed.a, fixed.b, fixed.c) if fixed else (None, along_k, None)
+    usual_b = False if b.cols == 1 and b.by_col else None
+    orders = (fixed.a, fixed.b, fixed.c) if fixed else (None, usual_b, None)
     takes = "the kernel takes"
     by_a, by_b = _order(a, orders[0], "A", takes), _order(b, orders[1], "B", takes)
     by_d = orders[2]

@@ -26,13 +26,13 @@ from gen.dispatch.weights import (
 )
 from gen.kernels.formulas import Fact, function, last_of
 from gen.kernels.tensor_cores.facts import SLICES
+from gen.kernels.tensor_cores.operands import KSTRIDED_LINE
 from gen.kernels.tensor_cores.tiles import PLACED
 from gen.spec.arch import UNIT
 
 # Sizes beyond this count as this: no time is then too long for 64 bits, and the order of kernels
 # does not change any more.
 MOST = 2**18
-PANEL = 128  # bytes of a line that does not run along K
 
 # Of the product as the kernel has it, row-major: M, N, K, addresses and leading dimensions of its
 # operands; then the GPU, and the weights.
@@ -70,7 +70,8 @@ def _slices() -> list[Fact]:
 
 def _asked(x: str, lines: str, others: str) -> list[Fact]:
     """How long the L2 cache takes to answer for the lines of an operand that run across K."""
-    panels = f"(({lines} < tile_{lines} ? {lines} : tile_{lines}) * size + {PANEL - 1}) / {PANEL}"
+    wide = f"({lines} < tile_{lines} ? {lines} : tile_{lines}) * size"
+    panels = f"({wide} + {KSTRIDED_LINE - 1}) / {KSTRIDED_LINE}"
     slices = f"1 + {lines} * k * size * count / {SLICE}"
     return [
         Fact(f"panels_{x}", panels, "of a tile"),
@@ -168,12 +169,12 @@ TIMES: Sequence[Fact] = (
     Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
     Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),
     Fact("adding", f"slices > 1 ? {HELPER} + sums * added / 1024 * kib : 0"),
-    # The shorter one does not quite fit beside the longer one.
     # All blocks ask for the same few lines, of an operand that is narrow.
     *_asked("a", "m", "n"),
     *_asked("b", "n", "m"),
     Fact("answers", "answers_a > answers_b ? answers_a : answers_b"),
     Fact("working", "multiplying > answers ? multiplying : answers"),
+    # The shorter one does not quite fit beside the longer one.
     Fact("longer", "working > moving ? working : moving"),
     Fact("product", "longer + (working + moving - longer) * 3 / 8"),
     # The many rows or columns of a kernel for few, which come from the caches, again and again.

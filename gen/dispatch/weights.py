@@ -15,7 +15,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gen.device.gpus import GpuModel, occupancy
-from gen.kernels.tensor_cores.tiles import PING_PONG, WARPGROUP, WGMMA_ROWS, is_transposed, sums
+from gen.kernels.tensor_cores.tiles import (
+    PING_PONG,
+    WARPGROUP,
+    WGMMA_ROWS,
+    is_transposed,
+    lies_anywhere,
+    sums,
+)
 from gen.kernels.variant import Pace, Variant
 from gen.spec.arch import BANKS, UNIT, WARP
 from gen.spec.dtypes import DTypes
@@ -51,9 +58,7 @@ HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks me
 # Picoseconds that a slice of the L2 cache takes for a line that the TMA asks for, of an operand
 # whose lines run across K; so many bytes lie in one slice, of so many.
 ASKED, SLICE, MOST_SLICES = 550, 2048, 96
-MANY = (
-    5  # the part of its time that a kernel for few rows or columns takes more where these are many
-)
+MANY = 5  # the part of its time that a kernel for few takes more where they are many
 ANYWHERE = 1.17  # clocks of a chunk that is read where it lies, as two aligned ones
 SMALL = 0.6  # of the time to copy an operand: what small loads take longer where it is not aligned
 STORED = 128  # elements of D, of which `Pace.store` is the time
@@ -187,7 +192,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     held = spec.sliced_k > 1 and bool(spec.tunables.get("held"))
     more = pace.wait_k * tile.k * clock + across * along * (HELD if held else 1)
     more += pace.copied * (tile.m + tile.n) * tile.k * clock
-    anywhere = spec.tunables.get("pack") == 0 and d.input.size < UNIT // 2
+    anywhere = lies_anywhere(spec.tunables, d)
     if anywhere:
         more += ANYWHERE * (tile.m + tile.n) * step / UNIT * clock
     turns = spec.tunables.get("schedule") == PING_PONG

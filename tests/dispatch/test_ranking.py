@@ -128,7 +128,9 @@ def test_tunables_of_the_caller_stay() -> None:
     assert (spec.variant, spec.cluster) == ("wgmma", (2, 1))
     spec = chosen("f16", "sm_90a", 1024, 1024, 1024, warp="64x64")  # which wgmma does not have
     assert (spec.variant, spec.tunables["warp"]) == ("mma_tma", "64x64")
-    assert chosen("f16", "sm_75", 9, 9, 9, threadblock="96x128x32", warp="48x64").stages == 2
+    tile = {"threadblock": "96x128x32", "warp": "48x64"}
+    assert chosen("f16", "sm_75", 9, 9, 9, **tile).stages == 2
+    assert chosen("f16", "sm_80", 9, 9, 9, pack=1, **tile).stages == 4
     assert chosen("f16", "sm_80", 64, 64, 64, split_k=0).split_k == 0
     with pytest.raises(SpecError, match=r"warp.m=100 is not a multiple of 16; use"):
         chosen("f16", "sm_80", 9, 9, 9, warp="100x64")

@@ -29,6 +29,7 @@ from gen.kernels.tensor_cores.tiles import (
     MOST_STAGES,
     PING_PONG,
     WGMMA_BYTES,
+    lies_anywhere,
     mma,
     mma_tma,
     wgmma,
@@ -51,7 +52,7 @@ def _mma_pack(chosen: Choice) -> int:
 def _mma_threadblock(chosen: Choice) -> str:
     if chosen.dtypes.input.size == 8:  # whose sums take two registers each
         return "128x128x16"
-    if not chosen.values["pack"]:  # whose chunks take registers
+    if lies_anywhere(chosen.values, chosen.dtypes):  # whose chunks take registers
         return f"64x64x{_k(chosen, 64)}"
     if widens(chosen):
         return "128x128x64"
@@ -59,7 +60,7 @@ def _mma_threadblock(chosen: Choice) -> str:
 
 
 def _mma_warp(chosen: Choice) -> str:
-    if chosen.dtypes.input.size < 8 and not chosen.values["pack"]:
+    if lies_anywhere(chosen.values, chosen.dtypes):
         return "32x32"
     return "64x32" if widens(chosen) or chosen.dtypes.input.size == 8 else "64x64"
 

@@ -15,6 +15,7 @@ from gen.kernels.tensor_cores.tiles import (
     fragments,
     is_grouped,
     is_strided,
+    lies_anywhere,
     mma_shared,
     registers,
     sums,
@@ -74,7 +75,7 @@ def mma_rules(chosen: Choice) -> None:
     block, warp, _ = tiles(chosen.values)
     others = DOUBLE_OTHERS if doubles else MMA_OTHERS
     others += MMA_WIDENED if widens(chosen) else 0
-    if not (doubles or chosen.values["pack"]):
+    if lies_anywhere(chosen.values, chosen.dtypes):
         chunks = (block.m + block.n) * block.k * chosen.dtypes.factor.size // UNIT
         others += ceil_div(chunks, WARP * warps(block, warp)) * CHUNK_REGISTERS
     _pack_rule(chosen)
@@ -91,7 +92,7 @@ def _pack_rule(chosen: Choice) -> None:
         raise Conflict(
             f"pack=1 is not for {d.name}: its elements are copied where they lie", "pack"
         )
-    if d.input.size == 8 or pack:
+    if not lies_anywhere(chosen.values, d):
         return
     if not (is_strided(d.factor.size) or all(along_k(chosen.layouts))):
         raise Conflict(

@@ -214,6 +214,11 @@ def tma_roles(t: Mapping[str, Any], d: DTypes) -> Roles:
     return Roles(consumers, 1, each, each)
 
 
+def lies_anywhere(t: Mapping[str, Any], d: DTypes) -> bool:
+    """Whether chunks of 16 bytes are read wherever lines of the operands begin."""
+    return not t.get("pack", 1) and d.input.size < 8
+
+
 def mma_shared(t: Mapping[str, Any], d: DTypes, stages: int) -> int:
     """Tiles of both operands; when they have been read, 16 rows of D of each warp on their way.
 
