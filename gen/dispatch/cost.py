@@ -22,6 +22,7 @@ from gen.dispatch.weights import (
     RAGGED,
     SHARING,
     SLICE,
+    SUMMING,
     Weights,
 )
 from gen.kernels.formulas import Fact, function, last_of
@@ -168,7 +169,7 @@ TIMES: Sequence[Fact] = (
     Fact("moved", "(moved_a + moved_b) * count"),
     Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
     Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),
-    Fact("adding", f"slices > 1 ? {HELPER} + sums * added / 1024 * kib : 0"),
+    Fact("adding", f"slices > 1 ? {SUMMING} + sums * added / 1024 * kib : 0"),
     # All blocks ask for the same few lines, of an operand that is narrow.
     *_asked("a", "m", "n"),
     *_asked("b", "n", "m"),

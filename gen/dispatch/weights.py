@@ -31,7 +31,8 @@ from gen.spec.problem import Layouts, along_k
 
 L2_CLOCK = {80: 64, 90: 64, 100: 64}  # bytes of L2 for one
 L2_OTHERS = 32  # of other GPUs: not measured
-HELPER = 1_630_000  # of a kernel that packs, or that sums up slices, until it works
+HELPER = 1_630_000  # of a kernel that packs, until it works
+SUMMING = 800_000  # of one that sums up slices
 PACKED = 1.62  # times as long as a copy of the same bytes takes a kernel that packs
 TRANSPOSED = 3.9  # the same where it transposes, or splits elements into parts
 ADDED = 3.16  # times the bytes of a slice's sums, in those of device memory
@@ -46,7 +47,7 @@ STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
 MEETING = 150  # nanoseconds that blocks of a cluster take to begin together
 # That blocks of a cluster take to add up their sums: for each of a thread, beyond so many.
-JOINING, JOINED = 24_000, 12
+JOINING, JOINED = 34_000, 12
 FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
 LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
@@ -217,6 +218,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     if sharers > 1 and pace.unit == "wgmma":
         last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)
     start = pace.start + pace.code * unrolled + MEETING * (rows * columns * sharers > 1)
+    start += pace.across * (2 - sum(runs)) + pace.meeting * (sharers > 1)
     a, b = _packs(spec, runs)
     k = tile.k if pace.exact else 1
 

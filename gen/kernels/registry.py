@@ -18,6 +18,7 @@ from gen.kernels.cuda_cores.rows import SCALAR_VARIANTS
 from gen.kernels.simt.rows import SIMT_VARIANTS
 from gen.kernels.tensor_cores.rows import TENSOR_VARIANTS
 from gen.kernels.tensor_cores.skinny import SKINNY
+from gen.kernels.tensor_cores.slim import SLIM
 from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import Variant
 from gen.kernels.way_out import Asked, way_out
@@ -27,7 +28,8 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import Layouts, parse_layout
 
 VARIANTS: Mapping[str, Variant] = {
-    v.name: v for v in (*SCALAR_VARIANTS, *SIMT_VARIANTS, *TENSOR_VARIANTS, GEMV, NARROW, SKINNY)
+    v.name: v
+    for v in (*SCALAR_VARIANTS, *SIMT_VARIANTS, *TENSOR_VARIANTS, GEMV, NARROW, SKINNY, SLIM)
 }
 
 

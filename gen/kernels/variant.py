@@ -62,8 +62,9 @@ class Pace(NamedTuple):
     D are not aligned; scatter: times as many bytes where neighbouring threads write elements of a
     row, and D is column-major. gather: the same for loads of the short operand, where the kernel is
     for few rows or columns. along: times `share`, where lines of that kernel's long operand run
-    along K. start: nanoseconds of a launch; code: nanoseconds more for each element
-    that a thread has, since cold instructions have to be fetched. registers: of a thread, about,
+    along K. start: nanoseconds of a launch; across: nanoseconds more for each operand whose lines
+    run across K; meeting: where blocks of a cluster share K; code: for each element that a thread
+    has, since cold instructions have to be fetched. registers: of a thread, about,
     where they do not follow from the sums of a warp. exact: whether it computes no more than there
     is along K, in place of whole steps. lines: whether a block computes whole rows.
 
@@ -84,6 +85,8 @@ class Pace(NamedTuple):
     gather: float = 1
     along: float = 1
     start: float = 900
+    across: float = 0
+    meeting: float = 0
     code: float = 10
     registers: int = 0
     exact: bool = False

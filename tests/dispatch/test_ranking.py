@@ -111,7 +111,8 @@ def test_what_else_is_chosen() -> None:
     assert what(chosen("i32", "sm_80", 64, 64, 65536)).endswith("slices")
     for few, shape in (("rows", (1, 8192, 8192)), ("columns", (8192, 1, 8192))):
         spec = chosen("f32", "sm_80", *shape)
-        assert (spec.variant, spec.tunables["few"]) == ("gemv", few)
+        assert spec.variant in ("gemv", "narrow")
+        assert spec.tunables["few"] == few
     odd = product("f16", 4096, 4096, 4096, "rcr")
     packed = replace(odd, lda=4097, ldb=4097)
     gpu, arch = GPUS["h200"], "sm_90a"

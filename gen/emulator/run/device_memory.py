@@ -122,7 +122,8 @@ class DeviceMemory:
         for at, line in enumerate(lines):
             start = address + skip + at * pitch
             end = start + line.nbytes
-            first = start // unit * unit - unit if at and unit > 1 else start
+            # Wide reads count from where a buffer begins.
+            first = start // unit * unit - (unit if at and unit > 1 else 0)
             last = -(-end // unit) * unit + unit if at + 1 < len(lines) and unit > 1 else end
             data = aligned_bytes(last - first)
             data[:] = 0xFF

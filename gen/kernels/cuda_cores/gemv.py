@@ -104,11 +104,14 @@ def _pace(dtypes: DTypes) -> Pace:
             "cuda", 0.04, along=6.34, wait_k=0.0064, alone=52, last=3420, gather=4.85, start=16.3,
             code=353, registers=64, exact=True,
         )  # fmt: skip
-    doubles = dtypes.name == "f64"
-    share, along = (0.0875, 0.93) if doubles else (0.04, 9.8)
+    if dtypes.name == "f64":
+        return Pace(
+            "cuda", 0.146, along=1.62, wait_k=0.0065, alone=53, last=3270, gather=4.5, start=17,
+            code=2540, registers=168, exact=True,
+        )  # fmt: skip
     return Pace(
-        "cuda", share, along=along, wait_k=0.0064, alone=52, last=4230, gather=4.5, start=17,
-        code=420 if doubles else 323, registers=168 if doubles else 64, exact=True,
+        "cuda", 0.04, along=9.8, wait_k=0.0064, alone=52, last=4230, gather=4.5, start=17,
+        code=323, registers=64, exact=True,
     )  # fmt: skip
 
 

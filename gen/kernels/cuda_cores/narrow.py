@@ -18,6 +18,7 @@ from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, DTypes
 from gen.spec.kernel import KernelSpec, cluster_of
 
 CLUSTERS = ("1x1", "1x1x2", "1x1x4", "1x1x8")
+CLUSTER = Word("cluster", "1x1, or 1x1xN: N blocks share K", "1x1", CLUSTERS, tag="c")
 # Of the large operand, bytes that a thread has on their way; the most elements, of a register each.
 _BYTES, _ELEMENTS = 64, 16
 _RESIDENT = 512  # threads of a multiprocessor, at least
@@ -28,18 +29,23 @@ def _usual_strip(chosen: Choice) -> int:
     return min(8 * UNIT // chosen.dtypes.input.size, WARP)
 
 
-def _geometry(t: Values, d: DTypes) -> Geometry:
+def in_clusters(t: Values, d: DTypes) -> Geometry:
+    """As `gemv.geometry`, where blocks of a cluster share K."""
     common, blocks = gemv.geometry(t, d), cluster_of(t)[2]
+    if blocks == 1:
+        return common
+    (tiles, _), most = common.facts, MAX_GRID_X // blocks
+    grid = Fact("grid_x", f"(tiles < {most} ? tiles : {most}) * kClusterBlocks", "blocks")
+    constants = {**common.constants, "kClusterBlocks": blocks}
+    return common._replace(facts=(tiles, grid), constants=constants)
+
+
+def _geometry(t: Values, d: DTypes) -> Geometry:
+    common = in_clusters(t, d)
     step = min(_BYTES // d.input.size, _ELEMENTS) * t["threads"] // t["strip"]
     sums = common.threadblock.m * common.threadblock.n * t["threads"] // WARP
-    tiles, grid = common.facts
-    if blocks > 1:
-        most = MAX_GRID_X // blocks
-        grid = Fact("grid_x", f"(tiles < {most} ? tiles : {most}) * kClusterBlocks", "blocks")
     return common._replace(
         threadblock=common.threadblock._replace(k=step),
-        facts=(tiles, grid),
-        constants={**common.constants, **({"kClusterBlocks": blocks} if blocks > 1 else {})},
         static_shared=max(2 * t["vectors"] * step * d.input.size, sums * d.accumulator.size),
         values={
             **common.values,
@@ -65,12 +71,18 @@ def _rules(chosen: Choice) -> None:
         )
     if t["vectors"] & (t["vectors"] - 1):
         raise Conflict(f"vectors={t['vectors']} is no power of two", "vectors")
-    if t["cluster"] != "1x1" and chosen.cc < 90:
-        raise Conflict(f"{chosen.arch} has no clusters", "cluster", "arch")
+    cluster_rule(chosen)
     gemv.few_rules(chosen)
 
 
-def _printed(spec: KernelSpec) -> Mapping[str, Any]:
+def cluster_rule(chosen: Choice) -> None:
+    """Raises Conflict for a cluster that the architecture does not have."""
+    if chosen.values["cluster"] != "1x1" and chosen.cc < 90:
+        raise Conflict(f"{chosen.arch} has no clusters", "cluster", "arch")
+
+
+def printed(spec: KernelSpec) -> Mapping[str, Any]:
+    """What the templates of kernels print whose blocks may share K."""
     return {**gemv.few_printed(spec), "shares_k": spec.cluster_k > 1, "cluster_k": spec.cluster_k}
 
 
@@ -89,17 +101,17 @@ def _usual_few(chosen: Choice) -> str:
 def _pace(dtypes: DTypes) -> Pace:
     if dtypes.accumulator.size == 8:
         return Pace(
-            "cuda", 0.297, wait_k=1.28, alone=270, last=5010, gather=1.54, start=21, code=144,
-            registers=128, exact=True,
+            "cuda", 0.215, wait_k=2.27, alone=185, last=2650, gather=1.65, start=21, code=878,
+            meeting=1030, registers=128, exact=True,
         )  # fmt: skip
     if dtypes.input.size == 4:
         return Pace(
-            "cuda", 0.203, wait_k=2.62, alone=185, last=4520, start=21, code=106, registers=128,
-            exact=True,
+            "cuda", 0.243, wait_k=2, alone=182, last=3140, gather=0.39, start=18, code=176,
+            meeting=876, registers=128, exact=True,
         )  # fmt: skip
     return Pace(
-        "cuda", 0.202, wait_k=3.9, alone=97, last=3830, start=22.6, code=136, registers=128,
-        exact=True,
+        "cuda", 0.174, wait_k=2.75, alone=69, last=2980, gather=1.89, start=22.6, code=50,
+        meeting=959, registers=128, exact=True,
     )  # fmt: skip
 
 
@@ -112,14 +124,14 @@ NARROW = Variant(
         Integer("vectors", "of these few, those a block computes", 8, 1, 8, tag="v"),
         Integer("strip", "columns, or rows, of D per block", _usual_strip, 1, WARP),
         Integer("threads", "threads per block", 256, WARP, MAX_THREADS, tag="t"),
-        Word("cluster", "1x1, or 1x1xN: N blocks share K", "1x1", CLUSTERS, tag="c"),
+        CLUSTER,
         EPILOGUE,
         BATCHED,
     ),
     _geometry,
     tuple(name for name in SCALAR_DTYPES if DTYPES[name].input.size > 1),
     rules=_rules,
-    printed=_printed,
+    printed=printed,
     grid=_grid,
     pace=_pace,
     adds_as_aligned=True,

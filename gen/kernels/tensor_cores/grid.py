@@ -320,8 +320,8 @@ def mma_pace(dtypes: DTypes) -> Pace:
     """Of `mma`."""
     if dtypes.input.size == 8:
         return Pace(
-            "mma", 0.86, wait=97, copied=0.04, alone=63, last=1180, store=31, rough=0.66, start=763,
-            code=15.7,
+            "mma", 1.14, wait=89, copied=0.05, alone=163, last=1850, store=43, rough=0.72,
+            start=361, code=16,
         )  # fmt: skip
     share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
     if dtypes.input.size == 2:
@@ -345,7 +345,7 @@ def tma_pace(dtypes: DTypes) -> Pace:
     """Of `mma_tma`."""
     if dtypes.input.size == 8:  # the share by times of an H100, beside those of mma
         return Pace(
-            "mma", 0.99, wait=7, alone=8, last=430, store=14, rough=1.84, start=1100, code=11.7
+            "mma", 0.95, wait=7, alone=8, last=400, store=12.6, rough=3.36, start=1540, code=18.8
         )
     share = _share(dtypes, 0.96, 0.66, 0.585, 0.655)
     return Pace("mma", share, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6)

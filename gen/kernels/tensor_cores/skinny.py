@@ -74,8 +74,8 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.031, along=1.39, wait_k=0.071, across_k=0.0373, alone=16, last=4060,
-        gather=1.04, start=429, code=18.8, registers=128, exact=True,
+        "mma", 0.0536, along=1.92, wait_k=0.074, across_k=0.0264, alone=16, last=2700,
+        store=9.5, gather=4.5, start=93, across=480, code=22.5, registers=128, exact=True,
     )  # fmt: skip
 
 

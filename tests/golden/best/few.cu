@@ -4,9 +4,9 @@
 // long each takes for the problem at hand, and a launcher that takes the fastest. For the shapes of the
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
-//   kernel for  variant tile     tunables
-//   1      t4   mma     32x64x32 --threadblock 32x64x32 --warp 32x32
-//   2      a100 mma     32x64x64 --threadblock 32x64x64 --warp 32x32 --stages 3 --split-k auto
+//   kernel for  variant tile      tunables
+//   1      t4   mma     32x64x32  --threadblock 32x64x32 --warp 32x32
+//   2      a100 skinny  8x16x1024
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -c few.cu
@@ -603,20 +603,20 @@ few_1_launch(  // D = alpha * A * B + beta * C
 
 // few_2: D = alpha * A * B + beta * C
 //
-// Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
-// along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 32 x 32 of
-// it: it loads fragments of A and B into registers, and multiplies them with mma.sync. Bytes outside of
-// the matrices are zeros in shared memory.
-// Copies overlap with multiplications: they go from global to shared memory without passing through
-// registers (cp.async), 2 steps ahead of what is multiplied.
+// For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
+// operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
+// of its second one. What a thread reads of B, 16 bytes at once if it is aligned, is its part of fragments:
+// it goes straight into registers.
+//
+// The warps of a block take turns along K. In the end their sums are added up, always in the same order.
 //
 //   A  M x K, row-major, __half
 //   B  K x N, column-major, __half
 //   C  M x N, row-major, __half; not read when beta is 0
 //   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //
-// M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
-// alpha and beta are float. Needs a GPU of compute capability 8.0 or newer and C++17.
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 8.0 or newer and C++17.
 
 #include <cuda_fp16.h>
 
@@ -624,53 +624,47 @@ namespace few_2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
-using scalar_t = float;  // of alpha, beta, the epilogue
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kTileM = 32, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
-constexpr int kThreads = 64;  // 2 warps
-constexpr int kChunk = 8;  // elements in 16 bytes: the unit of all copies
+constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
 
-constexpr int kWarpM = 32, kWarpN = 32;  // what each warp computes of the work tile
-constexpr int kStages = 3;  // tiles of A and B in shared memory
-constexpr int kGroup = 12;  // work tiles along M that are computed close in time: see tile_at
-constexpr int kWarpsM = kTileM / kWarpM;  // 32 / 32 = 1
-constexpr int kWarps = kThreads / 32;  // 2
-constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 16;  // 2, 2
-constexpr int kKBlocks = 4;  // K blocks (32 bytes along K) of a step: 64 / 16
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
 
-constexpr int kBytesA = kTileM * 128;  // (kTileM, kTileK): 32 lines of 128 bytes along K
-constexpr int kBytesB = kTileN * 128;  // (kTileN, kTileK): 64 lines of 128 bytes along K
-constexpr int kStageBytes = kBytesA + kBytesB;  // 12288
-
-// ------------------------------------------------------------------------ PTX
-__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return row * lda + k;
 }
-__device__ inline void ldmatrix(uint32_t (&fragment)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
-               : "r"(address));
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return col * ldb + k;
 }
-// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
-__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-               "r"(bytes)
-               : "memory");
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
 }
 
-// ------------------------------------------------------------------------ what a warp computes
-// A fragment is 16 rows of A, or 16 columns of B, by 32 bytes along K. Of it, lane 4g + t (g = 0..7,
-// t = 0..3) holds elements 2t and 2t + 1 of the 8 in each half along K, in
-//
-//   of                   A, first half  A, second half     B, first half  B, second half
-//   row or column g      fragment[0]    fragment[2]        fragment[0]    fragment[1]
-//   row or column g + 8  fragment[1]    fragment[3]        fragment[2]    fragment[3]
-//
-// One instruction multiplies 16 rows of A by 8 columns of B, over both halves along K. Of its 16 x 8
-// accumulators the lane holds columns 2t and 2t + 1 of row g in acc[0..1], of row g + 8 in acc[2..3].
-// acc += a * b; `half`: which half of b's 16 columns.
+// Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline void epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, output_t* D, index_t ldd) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  D[c_at(row, col, ldd)] = output_t(x);
+}
+
+constexpr int kWarps = kThreads / 32;
+constexpr int kWidth = 8;  // elements in 16 bytes
+using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
+
+constexpr int kSlab = 4 * kWidth;  // elements along K that a warp multiplies in its turn
+constexpr int kAhead = 4;  // slabs that it has in registers, or on their way there
+constexpr int kFragments = kCols / 16, kGroups = kRows / 8;  // in an instruction's operands
+
+// acc += a * b; `half`: which two of b's four registers.
 __device__ inline void mma(
-    float (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
+    accumulator_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -678,475 +672,132 @@ __device__ inline void mma(
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
 }
 
-// Where a chunk of 16 bytes is in lines of shared memory. Without the XOR, the eight chunks below each
-// other, which ldmatrix reads together, would be in the same banks.
-__device__ constexpr unsigned swizzle_128b(unsigned line, unsigned chunk) {
-  return line * 128 + (chunk ^ line % 8) * 16;
-}
-
-// A warp's part of the work tile, with fragments of two K blocks: one is loaded while the other is
-// multiplied.
-struct WarpTile {
-  float acc[kFragmentsM][2 * kFragmentsN][4] = {};  // accumulators of (2, 4) instructions
-  uint32_t a[2][kFragmentsM][4], b[2][kFragmentsN][4];  // fragments
-  uint32_t a_at[kKBlocks], b_at[kKBlocks];  // where they come from: made before the step that loads
-
-  // Lets loads read the stage at this address in shared memory.
-  __device__ void read_from(uint32_t stage, int warp, int lane) {
-    const int row = warp % kWarpsM * kWarpM + lane % 16;
-    for (int kb = 0; kb < kKBlocks; ++kb) {
-      a_at[kb] = stage + swizzle_128b(row, 2 * kb + lane / 16);
-    }
-    const int col = warp / kWarpsM * kWarpN + lane / 16 * 8 + lane % 8;
-    for (int kb = 0; kb < kKBlocks; ++kb) {
-      b_at[kb] = stage + kBytesA + swizzle_128b(col, 2 * kb + lane / 8 % 2);
-    }
-  }
-  // Lets loads read another stage, so many bytes further on.
-  __device__ void move(int bytes) {
-    for (auto& address : a_at) address += bytes;
-    for (auto& address : b_at) address += bytes;
-  }
-  __device__ void load(int kb) {
-#pragma unroll
-    for (int i = 0; i < kFragmentsM; ++i) ldmatrix(a[kb % 2][i], a_at[kb] + i * 16 * 128);
-#pragma unroll
-    for (int i = 0; i < kFragmentsN; ++i) ldmatrix(b[kb % 2][i], b_at[kb] + i * 16 * 128);
-  }
-  __device__ void multiply(int kb) {
-#pragma unroll
-    for (int i = 0; i < kFragmentsM; ++i) {
-#pragma unroll
-      for (int n = 0; n < 2 * kFragmentsN; ++n) {
-        const int j = i % 2 ? 2 * kFragmentsN - 1 - n : n;  // there and back: one operand stays
-        mma(acc[i][j], a[kb % 2][i], b[kb % 2][j / 2], j % 2);
-      }
-    }
-  }
-  // Registers have no variable index: a loop takes the first rows, and moves the others up.
-  __device__ void move_up() {
-#pragma unroll
-    for (int i = 0; i + 1 < kFragmentsM; ++i) {
-#pragma unroll
-      for (int j = 0; j < 2 * kFragmentsN; ++j) {
-#pragma unroll
-        for (int r = 0; r < 4; ++r) acc[i][j][r] = acc[i + 1][j][r];
-      }
-    }
-  }
-  // Two accumulators of the lane: row 16i + 8h + g, columns 8j + 2t and 8j + 2t + 1.
-  __device__ float2 pair(int i, int h, int j) const {
-    return {acc[i][j][2 * h], acc[i][j][2 * h + 1]};
-  }
-};
-
-// Work tiles in the order in which they are computed: kGroup below each other, then the next
-// column: what runs at the same time shares operands in L2. Unsigned numbers are divided faster.
-__device__ inline void tile_at(
-    uint32_t t, uint32_t tiles_m, uint32_t tiles_n, int& row0, int& col0) {
-  const uint32_t most = tiles_m < kGroup ? tiles_m : kGroup;  // kGroup * tiles_n may overflow
-  const uint32_t group = most * tiles_n, first = t / group * most;
-  const uint32_t height = tiles_m - first < most ? tiles_m - first : most;
-  row0 = (first + t % group % height) * kTileM;
-  col0 = t % group / height * kTileN;
-}
-
-// ------------------------------------------------------------------------ D
-struct Output {  // what D is made from, besides accumulators, and where it goes
-  int rows, cols;
-  scalar_t alpha, beta;
-  const output_t* C;  // as in BLAS, not read where beta is 0: it may hold NaN or be null
-  output_t* D;
-  index_t ldc, ldd;
-};
-
-// Whether all rows of C or D start at a multiple of 16 bytes.
-__device__ inline bool is_aligned(const output_t* matrix, index_t ld) {
-  return reinterpret_cast<size_t>(matrix) % 16 == 0 && ld * sizeof(output_t) % 16 == 0;
-}
-
-// Rows of D on their way from registers, where lanes hold pairs far apart, to global memory: here lanes
-// come to hold neighbours, and write long pieces of rows.
-struct Staging {
-  static constexpr int kRows = 16;
-  // The 8 elements at the end of each row keep pairs of different rows in different banks.
-  alignas(16) output_t elements[kRows][kWarpN + 8];
-
-  __device__ output_t& at(int row, int col) {
-    return elements[row][col];
-  }
-  // A lane's pairs of 16 columns, where the lane has its accumulators: q = 0, 1 in rows g, g + 8 of
-  // the left half, 2, 3 in those of the right one.
-  __device__ __half2& pair(int col, int q, unsigned lane) {
-    const unsigned r = q % 2 * 8 + lane / 4, c = col + q / 2 * 8 + lane % 4 * 2;
-    return reinterpret_cast<__half2&>(at(r, c));
-  }
-};
-
-constexpr int kElements = 16 / sizeof(output_t), kPerRow = kWarpN / kElements;  // 16 bytes of a row
-// Reads rows of C, from (row0, col0) on, into `staging`; what C does not have becomes zeros.
-__device__ inline void read_rows(
-    Staging& staging, const Output& out, int row0, int col0, int lane) {
-  const output_t* c = out.C + row0 * out.ldc + col0;
-  if (is_aligned(c, out.ldc) && col0 + kWarpN <= out.cols) {  // 16 bytes at once
-#pragma unroll
-    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
-      const int row = at / kPerRow, col = at % kPerRow * kElements;
-      uint4 elements{};
-      if (row0 + row < out.rows) elements = reinterpret_cast<const uint4&>(c[row * out.ldc + col]);
-      reinterpret_cast<uint4&>(staging.at(row, col)) = elements;
-    }
-    return;
-  }
-#pragma unroll 2
-  for (int row = 0; row < Staging::kRows; ++row, c += out.ldc) {
-#pragma unroll
-    for (int col = lane; col < kWarpN; col += 32) {
-      const bool exists = row0 + row < out.rows && col0 + col < out.cols;
-      staging.at(row, col) = exists ? c[col] : output_t(0);
-    }
-  }
-}
-
-// Makes D of the warp's first 16 rows of accumulators and, if C is read, of the rows of C in
-// `staging`, whose place it takes.
-__device__ inline void finish_rows(
-    Staging& staging, const WarpTile& tile, const Output& out, bool reads_c, int lane) {
-#pragma unroll
-  for (int j = 0; j < kFragmentsN; ++j) {
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      __half2& d = staging.pair(16 * j, q, lane);
-      const float2 acc = tile.pair(0, q % 2, 2 * j + q / 2);
-      scalar_t x = out.alpha * acc.x, y = out.alpha * acc.y;
-      if (reads_c) {
-        x += out.beta * scalar_t(d.x);
-        y += out.beta * scalar_t(d.y);
-      }
-      d = {output_t(x), output_t(y)};
-    }
-  }
-}
-
-// Writes the rows in `staging`, whose first element is at (row0, col0) of D.
-__device__ inline void write_rows(
-    Staging& staging, const Output& out, int row0, int col0, bool aligned, int lane) {
-  output_t* const d = out.D + row0 * out.ldd + col0;
-  if (aligned) {  // 16 bytes at once
-#pragma unroll
-    for (unsigned at = lane; at < Staging::kRows * kPerRow; at += 32) {
-      const int row = at / kPerRow, col = at % kPerRow * kElements;
-      if (row0 + row >= out.rows) continue;
-      reinterpret_cast<uint4&>(d[row * out.ldd + col]) =
-          reinterpret_cast<const uint4&>(staging.at(row, col));
-    }
-    return;
-  }
-  const int rows = out.rows - row0 < Staging::kRows ? out.rows - row0 : Staging::kRows;
-#pragma unroll 1
-  for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
-    if (col0 + col >= out.cols) continue;
-    output_t* to = out.D + row0 * out.ldd + col0 + col;
-#pragma unroll 4
-    for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
-  }
-}
-
-// Writes a warp's part of D, whose first element is at (row0, col0). The accumulators are used up.
-__device__ inline void store(
-    WarpTile& tile, const Output& out, Staging& staging, int row0, int col0, int lane) {
-  const bool aligned = is_aligned(out.D, out.ldd) && col0 + kWarpN <= out.cols;
-#pragma unroll 1
-  for (int row = row0; row < row0 + kWarpM; row += 16) {
-    if (out.beta != 0) {
-      read_rows(staging, out, row, col0, lane);
-      __syncwarp();
-    }
-    finish_rows(staging, tile, out, out.beta != 0, lane);
-    __syncwarp();
-    write_rows(staging, out, row, col0, aligned, lane);
-    __syncwarp();  // all have been read
-    tile.move_up();
-  }
-}
-
-// ------------------------------------------------------------------------ split-K
-// Where D has too few work tiles to occupy the GPU, several blocks share one: each adds up a slice of
-// K and writes its partial sums to the workspace; a second kernel adds them up, always in the same
-// order, so that the result is the same in every run.
-
-// A slice's steps along K: from `first` to before `last`. The first slices may have one more.
-__device__ inline void steps_of(int slice, uint32_t slices, uint32_t steps, int& first, int& last) {
-  const int each = steps / slices, more = steps % slices;
-  first = slice * each + (slice < more ? slice : more);
-  last = first + each + (slice < more ? 1 : 0);
-}
-
-// Writes a warp's accumulators as partial sums: four of a lane at a time, those of its neighbours next
-// to them. `piece` counts the work tiles of all slices.
-__device__ inline void store_partial(
-    const WarpTile& tile, scalar_t* partials, index_t piece, int warp, int lane) {
-  constexpr int kFours = kFragmentsM * 2 * kFragmentsN;  // of a lane
-  const auto all = reinterpret_cast<float4*>(partials);
-  const auto to = all + (piece * kWarps + warp) * kFours * 32 + lane;
-#pragma unroll
-  for (int i = 0; i < kFragmentsM; ++i) {
-#pragma unroll
-    for (int j = 0; j < 2 * kFragmentsN; ++j) {
-      const float2 above = tile.pair(i, 0, j), below = tile.pair(i, 1, j);
-      to[(i * 2 * kFragmentsN + j) * 32] = {above.x, above.y, below.x, below.y};
-    }
-  }
-}
-
-// A block adds up kReduceWidth groups of four elements; its threads share the slices.
-template <int kReduceWidth>
-__device__ inline void reduce(
-    int rows, int cols, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, int slices, const scalar_t* partials) {
-  constexpr int kFours = kTileM * kTileN / 4;  // of a work tile
-  constexpr int kGroups = 256 / kReduceWidth;  // of threads, each with its slices
-  constexpr int kAtOnce = 4;  // loads of a thread that are on their way together
-  __shared__ float4 sums[kGroups][kReduceWidth];
-  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  const int group = threadIdx.x / kReduceWidth;
-  const index_t begin = index_t(blockIdx.x) * kReduceWidth;
-  // In the end, a thread has one element. Where it is takes divisions: they come first.
-  int row = 0, col = 0;
-  if (threadIdx.x < 4 * kReduceWidth) {
-    // store_partial wrote four elements of a lane: two neighbours in a row, and two 8 rows below.
-    const index_t at = begin + threadIdx.x / 4;
-    const int lane = at % 32, j = at / 32 % (kWarpN / 8), i = at / (4 * kWarpN) % (kWarpM / 16);
-    const int warp = at % kFours / (kWarpM * kWarpN / 4), e = threadIdx.x % 4;
-    tile_at(at / kFours, tiles_m, tiles_n, row, col);
-    row += warp % kWarpsM * kWarpM + 16 * i + lane / 4 + e / 2 * 8;
-    col += warp / kWarpsM * kWarpN + 8 * j + lane % 4 * 2 + e % 2;
-  }
-  const index_t distance = index_t(tiles_m) * tiles_n * kFours;  // from a slice to the next
-  const auto all = reinterpret_cast<const float4*>(partials);
-  auto from = all + begin + group * distance + threadIdx.x % kReduceWidth;
-  float4 sum{};
-#pragma unroll 1
-  for (int slice = group; slice < slices; slice += kAtOnce * kGroups) {
-    float4 parts[kAtOnce]{};
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (slice + i * kGroups < slices) parts[i] = *from;
-      from += kGroups * distance;
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      sum.x += parts[i].x;
-      sum.y += parts[i].y;
-      sum.z += parts[i].z;
-      sum.w += parts[i].w;
-    }
-  }
-  sums[group][threadIdx.x % kReduceWidth] = sum;
-  __syncthreads();  // all threads' sums are there
-  if (threadIdx.x >= 4 * kReduceWidth) return;
-  scalar_t x = 0;
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    x += reinterpret_cast<const scalar_t*>(sums[g])[threadIdx.x];
-  }
-  if (row >= rows || col >= cols) return;
-  x *= alpha;
-  if (beta != 0) x += beta * scalar_t(C[row * ldc + col]);
-  D[row * ldd + col] = output_t(x);
-}
-
-extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    few_2_reduce(  // D = alpha * (sum of the partial sums) + beta * C
-        index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
-#if __CUDA_ARCH__ >= 800
-  // The more slices there are, the more threads share them: 32 groups, 16 or 8 (measured).
-  if (slices > 64) {
-    reduce<8>(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
-  } else if (slices > 16) {
-    reduce<16>(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+// Reads kWidth elements of a line from k on. Where it has ended they are zeros, which add nothing.
+template <bool kAligned>
+__device__ inline void read(uint32_t (&to)[4], const input_t* line, index_t k, index_t K) {
+  if constexpr (kAligned) {
+    const uint4 read = k < K ? *reinterpret_cast<const uint4*>(line + k) : uint4{};
+    to[0] = read.x, to[1] = read.y, to[2] = read.z, to[3] = read.w;
   } else {
-    reduce<32>(int(M), int(N), alpha, beta, C, ldc, D, ldd, int(slices), partials);
+    auto& elements = reinterpret_cast<input_t(&)[kWidth]>(to);
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) elements[e] = k + e < K ? line[k + e] : input_t{};
   }
-#else
-  __trap();  // the launcher takes another kernel here
-#endif
 }
 
-// ------------------------------------------------------------------------ packing
-// An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
-// with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
+// What a lane has of a slab. Lane 4g + t (g = 0..7, t = 0..3) has two of 16 columns of B, and row g of 8 of
+// A; along K, elements t * kWidth to t * kWidth + kWidth - 1. Instructions multiply 4 of these at a time, and
+// as many of every other t. Which of a slab's elements they are does not matter, as long as they are the
+// same of both operands.
+struct Slab {
+  uint32_t b[2 * kFragments][4], a[kGroups][4];
+};
 
-// 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
-__device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
-  uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+// Computes a warp's sums for the tile of D that begins at (row0, col0). Where lines do not exist,
+// the last one counts again, or zeros.
+template <bool kAligned>  // whether neighbours in a line of B are read at once
+__device__ inline void multiply(
+    Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
+    index_t lda, const input_t* B, index_t ldb) {
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const input_t* b_lines[2 * kFragments];
 #pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = first & 8 ? words[i + 2] : words[i];
+  for (int i = 0; i < 2 * kFragments; ++i) {
+    const index_t col = col0 + 8 * i + g;
+    b_lines[i] = B + (col < N ? col : N - 1) * ldb;
+  }
+  const input_t* a_lines[kGroups];
 #pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = first & 4 ? words[i + 1] : words[i];
-  const int bits = first % 4 * 8;
-  return {
-      __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
-      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
-}
+  for (int i = 0; i < kGroups; ++i) {
+    const index_t row = row0 + 8 * i + g;
+    a_lines[i] = A + (row < M ? row : M - 1) * lda;
+  }
+  const auto read_slab = [&](Slab& slab, index_t k) {
+#pragma unroll
+    for (int i = 0; i < 2 * kFragments; ++i) read<kAligned>(slab.b[i], b_lines[i], k, K);
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      read<kAligned>(slab.a[i], a_lines[i], k, K);
+    }
+  };
 
-// Packs lines: 32 lanes beside each other, or 8 where lines are short, read adjacent chunks of 16 bytes:
-// each lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
-__device__ inline void pack_lines(
-    index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
-    input_t* __restrict__ packed, index_t packed_ld) {
-  const unsigned lanes = length > 8 * kChunk ? 32 : 8;
-  // Blocks beside each other have parts of the same lines, those behind them parts of others.
-  const index_t parts = (length - 1) / (lanes * kChunk) + 1;
-  const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
-  const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
-  const unsigned beside = 256 / lanes;  // lines of a block
-  const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(first) * beside + threadIdx.x / lanes; line < lines && first < across;
-       line += index_t(across) * beside) {
-    for (index_t at = (index_t(part) * lanes + threadIdx.x % lanes) * kChunk; at < length;
-         at += index_t(deep) * lanes * kChunk) {
-      const input_t* const from = source + line * ld + at;
-      const int shift = reinterpret_cast<size_t>(from) % 16;
-      const input_t* const low = from - shift / sizeof(input_t);
-      uint4 chunk;
-      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
-        const uint4* const both = reinterpret_cast<const uint4*>(low);
-        chunk = part_of(both[0], both[1], shift);
-      } else {
-        alignas(16) input_t elements[kChunk];
+  accumulator_t acc[kFragments][kGroups][4] = {};
+  constexpr int kSlabs = kAligned ? kAhead : 1;  // element by element, one takes many registers
+  Slab slabs[kSlabs];
+  index_t k = warp * kSlab + t * kWidth;  // of the next slab to read
 #pragma unroll
-        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
-        chunk = *reinterpret_cast<const uint4*>(elements);
+  for (auto& slab : slabs) {
+    read_slab(slab, k);
+    k += kWarps * kSlab;
+  }
+#pragma unroll 1
+  for (index_t k0 = warp * kSlab; k0 < K; k0 += kSlabs * kWarps * kSlab) {
+#pragma unroll
+    for (auto& slab : slabs) {
+#pragma unroll
+      for (int f = 0; f < kFragments; ++f) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const auto& low = slab.b[2 * f];
+          const auto& high = slab.b[2 * f + 1];
+          const uint32_t fragment[] = {
+              low[2 * half], high[2 * half], low[2 * half + 1], high[2 * half + 1]};
+#pragma unroll
+          for (int i = 0; i < kGroups; ++i) mma(acc[f][i], fragment, slab.a[i], half);
+        }
       }
-      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+      read_slab(slab, k);
+      k += kWarps * kSlab;
+    }
+  }
+
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) {
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int col = 16 * f + g + r / 2 * 8, row = 8 * i + 2 * t + r % 2;
+        sums[warp][row][col] = acc[f][i][r];
+      }
     }
   }
 }
-
-extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    few_2_pack(  // copies of both operands
-        index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
-        index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
-        input_t* b_packed, index_t b_packed_ld) {
-#if __CUDA_ARCH__ >= 800
-  const bool is_a = blockIdx.z == 0;
-  pack_lines(
-      is_a ? a_lines : b_lines, is_a ? a_length : b_length, is_a ? A : B, is_a ? lda : ldb,
-      is_a ? a_packed : b_packed, is_a ? a_packed_ld : b_packed_ld);
-#else
-  __trap();  // the launcher takes another kernel here
-#endif
-}
-
-// ------------------------------------------------------------------------ the kernel
-constexpr int kSharedBytes = kStages * kStageBytes;  // 36864; rows of D take their place
-static_assert(kThreads / 32 * sizeof(Staging) <= kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
     few_2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, index_t slices, scalar_t* partials) {
+        output_t* D, index_t ldd) {
 #if __CUDA_ARCH__ >= 800
-  extern __shared__ __align__(128) unsigned char shared[];  // (kStages, kStageBytes)
-  const uint32_t stages = shared_address(shared);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  __shared__ Sums sums;
+  // Whether lines begin at a multiple of what is read at once, and are whole pieces of it.
+  const bool aligned = reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 &&
+                       reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 &&
+                       K % kWidth == 0;
+  const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
-  const int rows = int(M), cols = int(N), depth = int(K);
-  const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;
-  int row0, col0;
-  tile_at(blockIdx.x, tiles_m, tiles_n, row0, col0);
-
-  // Of every tile, a thread copies one chunk of lines that are some way apart; its neighbours copy
-  // those beside it.
-  const int a_line = threadIdx.x / 8, a_chunk = threadIdx.x % 8;
-  const int a_left = rows - row0 - a_line;  // lines from there to the end of A
-  const auto a_from = A + index_t(row0 + a_line) * lda + a_chunk * kChunk;
-  const auto copy_a = [&](uint32_t stage, int k) {
-    const int left = depth - k - a_chunk * kChunk;
-    const int bytes = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const auto from = a_from + index_t(i * 8) * lda + k;
-      const int to = swizzle_128b(a_line + i * 8, a_chunk);
-      cp_async(stage + to, from, i * 8 < a_left ? bytes : 0);
+  // Neighbouring blocks have the same columns of D, and read the same of B.
+  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
+  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
+    const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
+    if (aligned) {
+      multiply<true>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+    } else {
+      multiply<false>(sums, row0, col0, M, N, K, A, lda, B, ldb);
     }
-  };
-  const int b_line = threadIdx.x / 8, b_chunk = threadIdx.x % 8;
-  const int b_left = cols - col0 - b_line;  // lines from there to the end of B
-  const auto b_from = B + index_t(col0 + b_line) * ldb + b_chunk * kChunk;
-  const auto copy_b = [&](uint32_t stage, int k) {
-    const int left = depth - k - b_chunk * kChunk;
-    const int bytes = (left < 0 ? 0 : left < kChunk ? left : kChunk) * int(sizeof(input_t));
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const auto from = b_from + index_t(i * 8) * ldb + k;
-      const int to = swizzle_128b(b_line + i * 8, b_chunk);
-      cp_async(stage + to, from, i * 8 < b_left ? bytes : 0);
-    }
-  };
-
-  WarpTile tile;
-  int first_step, last_step;
-  steps_of(blockIdx.y, int(slices), (depth + kTileK - 1) / kTileK, first_step, last_step);
-  const int steps = last_step - first_step, first = first_step * kTileK;
-
-  // Prologue: the first kStages - 1 steps' copies, a group each (the last ones may be empty).
-  for (int s = 0; s < kStages - 1; ++s) {
-    if (s < steps) {
-      copy_a(stages + s * kStageBytes, first + s * kTileK);
-      copy_b(stages + s * kStageBytes + kBytesA, first + s * kTileK);
-    }
-    asm volatile("cp.async.commit_group;" ::: "memory");
-  }
-  tile.read_from(stages, warp, lane);
-  if (steps > 0) {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
-    __syncthreads();  // the first tiles are there, for all threads
-    tile.load(0);
-  }
-
-  // Main loop. While K block kb of step n is multiplied, the next one moves from shared memory to
-  // registers, and the tiles of step n + kStages - 1 from global to shared memory.
-  int reading = 0, writing = kStages - 1;  // stages
-  for (int n = 0; n < steps; ++n) {
-#pragma unroll
-    for (int kb = 0; kb < kKBlocks; ++kb) {
-      if (kb == kKBlocks - 1) {
-        // After the last step, load again what is there: it is not used, and costs less than a
-        // branch.
-        const int next = n + 1 == steps ? reading : reading + 1 < kStages ? reading + 1 : 0;
-        tile.move((next - reading) * kStageBytes);
-        reading = next;
-        // To wait once more after the last step does no harm, and without a branch the compiler
-        // places the multiplications better.
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-        __syncthreads();  // the next tiles are there; nobody reads these any more
+    __syncthreads();  // the sums of all warps are there
+    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
+      const int i = at / kCols, j = at % kCols;
+      accumulator_t sum = 0;
+      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
+      const index_t row = row0 + i, col = col0 + j;
+      if (row < M && col < N) {
+        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);
       }
-      tile.load((kb + 1) % kKBlocks);
-      if (kb == 0) {
-        const int k = first + (n + kStages - 1) * kTileK;
-        if (n + kStages - 1 < steps) {
-          copy_a(stages + writing * kStageBytes, k);
-          copy_b(stages + writing * kStageBytes + kBytesA, k);
-        }
-        asm volatile("cp.async.commit_group;" ::: "memory");
-        writing = writing + 1 < kStages ? writing + 1 : 0;
-      }
-      tile.multiply(kb);
     }
+    __syncthreads();  // they have been read: those of the next tile may replace them
   }
-
-  if (slices > 1) {
-    store_partial(tile, partials, index_t(blockIdx.y) * gridDim.x + blockIdx.x, warp, lane);
-    return;
-  }
-  const int row = row0 + warp % kWarpsM * kWarpM, col = col0 + warp / kWarpsM * kWarpN;
-  const Output out{rows, cols, alpha, beta, C, D, ldc, ldd};
-  __syncthreads();  // nobody reads the tiles any more: their memory is free
-  store(tile, out, reinterpret_cast<Staging*>(shared)[warp], row, col, lane);
 #else
   __trap();  // the launcher takes another kernel here
 #endif
@@ -1177,128 +828,37 @@ inline cudaError_t launch(
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// A launch, worked out from top to bottom.
-struct Plan {
-  index_t M, N, K;
-  size_t A, B;  // addresses
-  index_t lda, ldb, multiprocessors;
-
-  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
-  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
-  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
-  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
-  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
-  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
-  index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
-  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
-  index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
-  index_t slices = (steps + each - 1) / each;  // as few as have no more steps
-  index_t split = slices > 1 ? tiles : 0;  // tiles of many slices
-  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
-  index_t bytes = partials_offset + slices * split * kTileM * kTileN * 4;
-  index_t reduce_blocks = split * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
-  index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
-  index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
-  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
-  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
-  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
-  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
-};
-
-constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
-constexpr size_t kMost = 2147483647;  // blocks
-constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-
-// Sets *bytes to the size of the workspace that the launcher needs on the current device, or to 0 where
-// it returns the launcher's error 1 or 9.
-// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
-// and partial sums.
-extern "C" cudaError_t  // cudaSuccess once *bytes is set
-few_2_workspace(  // for a launch with these arguments
-    index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
-    size_t* bytes) {
-  if (bytes == nullptr) return cudaErrorInvalidValue;
-  *bytes = 0;
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
-  if (M > kLargest / N) return cudaErrorInvalidValue;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
-  int device, multiprocessors;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
-  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.tiles) > kMost) return cudaErrorInvalidConfiguration;
-  if (plan.reduce_blocks > 2147483647) return cudaErrorInvalidConfiguration;  // a grid is not wider
-  *bytes = size_t(plan.bytes);
-  return cudaSuccess;
-}
-
-// Checks the arguments and queues the kernels on a stream. Any threads may call it at once, also
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
 // while a CUDA graph is captured: it never prints, exits, waits or allocates.
-// `workspace` is device memory at a multiple of 256 bytes, as much as ..._workspace says; it is
-// free again when the stream has got past the launch.
 // Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a size below 0 or above 2^31 - 4096, a null matrix or one of more
-//        than 2^44 elements, a leading dimension too short, a workspace too small or not aligned
-//     9  cudaErrorInvalidConfiguration: 2^31 blocks or more
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements
 //   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
-extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
 few_2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
-    index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  size_t needed;  // bytes of the workspace
-  auto ask = few_2_workspace;
-  cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
-  if (error != cudaSuccess || M == 0 || N == 0) return error;
+    index_t ldd, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
 
-  int device, multiprocessors;
-  error = check_stream(stream, device);
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
+  int device;
+  cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
-  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
-  if (needed > 0 && !fits) return cudaErrorInvalidValue;
-  const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = static_cast<input_t*>(workspace);
-  const auto b_packed = a_packed + plan.b_offset / 2;
-  const input_t* const a = plan.packs_a ? a_packed : A;
-  const input_t* const b = plan.packs_b ? b_packed : B;
-  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
-
   const auto kernel = few_2;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
-  if (error != cudaSuccess) return error;
-
-  if (plan.packs_a || plan.packs_b) {
-    error = launch(  // a kernel that packs both
-        few_2_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
-        plan.b_ld);
-    if (error != cudaSuccess) return error;
-  }
-  const dim3 grid(unsigned(plan.tiles), unsigned(plan.slices));
-  error = launch(
-      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd, plan.slices,
-      partials);
-  if (error != cudaSuccess || plan.slices == 1) return error;
-
-  return launch(  // a kernel that adds up the partial sums
-      few_2_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha, beta,
-      C, ldc, D, ldd, plan.slices, partials);
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
 #endif  // __CUDACC_RTC__
@@ -1340,7 +900,7 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {32, 64, 64, 1, 1, 1, 158799, 543035, 63094, 45371, 90742, 27223, 54445, 815262, 107756, 11, 0, 1031800, 4, 0, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 1363, 1374, 0, 177, 354, 106, 213, 1914092, 53878, 32, 0, 183000, 2, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
     {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 4, 1, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 3200, 4194304}},
 };
 
@@ -1352,7 +912,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 12288},
-    {false, 0, 36864},
+    {false, 0, 4096},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -1438,7 +998,7 @@ inline index_t predict(
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1630000 + sums * added / 1024 * kib : 0;
+  const index_t adding = slices > 1 ? 800000 + sums * added / 1024 * kib : 0;
   const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
   const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
   const index_t slices_a = spans_a < 96 ? spans_a : 96;
@@ -1504,6 +1064,15 @@ inline int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
+// For a kernel that needs no workspace.
+template <auto kLaunch>
+cudaError_t launch_without_workspace(
+    long long M, long long N, long long K, float alpha, const __half* A, long long lda,
+    const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
+    long long ldd, void*, size_t, cudaStream_t stream) {
+  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+}
+
 struct Kernel {
   cudaError_t (*workspace)(
       long long M, long long N, long long K, const __half* A, long long lda, const __half* B,
@@ -1517,7 +1086,7 @@ struct Kernel {
 // clang-format off
 constexpr Kernel kKernels[] = {
     {few_1_ns::few_1_workspace, few_1_ns::few_1_launch},
-    {few_2_ns::few_2_workspace, few_2_ns::few_2_launch},
+    {nullptr, launch_without_workspace<few_2_ns::few_2_launch>},
 };
 // clang-format on
 

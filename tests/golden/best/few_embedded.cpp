@@ -5,9 +5,9 @@
 // the fastest of all that there are, or nearly so, by these predictions. The driver's library is opened
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
 //
-//   kernel for  variant tile     tunables
-//   1      t4   mma     32x64x32 --threadblock 32x64x32 --warp 32x32
-//   2      a100 mma     32x64x64 --threadblock 32x64x64 --warp 32x32 --stages 3 --split-k auto
+//   kernel for  variant tile      tunables
+//   1      t4   mma     32x64x32  --threadblock 32x64x32 --warp 32x32
+//   2      a100 skinny  8x16x1024
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -16,7 +16,7 @@
 
 #include "few.h"
 
-#if FEW_SPEC != 0xf45197bc
+#if FEW_SPEC != 0xb0bc6ac9
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -115,7 +115,6 @@ template <class Handle>
 struct Handles {
   Handle kernel;
   Handle pack;  // copies operands that the kernel cannot read where they are
-  Handle reduce;  // adds up partial sums
 };
 
 using Loaded = Handles<CUkernel>;  // for all contexts
@@ -125,7 +124,7 @@ using Kernels = Handles<CUfunction>;  // in one of them
 // when the program or its shared library ends.
 struct Code {
   const Image (&images)[1];  // later ones are better
-  const char* const (&symbols)[3];  // in the order of Handles; null: it has none
+  const char* const (&symbols)[2];  // in the order of Handles; null: it has none
   int shared_bytes;
   std::mutex mutex = {};
   CUlibrary library[1] = {};  // null where it has not been loaded
@@ -170,9 +169,8 @@ struct Code {
     CUkernel* const kernels[] = {
         &loaded[i].kernel,
         &loaded[i].pack,
-        &loaded[i].reduce,
     };
-    for (int k = 0; k < 3 && error == CUDA_SUCCESS; ++k) {
+    for (int k = 0; k < 2 && error == CUDA_SUCCESS; ++k) {
       if (symbols[k]) error = driver.cuLibraryGetKernel(kernels[k], made, symbols[k]);
     }
     if (error == CUDA_SUCCESS) {
@@ -205,9 +203,6 @@ struct Code {
     if (error == CUDA_SUCCESS && found.pack != nullptr) {
       error = driver.cuKernelGetFunction(&kernels.pack, found.pack);
     }
-    if (error == CUDA_SUCCESS && found.reduce != nullptr) {
-      error = driver.cuKernelGetFunction(&kernels.reduce, found.reduce);
-    }
     if (error != CUDA_SUCCESS || shared_bytes == 0) return error;
     // More than 48 KiB of dynamic shared memory has to be asked for, in each context.
     return driver.cuFuncSetAttribute(
@@ -235,16 +230,6 @@ CUresult launch(
       nullptr);
 }
 
-// Of the current device.
-CUresult count_multiprocessors(int& count) {
-  const Driver& driver = get_driver();
-  if (driver.error != CUDA_SUCCESS) return driver.error;
-  CUdevice device;
-  const CUresult error = driver.cuCtxGetDevice(&device);
-  if (error != CUDA_SUCCESS) return error;
-  return driver.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
-}
-
 // ---------------------------------------------------------------------------- kernel 1
 
 namespace few_1_ns {
@@ -261,7 +246,7 @@ constexpr std::uint64_t kSm75[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"few_1", "few_1_pack", nullptr};
+constexpr const char* kSymbols[] = {"few_1", "few_1_pack"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -360,19 +345,21 @@ CUresult few_1_launch(
 
 namespace few_2_ns {
 
-using scalar_t = float;  // of alpha, beta, the epilogue
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
+constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
 
-constexpr int kTileM = 32, kTileN = 64, kTileK = 64;  // of a block: work tile, step along K
-constexpr int kThreads = 64;  // 2 warps
-constexpr int kSharedBytes = 36864;
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
 
 // clang-format off
 constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"few_2", "few_2_pack", "few_2_reduce"};
+constexpr const char* kSymbols[] = {"few_2", nullptr};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -381,112 +368,31 @@ constexpr Image kImages[] = {
 
 CUresult get_kernels(Kernels& kernels) {
   // Made when the driver is at work, so that it ends before the driver.
-  static Code code{kImages, kSymbols, kSharedBytes};
+  static Code code{kImages, kSymbols, 0};
   return code.get(kernels);
-}
-
-// A launch, worked out from top to bottom.
-struct Plan {
-  index_t M, N, K;
-  size_t A, B;  // addresses
-  index_t lda, ldb, multiprocessors;
-
-  bool packs_a = K > 0 && (A % 16 != 0 || lda % 8 != 0);  // its lines are not aligned
-  index_t a_lines = packs_a ? M : 0, a_length = packs_a ? K : 0;  // to pack
-  index_t a_ld = packs_a ? (a_length + 63) / 64 * 64 : lda;  // as the kernel reads it
-  bool packs_b = K > 0 && (B % 16 != 0 || ldb % 8 != 0);  // its lines are not aligned
-  index_t b_lines = packs_b ? N : 0, b_length = packs_b ? K : 0;  // to pack
-  index_t b_ld = packs_b ? (b_length + 63) / 64 * 64 : ldb;  // as the kernel reads it
-  index_t b_offset = (a_lines * a_ld * 2 + 255) / 256 * 256;  // bytes
-  index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
-  index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
-  index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
-  index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
-  index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
-  index_t slices = (steps + each - 1) / each;  // as few as have no more steps
-  index_t split = slices > 1 ? tiles : 0;  // tiles of many slices
-  index_t partials_offset = b_offset + (b_lines * b_ld * 2 + 255) / 256 * 256;
-  index_t bytes = partials_offset + slices * split * kTileM * kTileN * 4;
-  index_t reduce_blocks = split * (kTileM * kTileN / 4) / (slices > 64 ? 8 : slices > 16 ? 16 : 32);
-  index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
-  index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
-  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
-  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
-  index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
-  index_t pack_blocks = pieces < 65536 ? pieces : 65536;
-};
-
-constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a tile ends is an int
-constexpr size_t kMost = 2147483647;  // blocks
-constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-
-CUresult few_2_workspace(
-    index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
-    size_t* bytes) {
-  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = 0;
-  if (size_t(M) > kSide || size_t(N) > kSide || size_t(K) > kSide) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
-  if (M > kLargest / N) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
-  int multiprocessors;
-  const CUresult error = count_multiprocessors(multiprocessors);
-  if (error != CUDA_SUCCESS) return error;
-  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  if (size_t(plan.tiles) > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (plan.reduce_blocks > 2147483647) return CUDA_ERROR_INVALID_VALUE;  // a grid is not wider
-  *bytes = size_t(plan.bytes);
-  return CUDA_SUCCESS;
 }
 
 CUresult few_2_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
-    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
-    size_t workspace_bytes, CUstream stream) {
-  size_t needed;  // bytes of the workspace
-  auto ask = few_2_workspace;
-  int error = ask(M, N, K, A, lda, B, ldb, &needed);
-  if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0) return CUDA_SUCCESS;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
   if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
 
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
   Kernels kernels;
-  error = get_kernels(kernels);
+  CUresult error = get_kernels(kernels);
   if (error != CUDA_SUCCESS) return error;
-  int multiprocessors;
-  error = count_multiprocessors(multiprocessors);
-  if (error != CUDA_SUCCESS) return error;
-  const Plan plan{M, N, K, size_t(A), size_t(B), lda, ldb, multiprocessors};
-  bool fits = workspace != nullptr && workspace_bytes >= needed && size_t(workspace) % 256 == 0;
-  if (needed > 0 && !fits) return CUDA_ERROR_INVALID_VALUE;
-  const auto space = static_cast<unsigned char*>(workspace);
-  const auto a_packed = static_cast<input_t*>(workspace);
-  const auto b_packed = a_packed + plan.b_offset / 2;
-  const input_t* const a = plan.packs_a ? a_packed : static_cast<const input_t*>(A);
-  const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
-  const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
-
   const auto kernel = kernels.kernel;
-
-  if (plan.packs_a || plan.packs_b) {
-    error = launch(  // a kernel that packs both
-        kernels.pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
-        plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
-        plan.b_ld);
-    if (error != CUDA_SUCCESS) return error;
-  }
-  const dim3 grid(unsigned(plan.tiles), unsigned(plan.slices));
-  error = launch(
-      kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd, plan.slices,
-      partials);
-  if (error != CUDA_SUCCESS || plan.slices == 1) return error;
-
-  return launch(  // a kernel that adds up the partial sums
-      kernels.reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha,
-      beta, C, ldc, D, ldd, plan.slices, partials);
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
 }  // namespace few_2_ns
@@ -517,7 +423,7 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {32, 64, 64, 1, 1, 1, 158799, 543035, 63094, 45371, 90742, 27223, 54445, 815262, 107756, 11, 0, 1031800, 4, 0, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 1363, 1374, 0, 177, 354, 106, 213, 1914092, 53878, 32, 0, 183000, 2, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
     {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 4, 1, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 3200, 4194304}},
 };
 
@@ -529,7 +435,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 12288},
-    {false, 0, 36864},
+    {false, 0, 4096},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -615,7 +521,7 @@ index_t predict(
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1630000 + sums * added / 1024 * kib : 0;
+  const index_t adding = slices > 1 ? 800000 + sums * added / 1024 * kib : 0;
   const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
   const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
   const index_t slices_a = spans_a < 96 ? spans_a : 96;
@@ -681,6 +587,15 @@ int pick(
 
 // ---------------------------------------------------------------------------- the launcher
 
+// For a kernel that needs no workspace.
+template <auto kLaunch>
+CUresult launch_without_workspace(
+    index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
+    index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void*, size_t,
+    CUstream stream) {
+  return kLaunch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+}
+
 struct Kernel {
   // Null where it needs none.
   CUresult (*workspace)(
@@ -696,7 +611,7 @@ struct Kernel {
 // clang-format off
 constexpr Kernel kKernels[] = {
     {few_1_ns::few_1_workspace, few_1_ns::few_1_launch, few_1_ns::get_kernels},
-    {few_2_ns::few_2_workspace, few_2_ns::few_2_launch, few_2_ns::get_kernels},
+    {nullptr, launch_without_workspace<few_2_ns::few_2_launch>, few_2_ns::get_kernels},
 };
 // clang-format on
 

@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 // The specification. few.cpp does not compile with the header of another one.
-#define FEW_SPEC 0xf45197bc
+#define FEW_SPEC 0xb0bc6ac9
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API
@@ -42,8 +42,7 @@ few_load(void);
 
 // Sets *bytes to the size of the workspace that a launch with the same arguments needs, on the
 // current context's device. Returns what a launch does.
-// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
-// and partial sums.
+// It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 GEMMGEN_API int  // 0 once *bytes is set
 few_workspace(
     long long M, long long N, long long K,  // sizes, as for the launch

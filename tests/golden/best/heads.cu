@@ -9,13 +9,13 @@
 // Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
 // D is C, both have one stride.
 //
-//   kernel for variant    tile       tunables
-//   1      a10 gemv       1x32x2048  --vectors 1
-//   2      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
-//   3      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
-//   4      a10 shared_row 1x256x1024
-//   5      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
-//   6      a10 simt       64x64x8    --threadblock 64x64x8 --warp 32x32
+//   kernel for variant tile     tunables
+//   1      a10 narrow  1x32x128 --vectors 1
+//   2      a10 simt    32x32x32 --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
+//   3      a10 simt    64x64x32 --threadblock 64x64x32 --stages 5 --sliced-k 8
+//   4      a10 narrow  4x32x128 --vectors 4
+//   5      a10 simt    64x32x32 --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
+//   6      a10 simt    64x64x8  --threadblock 64x64x8 --warp 32x32
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_86 -c heads.cu
@@ -29,9 +29,11 @@
 
 // heads_1: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
-// For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
-// at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
-// A, which come from the caches.
+// For products of few rows, which take as long as it takes to read B, whose lines run across K. What a
+// thread reads of B, 16 bytes at once if it is aligned, goes straight into registers, and is multiplied by all
+// of the few rows of A, which the block brings to shared memory, a step along K at a time: the next step of
+// both is on its way while one is multiplied.
+//
 // The threads of a block share the columns of its tile of D, and K. In the end the sums of the same elements
 // are added up, first those of a warp, then those of all warps, always in the same order.
 //
@@ -60,7 +62,8 @@ using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
 constexpr int kRows = 1, kCols = 32;  // of D, that a block computes
-constexpr int kThreads = 512;  // per block
+constexpr int kThreads = 256;  // per block
+constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 
@@ -107,57 +110,113 @@ __device__ inline void epilogue(
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kWidth = 4;  // elements in 16 bytes
-using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
-
-constexpr int kDepth = 8;  // elements along K that a thread has at a time
+constexpr int kStep = 128;  // elements along K that a block multiplies at a time
 static_assert(
     kCols % kWidth == 0 && 32 % (kCols / kWidth) == 0, "a warp has whole lines of the tile");
 
-template <int kCount>  // neighbours in a line of B
-struct alignas(kCount * sizeof(input_t)) Piece {
-  input_t of[size_t(kCount)];
+struct alignas(4) Few {  // elements of all few rows of A, at the same place along K
+  input_t of[kRows];
+};
 
-  __device__ void read(const input_t* from) {
-    if constexpr (kCount == kWidth) {
-      *reinterpret_cast<int4*>(of) = *reinterpret_cast<const int4*>(from);  // one instruction
-    } else {
-      of[0] = *from;
+using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
+union Shared {
+  Few few[2][kStep];  // of two steps
+  Sums sums;  // then
+};
+
+// A thread's part of the few rows of a step, on its way to shared memory.
+struct Coming {
+  static constexpr int kOwn = 1;  // some threads have none
+  input_t of[kOwn];
+
+  // From row0 and k0 on. What lies outside of A is zeros, which add nothing to a sum.
+  __device__ void read(
+      const input_t* A, index_t lda, index_t row0, index_t k0, index_t M, index_t K) {
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) {
+      const int at = e * kThreads + threadIdx.x;
+      const index_t row = row0 + at % kRows, k = k0 + at / kRows;
+      of[e] = row < M && k < K ? A[a_at(row, k, lda)] : input_t(0);
+    }
+  }
+  __device__ void write(Few* few) const {
+    const auto elements = reinterpret_cast<input_t*>(few);
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) {
+      if (threadIdx.x < kRows * kStep) elements[threadIdx.x] = of[e];
     }
   }
 };
 
-// Computes the tile of D that begins at (row0, col0).
-template <int kCount>  // columns that a thread has: kWidth or 1
-__device__ inline void multiply(
-    Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
-    index_t lda, const input_t* B, index_t ldb) {
-  constexpr int kLanes = kCols / kCount;  // threads with different columns, next to each other
-  constexpr int kStep = kThreads / kLanes * kDepth;  // along K
-  const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
-  const index_t col = col0 + first;
-  accumulator_t sum[kRows][kCount] = {};
-  for (index_t k0 = threadIdx.x / kLanes * kDepth; k0 < K; k0 += kStep) {
-    Piece<kCount> b[kDepth] = {};  // what lies outside of B is zeros, which add nothing to a sum
+// What a thread has of a step: kCount neighbours in some lines of B, which are kApart from each other.
+template <int kCount>
+struct Lines {
+  static constexpr int kLanes = kCols / kCount;  // threads with different columns, side by side
+  static constexpr int kApart = kThreads / kLanes, kDepth = kStep / kApart;
+  struct alignas(kCount * sizeof(input_t)) Piece {
+    input_t of[size_t(kCount)];
+  };
+  Piece of[size_t(kDepth)];
+
+  // What lies outside of B is zeros.
+  __device__ void read(
+      const input_t* B, index_t ldb, index_t col, index_t k0, index_t N, index_t K) {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
-      const index_t k = k0 + d;
-      if (k < K && col < N) b[d].read(B + b_at(k, col, ldb));
+      const index_t k = k0 + d * kApart + threadIdx.x / kLanes;
+      const input_t* const from = B + b_at(k, col, ldb);
+      const bool inside = k < K && col < N;
+      if constexpr (kCount == kWidth) {  // one instruction
+        reinterpret_cast<int4&>(of[d]) = inside ? *reinterpret_cast<const int4*>(from) : int4{};
+      } else {
+        of[d].of[0] = inside ? *from : input_t(0);
+      }
     }
+  }
+
+  // Adds the products with the few rows.
+  __device__ void multiply(
+      const Few (&few)[kStep], accumulator_t (&sum)[kRows][size_t(kCount)]) const {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const index_t row = row0 + i;
+    for (int d = 0; d < kDepth; ++d) {
+      const Few a = few[d * kApart + threadIdx.x / kLanes];
 #pragma unroll
-      for (int d = 0; d < kDepth; ++d) {
-        const index_t k = k0 + d;
-        const bool inside = k < K && row < M;
-        const accumulator_t a =
-            inside ? static_cast<accumulator_t>(A[a_at(row, k, lda)]) : accumulator_t(0);
+      for (int i = 0; i < kRows; ++i) {
 #pragma unroll
         for (int e = 0; e < kCount; ++e) {
-          sum[i][e] += a * static_cast<accumulator_t>(b[d].of[e]);
+          sum[i][e] += accumulator_t(a.of[i]) * accumulator_t(of[d].of[e]);
         }
       }
     }
+  }
+};
+
+// Computes each warp's sums for the tile of D that begins at (row0, col0).
+template <int kCount>  // neighbours in a line of B that a thread reads at once: kWidth or 1
+__device__ inline void multiply(
+    Shared& shared, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
+    index_t lda, const input_t* B, index_t ldb) {
+  constexpr int kLanes = Lines<kCount>::kLanes;
+  const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
+  const index_t col = col0 + first, begin = 0;
+  accumulator_t sum[kRows][size_t(kCount)] = {};
+  Lines<kCount> lines;
+  Coming coming;
+  lines.read(B, ldb, col, begin, N, K);
+  coming.read(A, lda, row0, begin, M, K);
+  coming.write(shared.few[0]);
+  __syncthreads();  // the first step of A is there
+  int turn = 0;
+#pragma unroll 1
+  for (index_t k0 = begin; k0 < K; k0 += kStep, turn ^= 1) {
+    const index_t k_next = k0 + kStep;
+    Lines<kCount> next;
+    next.read(B, ldb, col, k_next, N, K);
+    coming.read(A, lda, row0, k_next, M, K);
+    lines.multiply(shared.few[turn], sum);
+    coming.write(shared.few[turn ^ 1]);
+    __syncthreads();  // the next step is there, and this one has been read
+    lines = next;
   }
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
@@ -166,12 +225,14 @@ __device__ inline void multiply(
       for (int lanes = 16; lanes >= kLanes; lanes /= 2) {
         sum[i][e] += __shfl_down_sync(0xffffffff, sum[i][e], lanes);
       }
-      if (threadIdx.x % 32 < kLanes) sums[threadIdx.x / 32][i][first + e] = sum[i][e];
+      if (threadIdx.x % 32 < kLanes) {
+        shared.sums[threadIdx.x / 32][i][first + e] = sum[i][e];
+      }
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     heads_1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
@@ -186,7 +247,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   if (beta != 0) C += product * stride_c;
   D += product * stride_d;
 
-  __shared__ Sums sums;
+  __shared__ Shared shared;
+  Sums& sums = shared.sums;
   // Whether lines of B begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
   const bool aligned =
       reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 && N % kWidth == 0;
@@ -197,9 +259,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
     const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
     if (aligned) {
-      multiply<kWidth>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+      multiply<kWidth>(shared, row0, col0, M, N, K, A, lda, B, ldb);
     } else {
-      multiply<1>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+      multiply<1>(shared, row0, col0, M, N, K, A, lda, B, ldb);
     }
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
@@ -1631,9 +1693,13 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 
 // heads_4: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
-// Each block computes rows of D, one after another, its threads striding over the columns. All of
-// them need the same row of A, so it is kept in shared memory: read once from global memory if it
-// fits into a chunk, chunk by chunk for each group of columns if it is longer.
+// For products of few rows, which take as long as it takes to read B, whose lines run across K. What a
+// thread reads of B, 16 bytes at once if it is aligned, goes straight into registers, and is multiplied by all
+// of the few rows of A, which the block brings to shared memory, a step along K at a time: the next step of
+// both is on its way while one is multiplied.
+//
+// The threads of a block share the columns of its tile of D, and K. In the end the sums of the same elements
+// are added up, first those of a warp, then those of all warps, always in the same order.
 //
 //   A  M x K, row-major, float
 //   B  K x N, row-major, float
@@ -1659,11 +1725,11 @@ using output_t = float;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
+constexpr int kRows = 4, kCols = 32;  // of D, that a block computes
 constexpr int kThreads = 256;  // per block
-constexpr int kChunk = 1024;  // elements of A's row in shared memory at a time
+constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
 
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
-static_assert(kChunk * sizeof(input_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 
 // Where an element lies in its matrix.
 __device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
@@ -1706,7 +1772,132 @@ __device__ inline void epilogue(
   D[c_at(row, col, ldd)] = finish_element(x, row, col, aux);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+constexpr int kWarps = kThreads / 32;
+constexpr int kWidth = 4;  // elements in 16 bytes
+constexpr int kStep = 128;  // elements along K that a block multiplies at a time
+static_assert(
+    kCols % kWidth == 0 && 32 % (kCols / kWidth) == 0, "a warp has whole lines of the tile");
+
+struct alignas(16) Few {  // elements of all few rows of A, at the same place along K
+  input_t of[kRows];
+};
+
+using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
+union Shared {
+  Few few[2][kStep];  // of two steps
+  Sums sums;  // then
+};
+
+// A thread's part of the few rows of a step, on its way to shared memory.
+struct Coming {
+  static constexpr int kOwn = kRows * kStep / kThreads;
+  static_assert(kRows * kStep % kThreads == 0, "all threads have as many");
+  input_t of[kOwn];
+
+  // From row0 and k0 on. What lies outside of A is zeros, which add nothing to a sum.
+  __device__ void read(
+      const input_t* A, index_t lda, index_t row0, index_t k0, index_t M, index_t K) {
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) {
+      const int at = e * kThreads + threadIdx.x;
+      const index_t row = row0 + at % kRows, k = k0 + at / kRows;
+      of[e] = row < M && k < K ? A[a_at(row, k, lda)] : input_t(0);
+    }
+  }
+  __device__ void write(Few* few) const {
+    const auto elements = reinterpret_cast<input_t*>(few);
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) {
+      elements[e * kThreads + threadIdx.x] = of[e];
+    }
+  }
+};
+
+// What a thread has of a step: kCount neighbours in some lines of B, which are kApart from each other.
+template <int kCount>
+struct Lines {
+  static constexpr int kLanes = kCols / kCount;  // threads with different columns, side by side
+  static constexpr int kApart = kThreads / kLanes, kDepth = kStep / kApart;
+  struct alignas(kCount * sizeof(input_t)) Piece {
+    input_t of[size_t(kCount)];
+  };
+  Piece of[size_t(kDepth)];
+
+  // What lies outside of B is zeros.
+  __device__ void read(
+      const input_t* B, index_t ldb, index_t col, index_t k0, index_t N, index_t K) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const index_t k = k0 + d * kApart + threadIdx.x / kLanes;
+      const input_t* const from = B + b_at(k, col, ldb);
+      const bool inside = k < K && col < N;
+      if constexpr (kCount == kWidth) {  // one instruction
+        reinterpret_cast<int4&>(of[d]) = inside ? *reinterpret_cast<const int4*>(from) : int4{};
+      } else {
+        of[d].of[0] = inside ? *from : input_t(0);
+      }
+    }
+  }
+
+  // Adds the products with the few rows.
+  __device__ void multiply(
+      const Few (&few)[kStep], accumulator_t (&sum)[kRows][size_t(kCount)]) const {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const Few a = few[d * kApart + threadIdx.x / kLanes];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int e = 0; e < kCount; ++e) {
+          sum[i][e] += accumulator_t(a.of[i]) * accumulator_t(of[d].of[e]);
+        }
+      }
+    }
+  }
+};
+
+// Computes each warp's sums for the tile of D that begins at (row0, col0).
+template <int kCount>  // neighbours in a line of B that a thread reads at once: kWidth or 1
+__device__ inline void multiply(
+    Shared& shared, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
+    index_t lda, const input_t* B, index_t ldb) {
+  constexpr int kLanes = Lines<kCount>::kLanes;
+  const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
+  const index_t col = col0 + first, begin = 0;
+  accumulator_t sum[kRows][size_t(kCount)] = {};
+  Lines<kCount> lines;
+  Coming coming;
+  lines.read(B, ldb, col, begin, N, K);
+  coming.read(A, lda, row0, begin, M, K);
+  coming.write(shared.few[0]);
+  __syncthreads();  // the first step of A is there
+  int turn = 0;
+#pragma unroll 1
+  for (index_t k0 = begin; k0 < K; k0 += kStep, turn ^= 1) {
+    const index_t k_next = k0 + kStep;
+    Lines<kCount> next;
+    next.read(B, ldb, col, k_next, N, K);
+    coming.read(A, lda, row0, k_next, M, K);
+    lines.multiply(shared.few[turn], sum);
+    coming.write(shared.few[turn ^ 1]);
+    __syncthreads();  // the next step is there, and this one has been read
+    lines = next;
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      for (int lanes = 16; lanes >= kLanes; lanes /= 2) {
+        sum[i][e] += __shfl_down_sync(0xffffffff, sum[i][e], lanes);
+      }
+      if (threadIdx.x % 32 < kLanes) {
+        shared.sums[threadIdx.x / 32][i][first + e] = sum[i][e];
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     heads_4(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
@@ -1721,33 +1912,33 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   if (beta != 0) C += product * stride_c;
   D += product * stride_d;
 
-  __shared__ input_t row_of_a[kChunk];
+  __shared__ Shared shared;
+  Sums& sums = shared.sums;
+  // Whether lines of B begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
+  const bool aligned =
+      reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 && N % kWidth == 0;
+  const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
-  for (index_t row = blockIdx.x; row < M; row += gridDim.x) {
-    // All threads walk through all groups of columns, also those that have no column in the last
-    // group: they load their share of A and meet the others at the barriers.
-    for (index_t col0 = 0; col0 < N; col0 += kThreads) {
-      const index_t col = col0 + threadIdx.x;
-      accumulator_t sum = 0;
-
-      for (index_t k0 = 0; k0 < K; k0 += kChunk) {
-        const int count = K - k0 < kChunk ? int(K - k0) : kChunk;
-        if (col0 == 0 || K > kChunk) {  // else the row is there already
-          __syncthreads();  // no thread reads the previous chunk any more
-          for (int k = threadIdx.x; k < count; k += kThreads) {
-            row_of_a[k] = A[a_at(row, k0 + k, lda)];
-          }
-          __syncthreads();  // the chunk is complete
-        }
-        if (col < N) {
-          for (int k = 0; k < count; ++k) {
-            const accumulator_t b = static_cast<accumulator_t>(B[b_at(k0 + k, col, ldb)]);
-            sum += static_cast<accumulator_t>(row_of_a[k]) * b;
-          }
-        }
-      }
-      if (col < N) epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
+  // Neighbouring blocks have the same columns of D, and read the same of B.
+  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
+  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
+    const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
+    if (aligned) {
+      multiply<kWidth>(shared, row0, col0, M, N, K, A, lda, B, ldb);
+    } else {
+      multiply<1>(shared, row0, col0, M, N, K, A, lda, B, ldb);
     }
+    __syncthreads();  // the sums of all warps are there
+    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
+      const int i = at / kCols, j = at % kCols;
+      accumulator_t sum = 0;
+      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
+      const index_t row = row0 + i, col = col0 + j;
+      if (row < M && col < N) {
+        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
+      }
+    }
+    __syncthreads();  // they have been read: those of the next tile may replace them
   }
 }
 
@@ -1810,7 +2001,8 @@ heads_4_launch(  // D = alpha * A * B + beta * C
   if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
   if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
 
-  const index_t grid_x = M < 2147483647 ? M : 2147483647;  // blocks; they stride over the rest
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
@@ -3178,10 +3370,10 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1311, 1326, 0, 74, 2363, 44, 1418, 2498954, 37809, 32, 0, 132750, 2, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1789, 2629, 0, 74, 2363, 44, 1418, 1855015, 37809, 32, 0, 106000, 2, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
     {0, 1, {32, 32, 32, 1, 1, 1, 341753, 372473, 3013, 75618, 75618, 45371, 45371, 1087015, 153127, 17, 0, 747800, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
     {0, 2, {64, 64, 32, 1, 1, 1, 919003, 949723, 3013, 151237, 151237, 90742, 90742, 1087015, 153127, 17, 0, 1212200, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
-    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 0, 1, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 3, {4, 32, 1, 1, 1, 1, 3613, 4453, 0, 295, 2363, 177, 1418, 1855015, 37809, 32, 0, 370000, 2, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
     {0, 4, {64, 32, 32, 1, 1, 1, 554577, 585297, 3013, 151237, 75618, 90742, 45371, 1087015, 153127, 17, 0, 902600, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
     {0, 5, {64, 64, 8, 1, 1, 1, 229751, 260471, 1506, 37809, 37809, 22686, 22686, 1087015, 153127, 17, 0, 1831400, 4, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
 };
@@ -3193,7 +3385,7 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
-    {false, 0, 2048},
+    {false, 0, 1024},
     {false, 0, 52240},
     {false, 0, 84496},
     {false, 0, 4096},
@@ -3285,7 +3477,7 @@ inline index_t predict(
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1630000 + sums * added / 1024 * kib : 0;
+  const index_t adding = slices > 1 ? 800000 + sums * added / 1024 * kib : 0;
   const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
   const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
   const index_t slices_a = spans_a < 96 ? spans_a : 96;

@@ -1012,7 +1012,7 @@ inline index_t predict(
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
-  const index_t adding = slices > 1 ? 1630000 + sums * added / 1024 * kib : 0;
+  const index_t adding = slices > 1 ? 800000 + sums * added / 1024 * kib : 0;
   const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
   const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
   const index_t slices_a = spans_a < 96 ? spans_a : 96;

@@ -1,0 +1,409 @@
+// gemm_slim_bf16_ccr_columns_v32_c1x1x4_linear_bias_relu_sm90: D = alpha * A * B + beta * C + bias, ReLU
+//
+// For products of few columns, which take as long as it takes to read A, wherever its lines begin. Tensor cores
+// multiply with their operands swapped: 16 rows of A are the rows of an instruction's first operand, 8 columns
+// of B the columns of its second one.
+//
+// Both are copied to shared memory, 2 steps along K ahead, in windows: 16 bytes at a time, from the last multiple of
+// 16 bytes on that is not behind what is wanted of a line. Fragments are read from there element by element, so that it does not matter
+// where in its window a line begins.
+//
+// The blocks of a cluster have a part of K each. In the end their sums are added up, always in the same order.
+//
+//   A  M x K, column-major, __nv_bfloat16
+//   B  K x N, column-major, __nv_bfloat16
+//   C  M x N, row-major, __nv_bfloat16; not read when beta is 0
+//   D  M x N, row-major, __nv_bfloat16; must not overlap A or B; may be C, where ldc is ldd
+//   bias  N elements, __nv_bfloat16: one for each column of D
+//
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 9.0 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant slim --dtype bf16 --layout ccr --arch sm_90 --few columns --vectors 32 --strip 128 --threads 128 --step 32 --cluster 1x1x4 --epilogue linear_bias_relu
+// Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_slim_bf16_ccr_columns_v32_c1x1x4_linear_bias_relu_sm90.cu, or by NVRTC as it is
+// gen-spec: {"variant": "slim", "dtype": "bf16", "layout": "ccr", "arch": "sm_90", "few": "columns", "vectors": 32, "strip": 128, "threads": 128, "step": 32, "cluster": "1x1x4", "epilogue": "linear_bias_relu"}
+// SPDX-License-Identifier: 0BSD
+
+#include <cuda_bf16.h>
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "for -arch=sm_90 or newer: older GPUs lack the kernel's instructions"
+#endif
+
+namespace gemm_slim_bf16_ccr_columns_v32_c1x1x4_linear_bias_relu_sm90_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = __nv_bfloat16;
+using output_t = __nv_bfloat16;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+using uint32_t = unsigned int;
+constexpr int kRows = 128, kCols = 32;  // of D, that a cluster computes
+constexpr int kThreads = 128;  // per block
+constexpr int kBlocks = 4;  // of a multiprocessor: the compiler spends registers accordingly
+constexpr int kClusterBlocks = 4;  // which share K
+
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return k * lda + row;
+}
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return col * ldb + k;
+}
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
+}
+
+// Rectifier. NaN stays NaN.
+__device__ inline scalar_t relu(scalar_t x) {
+  return x < 0 ? 0 : x;
+}
+
+// Element (row, col) of D: alpha * sum + beta * C + bias, then relu. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline void epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, output_t* D, index_t ldd, const output_t* bias) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  x += scalar_t(bias[col]);
+  D[c_at(row, col, ldd)] = output_t(relu(x));
+}
+
+constexpr int kWarps = kThreads / 32;
+constexpr int kWidth = 8;  // elements in 16 bytes
+constexpr int kStep = 32;  // elements along K of a stage
+constexpr int kStages = 3;  // steps that are in shared memory, or on their way there
+// Of a warp: 16 rows of A and 8 columns of B each.
+constexpr int kFragments = kRows / kWarps / 16, kGroups = kCols / 8;
+static_assert(kRows % (16 * kWarps) == 0 && kCols % 8 == 0, "operands are whole fragments");
+constexpr int kElements = kRows * kCols;  // of the tile
+constexpr int kShare = (kElements + kClusterBlocks - 1) / kClusterBlocks;  // that a block adds up
+
+// acc += a * b; `half`: which two of b's four registers.
+__device__ inline void mma(
+    accumulator_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
+}
+
+__device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+// Starts to copy 16 bytes; those behind the first `bytes` become zeros.
+__device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+__device__ inline void commit_copies() {  // those started so far are a group
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+__device__ inline void wait_for_copies() {  // of all groups but the newest kStages - 2
+  asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+}
+
+// Windows of kCount lines of an operand, with kLength elements of each that are wanted, as they are in
+// a stage: what lies before the wanted ones there, and behind them, nobody reads. kAlong: lines run
+// along K; else there is one for each k. Lines whose numbers differ by 8 begin at the same place in
+// their windows.
+template <bool kAlong, int kCount, int kLength>
+struct Windows {
+  static constexpr int kChunks = kLength / kWidth + 1;  // of a window, 16 bytes each
+  static constexpr int kPitch = (kChunks | 1) * kWidth;  // an odd number against bank conflicts
+  static constexpr int kElements = kCount * kPitch;
+  // Threads copy all chunks but the last one of each window, of lines that are so far apart.
+  static constexpr int kApart = kThreads / (kChunks - 1);
+  static_assert(kApart % 8 == 0 && kCount <= kThreads, "a thread's lines begin at the same place");
+
+  const input_t* origin;  // of the tile: its first line, for k = 0
+  index_t ld;
+  int count;  // columns or rows that exist, of those in the tile
+  // The thread's first chunk of the step that is copied next, and its last chunk of a window.
+  const input_t *from, *from_last;
+  int to, to_last;  // where they go in a stage
+  bool exists, last_exists;
+  int even, odd;  // where the lane's elements for an even and for the next k begin in a stage
+
+  // first: of the tile's columns or rows; all: how many there are. k: where the block's part of K
+  // begins. begin: the warp's first one in the tile.
+  __device__ Windows(
+      const input_t* matrix, index_t ld, index_t first, index_t all, index_t k, int begin)
+      : origin(matrix + (kAlong ? first * ld : first)), ld(ld) {
+    constexpr int kMost = kAlong ? kCount : kLength;
+    count = all - first < kMost ? int(all - first) : kMost;
+    const int line = threadIdx.x / (kChunks - 1), chunk = threadIdx.x % (kChunks - 1) * kWidth;
+    from = line_at(line, k) + chunk - shift(line);
+    to = line * kPitch + chunk;
+    exists = kAlong || chunk - shift(line) < count;
+    const int last = kThreads - 1 - threadIdx.x;  // a line, of another thread than its first chunks
+    from_last = line_at(last, k) + kLength - shift(last);
+    to_last = last * kPitch + kLength;
+    last_exists = (kAlong ? last : kLength - shift(last)) < count;
+    // Lane 4g + t (g = 0..7, t = 0..3) has column or row g of 8, and k = 2t, 2t + 1 of 8.
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    if constexpr (kAlong) {
+      even = (begin + g) * kPitch + shift(g) + 2 * t;
+      odd = even + 1;
+    } else {
+      even = 2 * t * kPitch + shift(2 * t) + begin + g;
+      odd = (2 * t + 1) * kPitch + shift(2 * t + 1) + begin + g;
+    }
+  }
+  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  __device__ void copy(input_t* stage, index_t k, index_t K) {
+    const index_t left = K - k;
+    // Windows reach beyond their lines: those of the first and of the last k may leave the matrix.
+    if (k > 0 && left >= kStep + kWidth) {
+      const uint32_t place = shared_address(stage);
+#pragma unroll
+      for (int i = 0; i * kApart < kCount; ++i) {
+        const int line = threadIdx.x / (kChunks - 1) + i * kApart;
+        if (kCount % kApart > 0 && line >= kCount) break;
+        const uint32_t at = (to + i * kApart * kPitch) * sizeof(input_t);
+        cp_async(place + at, from + i * kApart * ld, (kAlong ? line < count : exists) ? 16 : 0);
+      }
+      if (kThreads - 1 - int(threadIdx.x) < kCount) {
+        cp_async(place + to_last * sizeof(input_t), from_last, last_exists ? 16 : 0);
+      }
+    } else {
+#pragma unroll 1
+      for (int at = threadIdx.x; at < kCount * kChunks; at += kThreads) {
+        const int line = at / kChunks, chunk = at % kChunks * kWidth;
+        const bool has_line = line < (kAlong ? index_t(count) : left);
+        const int wanted = !has_line ? 0 : !kAlong ? count : left < kStep ? int(left) : kStep;
+        copy_edge(stage + line * kPitch + chunk, line_at(line, k), chunk - shift(line), wanted);
+      }
+    }
+    const index_t next = kAlong ? kStep : kStep * ld;
+    from += next;
+    from_last += next;
+  }
+  // Two neighbours along K, k and 8 * eights columns or rows beyond the lane's first ones.
+  __device__ uint32_t pair(const input_t* stage, int eights, int k) const {
+    const auto words = reinterpret_cast<const unsigned short*>(stage);
+    const int at = kAlong ? 8 * eights * kPitch + k : k * kPitch + 8 * eights;
+    return words[even + at] | uint32_t(words[odd + at]) << 16;
+  }
+
+ private:
+  // What is wanted of a line, in the step that begins at k, begins there.
+  __device__ const input_t* line_at(int line, index_t k) const {
+    return origin + (kAlong ? line * ld + k : (k + line) * ld);
+  }
+  // Elements from the last multiple of 16 bytes to there, in any step.
+  __device__ int shift(int line) const {
+    return int(reinterpret_cast<size_t>(line_at(line, 0)) / sizeof(input_t) % kWidth);
+  }
+  // Copies 16 bytes, from `first` on of the `wanted` elements at `begin`. Others become zeros.
+  static __device__ void copy_edge(input_t* to, const input_t* begin, int first, int wanted) {
+    if (first >= 0 && first + kWidth <= wanted) {
+      cp_async(shared_address(to), begin + first, 16);
+      return;
+    }
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) {
+      const bool exists = first + e >= 0 && first + e < wanted;
+      to[e] = exists ? begin[first + e] : input_t(0);
+    }
+  }
+};
+using AWindows = Windows<false, kStep, kRows>;
+using BWindows = Windows<true, kCols, kStep>;
+
+constexpr int kStage = AWindows::kElements + BWindows::kElements;  // elements of a stage
+using Sums = accumulator_t[kRows][kCols];
+union alignas(16) Shared {
+  input_t stages[kStages][kStage];
+  Sums sums;  // then
+};
+
+__device__ inline int rank_in_cluster() {  // of the block
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ inline void meet_cluster() {  // all of its threads
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// Reads what another block has at the same place of its shared memory.
+__device__ inline accumulator_t read_of(const accumulator_t& own, int rank) {
+  accumulator_t x;
+  asm volatile(
+      "{\n.reg .b32 its;\nmapa.shared::cluster.u32 its, %1, %2;\n"
+      "ld.shared::cluster.f32 %0, [its];\n}"
+      : "=f"(x)
+      : "r"(unsigned(__cvta_generic_to_shared(&own))), "r"(rank)
+      : "memory");
+  return x;
+}
+
+// Computes the sums of the tile of D that begins at (row0, col0), of the block's part of K.
+__device__ inline void multiply(
+    Shared& shared, int rank, index_t row0, index_t col0, index_t M, index_t N, index_t K,
+    const input_t* A, index_t lda, const input_t* B, index_t ldb) {
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int first = warp * 16 * kFragments;  // of the warp's rows in the tile
+  const index_t steps = (K + kStep - 1) / kStep;
+  const index_t each = (steps + kClusterBlocks - 1) / kClusterBlocks * kStep;
+  const index_t begin = rank * each, end = begin + each < K ? begin + each : K;
+  AWindows a(A, lda, row0, M, begin, first);
+  BWindows b(B, ldb, col0, N, begin, 0);
+  accumulator_t acc[kFragments][kGroups][4] = {};
+  int stage = 0;
+#pragma unroll 1
+  for (index_t k = begin - (kStages - 1) * kStep; k < end; k += kStep) {
+    if (k >= begin) {
+      wait_for_copies();
+      __syncthreads();  // the step is there, and the one before has been read
+    }
+    const index_t next = k + (kStages - 1) * kStep;
+    if (next < end) {
+      a.copy(shared.stages[stage], next, K);
+      b.copy(shared.stages[stage] + AWindows::kElements, next, K);
+    }
+    commit_copies();
+    stage = stage == kStages - 1 ? 0 : stage + 1;
+    if (k < begin) continue;
+    const input_t* const a_stage = shared.stages[stage];
+    const input_t* const b_stage = a_stage + AWindows::kElements;
+#pragma unroll
+    for (int k0 = 0; k0 < kStep; k0 += 32) {
+      uint32_t b_fragments[kGroups][4];
+#pragma unroll
+      for (int i = 0; i < kGroups; ++i) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) b_fragments[i][r] = b.pair(b_stage, i, k0 + 8 * r);
+      }
+#pragma unroll
+      for (int f = 0; f < kFragments; ++f) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          uint32_t fragment[4];
+#pragma unroll
+          for (int r = 0; r < 4; ++r) {
+            fragment[r] = a.pair(a_stage, 2 * f + r % 2, k0 + 16 * half + r / 2 * 8);
+          }
+#pragma unroll
+          for (int i = 0; i < kGroups; ++i) mma(acc[f][i], fragment, b_fragments[i], half);
+        }
+      }
+    }
+  }
+
+  __syncthreads();  // all steps have been read: sums take their place
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) {
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int row = first + 16 * f + g + r / 2 * 8, col = 8 * i + 2 * t + r % 2;
+        shared.sums[row][col] = acc[f][i][r];
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
+    __launch_bounds__(kThreads, kBlocks)
+    gemm_slim_bf16_ccr_columns_v32_c1x1x4_linear_bias_relu_sm90(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd, const output_t* bias) {
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  __shared__ Shared shared;
+  const int rank = rank_in_cluster();
+  const index_t groups = (N + kCols - 1) / kCols, strips = (M + kRows - 1) / kRows;
+
+  // Neighbouring clusters have the same rows of D, and read the same of A.
+  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
+  for (index_t tile = blockIdx.x / kClusterBlocks; tile < groups * strips;
+       tile += gridDim.x / kClusterBlocks) {
+    const index_t col0 = tile % groups * kCols, row0 = tile / groups * kRows;
+    multiply(shared, rank, row0, col0, M, N, K, A, lda, B, ldb);
+    __syncthreads();  // the sums of all warps are there
+    meet_cluster();  // the sums of all blocks are there, and each adds up its share of them
+    const int end = (rank + 1) * kShare < kElements ? (rank + 1) * kShare : kElements;
+    for (int at = rank * kShare + threadIdx.x; at < end; at += kThreads) {
+      const int i = at / kCols, j = at % kCols;
+      accumulator_t sum = 0;
+      for (int block = 0; block < kClusterBlocks; ++block) sum += read_of(shared.sums[i][j], block);
+      const index_t row = row0 + i, col = col0 + j;
+      if (row < M && col < N) {
+        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, bias);
+      }
+    }
+    meet_cluster();  // they have been read: what the next tile needs may replace them
+  }
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+gemm_slim_bf16_ccr_columns_v32_c1x1x4_linear_bias_relu_sm90_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, const output_t* bias, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < M || lda > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < K || ldb > kLargest / N)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (bias == nullptr) return cudaErrorInvalidValue;
+
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = (tiles < 536870911 ? tiles : 536870911) * kClusterBlocks;  // blocks
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const auto kernel = gemm_slim_bf16_ccr_columns_v32_c1x1x4_linear_bias_relu_sm90;
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, bias);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_slim_bf16_ccr_columns_v32_c1x1x4_linear_bias_relu_sm90_ns

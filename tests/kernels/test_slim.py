@@ -1,0 +1,74 @@
+"""The kernel for few rows or columns wherever lines begin: results, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gen
+from gen.compile.nvrtc import compile_cuda
+from gen.device.emulated import EmulatorRunner
+from gen.errors import SpecError
+from gen.kernels.registry import make_spec
+from gen.prove.far_indices import far_results
+from gen.prove.verify import verify
+from gen.source.render import render
+from gen.spec.problem import ALL_LAYOUTS, GemmShape
+
+_SMALL = {"threads": 32, "strip": 16, "step": 32}
+
+
+@pytest.mark.parametrize(
+    ("tunables", "shape"),
+    [
+        ({}, (9, 150, 77)),
+        ({"vectors": 32, "few": "columns", "layout": "ccr"}, (150, 33, 70)),
+        ({"vectors": 16, "layout": "rcr"}, (17, 70, 201)),
+        ({"arch": "sm_90", "cluster": "1x1x4", "layout": "crr"}, (3, 131, 300)),
+        ({"arch": "sm_90", "cluster": "1x1x8", "layout": "rcr", "few": "columns"}, (70, 5, 40)),
+    ],
+)
+def test_results_are_right(tunables: dict[str, object], shape: tuple[int, int, int]) -> None:
+    spec = make_spec("slim", **tunables)  # type: ignore[arg-type]
+    (found,) = verify(spec, EmulatorRunner(), [GemmShape(*shape)])
+    assert found.ok, found.message
+
+
+@pytest.mark.parametrize("few", ["rows", "columns"])
+@pytest.mark.parametrize("layout", ALL_LAYOUTS[:4])
+def test_operands_begin_anywhere(layout: str, few: str) -> None:
+    """Lines of every distance, and matrices that begin beside a multiple of 16 bytes."""
+    rng = np.random.default_rng(0)
+
+    def matrix(rows: int, cols: int, row_major: bool, offset: int, gap: int) -> np.ndarray:
+        lines, length = (rows, cols) if row_major else (cols, rows)
+        whole = rng.integers(-4, 5, offset + lines * (length + gap)).astype(np.float16)
+        found = whole[offset:].reshape(lines, length + gap)[:, :length]
+        return found if row_major else found.T
+
+    for offset, gap in ((0, 1), (1, 0), (3, 5), (5, 2), (7, 7)):
+        m, n, k = (5, 37, 75) if few == "rows" else (37, 5, 75)
+        a = matrix(m, k, layout[0] == "r", offset, gap)
+        b = matrix(k, n, layout[1] == "r", 7 - offset, 7 - gap)
+        d = gen.matmul(a, b, variant="slim", few=few, device="cpu", **_SMALL)
+        assert np.array_equal(d, (a.astype(float) @ b.astype(float)).astype(np.float16))
+
+
+def test_far_lines_that_begin_anywhere() -> None:
+    """Whole units of a line that begins beside a multiple of 16 bytes, beyond 32 bits."""
+    spec = make_spec("slim", **_SMALL)  # type: ignore[arg-type]
+    module = compile_cuda(render(spec).text, arch=spec.arch)
+    for found in far_results(spec, module, watched=False):
+        assert not found.findings
+        assert not found.message, found.shape
+
+
+def test_what_does_not_go_together() -> None:
+    with pytest.raises(SpecError, match=r"threads=128 is not a multiple of vectors=24; use"):
+        make_spec("slim", vectors=24)
+    with pytest.raises(SpecError, match=r"strip=128 is not a multiple of 48: .* each of 3 warps"):
+        make_spec("slim", threads=96)
+    with pytest.raises(SpecError, match=r"sm_80 has no clusters; use cluster=1x1 or arch=sm_90"):
+        make_spec("slim", cluster="1x1x8")
+    with pytest.raises(SpecError, match=r"threads=256 is not a multiple of step=96"):
+        make_spec("slim", step=96)
