@@ -17,6 +17,8 @@ from gen.emulator.memory.tensor_map import TensorMap
 from gen.emulator.ptx.module import Variable
 from gen.errors import MissingError, UsageError
 
+_WIDEST = 16  # bytes that a thread reads at once
+
 
 class DeviceMemory:
     """Arrays of a device, and the tensor maps that describe some of them."""
@@ -118,20 +120,27 @@ class DeviceMemory:
         """
         lines = np.ascontiguousarray(lines)
         address = self.memory.reserve(skip + len(lines) * pitch)
-        buffers, starts = [], []
+        shape = lines.shape
+        if pitch * len(lines) == lines.nbytes:  # no gaps: what is read at once may be of several
+            lines = lines.reshape(1, -1)
+        mapped: list[tuple[Buffer, int]] = []
         for at, line in enumerate(lines):
             start = address + skip + at * pitch
             end = start + line.nbytes
-            # Wide reads count from where a buffer begins.
-            first = start // unit * unit - (unit if at and unit > 1 else 0)
+            first = start // unit * unit - unit if at and unit > 1 else start
             last = -(-end // unit) * unit + unit if at + 1 < len(lines) and unit > 1 else end
-            data = aligned_bytes(last - first)
+            base = first // _WIDEST * _WIDEST  # wide reads count from where a buffer begins
+            data = aligned_bytes(last - base)
             data[:] = 0xFF
-            data[start - first : end - first] = line.view(np.uint8)
-            buffers.append(self.memory.add(name, data, first))
-            starts.append(start - first)
-        shape, places = lines.shape, tuple(zip(buffers, starts, strict=True))
-        return LineArray(name, address, lines.nbytes, lines.dtype, shape, buffers[0], places)
+            data[start - base : end - base] = line.view(np.uint8)
+            buffer = self.memory.add(name, data, base)
+            buffer.first = first - base
+            mapped.append((buffer, start - base))
+        if len(lines) < shape[0]:
+            buffer, at = mapped[0]
+            mapped = [(buffer, at + i * pitch) for i in range(shape[0])]
+        places = tuple(mapped)
+        return LineArray(name, address, lines.nbytes, lines.dtype, shape, places[0][0], places)
 
     def alloc_pieces(
         self, pieces: Mapping[int, npt.NDArray[Any]], nbytes: int, name: str = "A"

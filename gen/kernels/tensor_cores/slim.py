@@ -93,14 +93,10 @@ def _rules(chosen: Choice) -> None:
         ("strip", warps * _LONG, f"an instruction's first operand for each of {warps} warps"),
     ):
         if t[tunable] % of:
-            raise Conflict(
-                f"{tunable}={t[tunable]} is not a multiple of {of}: {what}", tunable, "threads"
-            )
-    for tunable in (
-        "strip",
-        "vectors",
-        "step",
-    ):  # lines that a thread copies are a multiple of 8 apart
+            blamed = dict.fromkeys((tunable, "threads"))
+            raise Conflict(f"{tunable}={t[tunable]} is not a multiple of {of}: {what}", *blamed)
+    # A thread's lines are a multiple of 8 apart, so that they begin at the same place in windows.
+    for tunable in ("strip", "vectors", "step"):
         if t["threads"] % t[tunable]:
             raise Conflict(
                 f"threads={t['threads']} is not a multiple of {tunable}={t[tunable]}",

@@ -120,8 +120,8 @@ struct Windows {
   // first: of the tile's rows or columns; all: how many there are. k: where the block's part of K
   // begins. begin: the warp's first one in the tile.
   __device__ Windows(
-      const input_t* matrix, index_t ld, index_t first, index_t all, index_t k, int begin)
-      : origin(matrix + (kAlong ? first * ld : first)), ld(ld) {
+      const input_t* matrix, index_t distance, index_t first, index_t all, index_t k, int begin)
+      : origin(matrix + (kAlong ? first * distance : first)), ld(distance) {
     constexpr int kMost = kAlong ? kCount : kLength;
     count = all - first < kMost ? int(all - first) : kMost;
     const int line = threadIdx.x / (kChunks - 1), chunk = threadIdx.x % (kChunks - 1) * kWidth;
