@@ -8,7 +8,7 @@ from typing import Any
 from gen.kernels.cuda_cores import gemv
 from gen.kernels.cuda_cores.narrow import CLUSTER, CLUSTERS, cluster_rule, in_clusters, printed
 from gen.kernels.epilogues import EPILOGUE, epilogue_rule
-from gen.kernels.tensor_cores.rules import DTYPES_SINCE, INSTRUCTIONS
+from gen.kernels.tensor_cores.rules import INSTRUCTIONS
 from gen.kernels.tensor_cores.skinny import SKINNY
 from gen.kernels.tunables import Choice, Conflict, Integer, sizes
 from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
@@ -81,10 +81,6 @@ def _rules(chosen: Choice) -> None:
     t = chosen.values
     epilogue_rule(t["epilogue"], chosen.dtypes)
     cluster_rule(chosen)
-    if DTYPES_SINCE[chosen.dtypes.name] > chosen.cc:
-        raise Conflict(
-            f"tensor cores of {chosen.arch} have no {chosen.dtypes.name}", "dtype", "arch"
-        )
     warps = t["threads"] // WARP
     for tunable, of, what in (
         ("threads", WARP, "a warp"),
