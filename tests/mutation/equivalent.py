@@ -51,7 +51,6 @@ _NOBODY_WAITS = "where K is 0 nobody waits for a stage to be handed back"
 _TURNS = "all tiles have as many steps: if these are even, it does not matter which team is first"
 _UNUSED = "a team adds up sums that it does not finish, too"
 _OUTSIDE = "one more column or row of tiles, all outside of D"
-_NOT_STORED = "only lines that D does not have are cleared, and what comes of them is not stored"
 _AS_MULTIPROCESSORS = "there are no more slices than multiprocessors, of which no GPU has 256"
 _STEP = "one more step along K, of zeros"
 _ALONG_K = "lines of both operands run along K: they are equally long"
@@ -68,7 +67,7 @@ _SLOTS = "a team has as many slots as blocks, and begins each tile with all of t
 _ONE_GROUP = "one warpgroup has all 64 rows; found in wgmma, where there are two"
 _SWAPPED = "each of two blocks copies the part of the other one"
 _SHARES = "ranges differ in length: as right, and slower"
-_TWICE = "the block that finishes a tile computes all of it: as right, and slower"
+_WHOLE_TILE = "the block that finishes a tile computes all of it: as right, and slower"
 _NOBODYS = "the last block gives nothing: nobody looks at its flags"
 _IN_ORDER = "blocks run in the order of their numbers here, so that flags are set when looked at"
 _NO_PIECE = "the piece behind the last one is worked out, and not used"
@@ -110,7 +109,6 @@ _WHOLE_STEPS = "k0 is a multiple of a step: no such number is between the two"
 _AS_MANY_LINES = "the threads copy no more lines at once than a step has"
 _NO_GPU = "no GPU has the memory for partial sums of 2^36 bytes a slice"
 _BLOCKS = "what a thread acquires, its block has seen, as docs/checks.md says"
-_LONG_LINES = "lines to pack of nearly 2^31 elements, as docs/checks.md says"
 _MOST_GROUPS = "2^31 - 65,536 matrices to pack, which takes hours here"
 _NOWHERE = "what is added to an element behind an array of registers, the compiler leaves out"
 _EIGHTS = "a work tile's sums are added up by a multiple of 8 blocks"
@@ -198,12 +196,11 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     *((_WITHIN, f"mma: rounding: {line}") for line in ("scalar_t x = out", "x += out", "y += out")),
     (_WITHIN, "mma batched: rounding: if (beta != 0) x += beta * scalar_t(C["),
     *(
-        (why, f"{simt}: beta: {change}")
-        for simt in ("simt", "simt held")
-        for why, change in (
-            (_NAN_ANYWAY, "if (out.beta != 0) { -> if ((out.beta < 0 || out.beta > 0)) {"),
-            (_SHIFTED_C, "if (out.beta != 0) x += out.beta * d.of[e]; -> if (__float_as_uint("),
+        (
+            _SHIFTED_C,
+            f"{simt}: beta: if (out.beta != 0) x += out.beta * d.of[e]; -> if (__float_as_uint(",
         )
+        for simt in ("simt", "simt held")
     ),
     (_NAN_ANYWAY, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if ((beta < 0"),
     (_SHIFTED_C, "gemv batched: beta: if (beta != 0) C += product * stride_c; -> if (__float_as_"),
@@ -259,13 +256,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     *(
         (_SIDES, f"-> for (uint32_t {start}")
         for start in (
-            "at = (index_t(blockIdx.y) * ",
-            "line = index_t(blockIdx.x) * ",
             "i = blockIdx.z / 2; i < count;",
             "i = blockIdx.z - 1; i < b_count;",
         )
     ),
-    (_LONG_LINES, "-> for (int at = (index_t(blockIdx.y) * "),
     (_MOST_GROUPS, "-> for (int i = blockIdx.z - 1; i < b_count;"),
     (_MOST_GROUPS, "-> for (int i = blockIdx.z / 2; i < count;"),
     (_FITS, "-> const index_t distance = int(tiles_m) * tiles_n * batch * kFours;"),
@@ -343,7 +337,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_EMPTY, "left < 1 ? 0 :"),
     (_NO_PIECE, "-> if (w <= work) piece("),
     (_NOBODYS, "-> for (index_t i = threadIdx.x; i < count - 1; i += 256) flags[i] = 0;"),
-    (_TWICE, "-> first = w == end_tile ? 0 : 0;"),
+    (_WHOLE_TILE, "-> first = w == end_tile ? 0 : 0;"),
     (_IN_ORDER, "-> for (index_t i = threadIdx.x; i < count; i += 256) flags[i] = 1;"),
     (_IN_ORDER, "wgmma stream-k: stream: while (!set) { -> if (!set) {"),
     *(
@@ -456,10 +450,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         for kernel in (*_TMA[:-1], "wgmma")
         for side in "MN"
     ),
-    (
-        _NOT_STORED,
-        "sizes: for (int at = 16 * threadIdx.x; at < kStageBytes; at += 16 * kThreads) {",
-    ),
     (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < (unsigned char)(slices); slice += "),
     (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < short(slices); slice += "),
     (_ROUNDS, "-> for (int slice = group; slice < slices / 16 * 16 + 15; slice += "),
@@ -487,14 +477,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SMALL, "shared_row: sizes: for (int k = threadIdx.x; k < count;"),
     (_SMALL, "shared_row: sizes: for (int k = 0; k < count; ++k) {"),
     (_SMALL, "row < short(rows); ++row, to += out.ldd)"),
-    (_SMALL, "-> for (index_t at = (int(blockIdx.y) *"),
-    (_SMALL, "-> for (index_t at = (uint32_t(blockIdx.y) *"),
-    (_SMALL, "-> at += int(gridDim.y) *"),
-    (_SMALL, "-> at += uint32_t(gridDim.y) *"),
-    (_SIDES, "-> for (index_t line = int(blockIdx.x) *"),
-    (_SIDES, "-> for (index_t line = uint32_t(blockIdx.x) *"),
-    (_SIDES, "-> line += int(gridDim.x) *"),
-    (_SIDES, "-> line += uint32_t(gridDim.x) *"),
     (_SIDES, "+ uint32_t(row0 + a_line) * lda"),
     (_SIDES, "index_t(col0) * ldb + first; -> const input_t* b = B + uint32_t("),
     (_SIDES, "simt held: narrow: const input_t* b = B + index_t(col0) * ldb;"),
