@@ -14,8 +14,8 @@ from gen.prove.far_indices import far_results
 from gen.prove.verify import verify
 from gen.source.render import render
 from gen.spec.problem import ALL_LAYOUTS, GemmShape
-
-_SMALL = {"threads": 32, "strip": 16, "step": 32}
+from tests.prove.test_verify import small
+from tests.support.small import SMALL
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_operands_begin_anywhere(layout: str, few: str) -> None:
         m, n, k = (5, 37, 75) if few == "rows" else (37, 5, 75)
         a = matrix(m, k, layout[0] == "r", offset, gap)
         b = matrix(k, n, layout[1] == "r", 7 - offset, 7 - gap)
-        d = gen.matmul(a, b, variant="slim", few=few, device="cpu", **_SMALL)
+        d = gen.matmul(a, b, variant="slim", few=few, device="cpu", **SMALL["slim"])
         assert np.array_equal(d, (a.astype(float) @ b.astype(float)).astype(np.float16))
 
 
 def test_far_lines_that_begin_anywhere() -> None:
     """Whole units of a line that begins beside a multiple of 16 bytes, beyond 32 bits."""
-    spec = make_spec("slim", **_SMALL)  # type: ignore[arg-type]
+    spec = small("slim")
     module = compile_cuda(render(spec).text, arch=spec.arch)
     for found in far_results(spec, module, watched=False):
         assert not found.findings

@@ -120,27 +120,23 @@ class DeviceMemory:
         """
         lines = np.ascontiguousarray(lines)
         address = self.memory.reserve(skip + len(lines) * pitch)
-        shape = lines.shape
-        if pitch * len(lines) == lines.nbytes:  # no gaps: what is read at once may be of several
-            lines = lines.reshape(1, -1)
-        mapped: list[tuple[Buffer, int]] = []
-        for at, line in enumerate(lines):
+        # Without gaps, what is read at once may be of several lines: these are mapped together.
+        runs = lines.reshape(1, -1) if pitch * len(lines) == lines.nbytes else lines
+        places: list[tuple[Buffer, int]] = []
+        for at, run in enumerate(runs):
             start = address + skip + at * pitch
-            end = start + line.nbytes
+            end = start + run.nbytes
             first = start // unit * unit - unit if at and unit > 1 else start
-            last = -(-end // unit) * unit + unit if at + 1 < len(lines) and unit > 1 else end
+            last = -(-end // unit) * unit + unit if at + 1 < len(runs) and unit > 1 else end
             base = first // _WIDEST * _WIDEST  # wide reads count from where a buffer begins
             data = aligned_bytes(last - base)
             data[:] = 0xFF
-            data[start - base : end - base] = line.view(np.uint8)
+            data[start - base : end - base] = run.view(np.uint8)
             buffer = self.memory.add(name, data, base)
             buffer.first = first - base
-            mapped.append((buffer, start - base))
-        if len(lines) < shape[0]:
-            buffer, at = mapped[0]
-            mapped = [(buffer, at + i * pitch) for i in range(shape[0])]
-        places = tuple(mapped)
-        return LineArray(name, address, lines.nbytes, lines.dtype, shape, places[0][0], places)
+            places += [(buffer, x) for x in range(start - base, end - base, pitch)]
+        whole = lines.nbytes, lines.dtype, lines.shape
+        return LineArray(name, address, *whole, places[0][0], tuple(places))
 
     def alloc_pieces(
         self, pieces: Mapping[int, npt.NDArray[Any]], nbytes: int, name: str = "A"

@@ -292,12 +292,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
+      const accumulator_t sum = shared.sums[i][j];
       const index_t row = row0 + i, col = col0 + j;
       if (row < M && col < N) {
-        epilogue(shared.sums[i][j], row, col, alpha, beta, C, ldc, D, ldd);
+        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);
       }
     }
-    __syncthreads();  // they have been read: what the next tile needs may replace them
+    __syncthreads();  // they have been read: those of the next tile may replace them
   }
 }
 
