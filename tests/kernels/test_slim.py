@@ -23,7 +23,9 @@ from tests.support.small import SMALL
     [
         ({}, (9, 150, 77)),
         ({"vectors": 32, "few": "columns", "layout": "ccr"}, (150, 33, 70)),
-        ({"vectors": 16, "layout": "rcr"}, (17, 70, 201)),
+        ({"vectors": 16, "layout": "rcr", "strip": 256, "threads": 512}, (17, 270, 201)),
+        ({"strip": 248, "threads": 512}, (8, 500, 130)),
+        ({"strip": 24, "few": "columns", "layout": "crr"}, (50, 8, 65)),
         ({"arch": "sm_90", "cluster": "1x1x4", "layout": "crr"}, (3, 131, 300)),
         ({"arch": "sm_90", "cluster": "1x1x8", "layout": "rcr", "few": "columns"}, (70, 5, 40)),
     ],
@@ -64,11 +66,15 @@ def test_far_lines_that_begin_anywhere() -> None:
 
 
 def test_what_does_not_go_together() -> None:
-    with pytest.raises(SpecError, match=r"threads=128 is not a multiple of vectors=24; use"):
-        make_spec("slim", vectors=24)
-    with pytest.raises(SpecError, match=r"strip=128 is not a multiple of 48: .* each of 3 warps"):
-        make_spec("slim", threads=96)
+    with pytest.raises(SpecError, match=r"vectors=12 is not a multiple of 8: .*; use vectors=8"):
+        make_spec("slim", vectors=12)
+    with pytest.raises(SpecError, match=r"threads=384 is not a multiple of 256: a warp for every"):
+        make_spec("slim", threads=384)
     with pytest.raises(SpecError, match=r"sm_80 has no clusters; use cluster=1x1 or arch=sm_90"):
         make_spec("slim", cluster="1x1x8")
-    with pytest.raises(SpecError, match=r"threads=256 is not a multiple of step=96"):
-        make_spec("slim", step=96)
+    with pytest.raises(SpecError, match=r"strip=128 is not 56, 120, 248, for 512 threads and"):
+        make_spec("slim", strip=128, threads=512)
+    with pytest.raises(SpecError, match=r"strip=128 is not a multiple of 256: .* of 512 threads"):
+        make_spec("slim", strip=128, threads=512, layout="rcr")
+    with pytest.raises(SpecError, match=r"256 sums for each of 256 threads are more than 128"):
+        make_spec("slim", strip=248, vectors=32)

@@ -118,6 +118,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
               "cluster": "1x1x4", "epilogue": "linear_bias_relu"}),
     ("slim", {"dtype": "f16_f32", "layout": "rcr", "vectors": 16, "batched": True}),
     ("slim", {"dtype": "bf16_f32", "layout": "crr"}),
+    ("slim", {"layout": "rrr", "few": "columns", "strip": 256, "threads": 512}),
     ("mma", {}),
     ("mma", {"dtype": "f16_f16", "layout": "crr", "split_k": 0}),
     ("mma", {"dtype": "f16_f32", "layout": "rcr", "split_k": 4, "epilogue": "linear_bias_relu"}),

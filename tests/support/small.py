@@ -30,7 +30,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gemv": {"threads": 64, "vectors": 3},
     "narrow": {"threads": 64, "vectors": 4},
     "skinny": {"threads": 64, "strip": 16, "ahead": 2},
-    "slim": {"threads": 64, "strip": 32, "step": 32},
+    "slim": {},
 }
 # In the order of the rows here: cases of what is there stay as they are where a kernel comes.
 SCALAR = [name for name in SMALL if not VARIANTS[name].planner]

@@ -8,72 +8,84 @@ from typing import Any
 from gen.kernels.cuda_cores import gemv
 from gen.kernels.cuda_cores.narrow import CLUSTER, CLUSTERS, cluster_rule, in_clusters, printed
 from gen.kernels.epilogues import EPILOGUE, epilogue_rule
-from gen.kernels.tensor_cores.rules import INSTRUCTIONS
+from gen.kernels.tensor_cores.rules import INSTRUCTIONS, MOST_SUMS
 from gen.kernels.tensor_cores.skinny import SKINNY
 from gen.kernels.tunables import Choice, Conflict, Integer, sizes
 from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
-from gen.spec.arch import STATIC_SHARED, UNIT, WARP
+from gen.spec.arch import WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import Tile
 
 _LONG, _SHORT = 16, 8  # lines of an instruction's operands
-_STEP_ALONG, _STEP_ACROSS = 64, 32  # elements along K of a stage, as lines of the large operand run
-_STAGES = 8  # at most
-_RESIDENT = 512  # threads of a multiprocessor, at least
+_STEP = 64  # elements along K of a stage
+_CHUNK = 8  # elements in 16 bytes, as are warps of a team, and residues of a line's number
+_TEAM = _CHUNK * WARP
+_FRAGMENTS = _CHUNK * _LONG  # lines of a team's fragments, one each
+_STAGES = 6  # at most
+_CLUSTERS = (CLUSTERS[0], *CLUSTERS[2:])
+# Of a multiprocessor: shared memory, and at most so much for a block, so that all GPUs have it.
+_SHARED, _BLOCK = 224 * 1024, 96 * 1024
 
 
 def _along(chosen: Choice) -> bool:
     return gemv.along_k(chosen.values["few"], chosen.layouts)
 
 
-def _is_wide(chosen: Choice) -> bool:
-    """Whether a warp multiplies what it reads by many."""
-    return bool(chosen.values["vectors"] > 2 * _SHORT)
-
-
 def _usual_strip(chosen: Choice) -> int:
-    return 64 if _along(chosen) and not _is_wide(chosen) else 128
+    """As many whole fragments, wherever lines across K begin."""
+    return _FRAGMENTS if _along(chosen) else _FRAGMENTS - _CHUNK
 
 
-def _usual_threads(chosen: Choice) -> int:
-    """A warp for each 16 lines, or for each 32 where it multiplies these by many others."""
-    lines = 2 * _LONG if _is_wide(chosen) else _LONG
-    return max(int(chosen.values["strip"]) // lines, 1) * WARP
+def _stage(t: Mapping[str, Any]) -> int:
+    """Elements of a stage, as the file counts them: the most, for lines of the few run either way."""
+    strip, few, chunks = t["strip"], t["vectors"], _STEP // _CHUNK
+    if _has_whole_lines(strip):
+        large, ahead = strip * (chunks + 1), _CHUNK
+    else:
+        large, ahead = _STEP * (strip // _CHUNK + 2), 0
+    along = few * ((_STEP + ahead) // _CHUNK + 1 | 1)
+    across = (_STEP + ahead) * (few // _CHUNK + 1 | 1)
+    return int((large + max(along, across)) * _CHUNK)
 
 
-def _usual_step(chosen: Choice) -> int:
-    return _STEP_ALONG if _along(chosen) else _STEP_ACROSS
+def _has_whole_lines(strip: int) -> bool:
+    """Whether a strip is one of lines along K: what the rules ask of these differs."""
+    return strip % _FRAGMENTS == 0
 
 
-def _window(length: int, width: int) -> int:
-    """Elements from one window to the next, as `Windows` has them: an odd number of chunks."""
-    return (length // width + 1 | 1) * width
+def _sums(t: Mapping[str, Any]) -> int:
+    """Elements that take the place of the stages in the end."""
+    strip, few = t["strip"], t["vectors"]
+    parts = 0 if _has_whole_lines(strip) else _CHUNK * _SHORT * (strip + _CHUNK + 4)
+    return int(strip * few + parts)
 
 
-def _stage(t: Mapping[str, Any], d: DTypes) -> int:
-    """Bytes of a stage, the most that it has: lines of either operand may run either way."""
-    step, width = t["step"], UNIT // d.input.size
-    most = (
-        max(n * _window(step, width), step * _window(n, width)) for n in (t["strip"], t["vectors"])
-    )
-    return int(sum(most) * d.input.size)
+def _registers(t: Mapping[str, Any]) -> int:
+    """Those of a thread that hold sums."""
+    places = t["strip"] if _has_whole_lines(t["strip"]) else _CHUNK * (t["strip"] + _CHUNK)
+    return int(places * t["vectors"] // t["threads"])
 
 
 def _geometry(t: Mapping[str, Any], d: DTypes) -> Geometry:
-    common = in_clusters(t, d)
-    stage, sums = _stage(t, d), t["strip"] * t["vectors"] * d.accumulator.size
-    stages = max(2, min(_STAGES, STATIC_SHARED // stage))
-    instruction = Tile._make(sizes([*INSTRUCTIONS[d.input.name]][-1]))
+    common, registers = in_clusters(t, d), _registers(t)
+    blocks = max(1, (3 if registers <= 32 else 2 if registers <= 64 else 1) * _TEAM // t["threads"])
+    stage = _stage(t) * d.input.size
+    stages = max(2, min(_STAGES, min(_SHARED // blocks, _BLOCK) // stage))
+    name = [*INSTRUCTIONS[d.input.name]][-1 if _has_whole_lines(t["strip"]) else 0]
+    instruction = Tile._make(sizes(name))
     return common._replace(
-        threadblock=common.threadblock._replace(k=t["step"]),
-        static_shared=max(stages * stage, sums),
+        threadblock=common.threadblock._replace(k=_STEP),
+        static_shared=0,
+        dynamic_shared=max(stages * stage, _sums(t) * d.accumulator.size),
         values={
             **common.values,
             "instruction": instruction,
+            "step": _STEP,
             "stages": stages,
-            "blocks": max(1, _RESIDENT // t["threads"]),
+            "blocks": blocks,
         },
         instruction=instruction,
+        teams=1 if _has_whole_lines(t["strip"]) else _CHUNK,
     )
 
 
@@ -81,31 +93,58 @@ def _rules(chosen: Choice) -> None:
     t = chosen.values
     epilogue_rule(t["epilogue"], chosen.dtypes)
     cluster_rule(chosen)
-    warps = t["threads"] // WARP
-    for tunable, of, what in (
-        ("threads", WARP, "a warp"),
-        ("vectors", _SHORT, "an instruction's second operand"),
-        ("step", 2 * _LONG, "two instructions"),
-        ("strip", warps * _LONG, f"an instruction's first operand for each of {warps} warps"),
-    ):
-        if t[tunable] % of:
-            blamed = dict.fromkeys((tunable, "threads"))
-            raise Conflict(f"{tunable}={t[tunable]} is not a multiple of {of}: {what}", *blamed)
-    # A thread's lines are a multiple of 8 apart, so that they begin at the same place in windows.
-    for tunable in ("strip", "vectors", "step"):
-        if t["threads"] % t[tunable]:
+    if t["threads"] % _TEAM:
+        raise Conflict(
+            f"threads={t['threads']} is not a multiple of {_TEAM}: a warp for every eighth line",
+            "threads",
+        )
+    if t["vectors"] % _SHORT:
+        raise Conflict(
+            f"vectors={t['vectors']} is not a multiple of {_SHORT}: an instruction's second operand",
+            "vectors",
+        )
+    teams, strip = t["threads"] // _TEAM, t["strip"]
+    if _along(chosen):
+        of = teams * _FRAGMENTS
+        if strip % of:
             raise Conflict(
-                f"threads={t['threads']} is not a multiple of {tunable}={t[tunable]}",
+                f"strip={strip} is not a multiple of {of}: for each warp of {t['threads']} "
+                f"threads, {_LONG} of every eighth line",
+                "strip",
                 "threads",
-                tunable,
             )
+    elif strip not in (strips := [n - _CHUNK for n in (32, 64, 128, 256) if n >= 32 * teams]):
+        raise Conflict(
+            f"strip={strip} is not {', '.join(map(str, strips))}, for {t['threads']} threads and "
+            "lines across K: wherever these begin, it is in whole fragments",
+            "strip",
+            "threads",
+        )
+    if _registers(t) > MOST_SUMS:
+        raise Conflict(
+            f"{_registers(t)} sums for each of {t['threads']} threads are more than {MOST_SUMS}: "
+            f"vectors={t['vectors']} with strip={strip}",
+            "vectors",
+            "strip",
+            "threads",
+        )
 
 
 def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
-    """Not 64 rows: `wgmma` is faster. Not two blocks that share K: of no problem the fastest."""
-    clusters = [CLUSTERS[0], *CLUSTERS[2:]] if chosen.cc >= 90 else CLUSTERS[:1]
+    """Not 64 rows: `wgmma` is faster. Not two blocks that share K: of no problem the fastest.
+
+    Longer strips where four do, which is as good as eight that share K of shorter ones.
+    """
     few = gemv.few_grid(8, 16, 32)(chosen)
-    return [{**each, "cluster": cluster} for each in few for cluster in clusters]
+    if chosen.cc < 90:
+        return few
+    usual = [{**each, "cluster": cluster} for each in few for cluster in _CLUSTERS]
+    longer = [
+        {**each, "strip": strip, "cluster": _CLUSTERS[1]}
+        for each in few
+        for strip in (2 * _FRAGMENTS, 2 * _FRAGMENTS - _CHUNK)  # along K and across
+    ]
+    return [*usual, *longer]
 
 
 def _pace(_: DTypes) -> Pace:
@@ -121,10 +160,9 @@ SLIM = Variant(
     "kernels/slim.cu.j2",
     (
         gemv.FEW,
-        Integer("vectors", "of these few, those a block computes", 8, 8, 64, tag="v"),
-        Integer("strip", "columns, or rows, of D per block", _usual_strip, 16, 256),
-        Integer("threads", "threads per block", _usual_threads, WARP, MAX_THREADS, tag="t"),
-        Integer("step", "elements along K of a stage", _usual_step, 32, 128, tag="k"),
+        Integer("vectors", "of these few, those a block computes", 8, 8, 32, tag="v"),
+        Integer("strip", "columns, or rows, of D per block", _usual_strip, 24, 256),
+        Integer("threads", "threads per block", _TEAM, _TEAM, MAX_THREADS, tag="t"),
         CLUSTER,
         EPILOGUE,
         BATCHED,

@@ -4,9 +4,13 @@
 // multiply with their operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows
 // of A the columns of its second one.
 //
-// Both are copied to shared memory, 3 steps along K ahead, in windows: 16 bytes at a time, from the last multiple of
-// 16 bytes on that is not behind what is wanted of a line. Fragments are read from there element by element, so that it does not matter
-// where in its window a line begins.
+// Both are copied to shared memory, 2 steps along K ahead, in chunks: 16 bytes from a multiple of 16 bytes on. A line
+// that begins elsewhere lies shifted in its chunks. But lines whose numbers differ by a multiple of 8 are
+// shifted alike. So a warp multiplies every eighth line: ldmatrix reads fragments of B as they lie, and only
+// the few elements of A are sought one by one.
+//
+// Lines of B run across K, so that eight warps have a part of each sum: in the end these are added up, each from
+// where its lines are shifted to.
 //
 //   A  M x K, column-major, __nv_bfloat16
 //   B  K x N, row-major, __nv_bfloat16
@@ -16,9 +20,9 @@
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 8.0 or newer and C++17.
 //
-// Made by gemmgen 0.2.0:  gen emit --variant slim --dtype bf16_f32 --layout crr --arch sm_80 --few rows --vectors 8 --strip 128 --threads 256 --step 32 --cluster 1x1 --epilogue linear
+// Made by gemmgen 0.2.0:  gen emit --variant slim --dtype bf16_f32 --layout crr --arch sm_80 --few rows --vectors 8 --strip 120 --threads 256 --cluster 1x1 --epilogue linear
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c gemm_slim_bf16_f32_crr.cu, or by NVRTC as it is
-// gen-spec: {"variant": "slim", "dtype": "bf16_f32", "layout": "crr", "arch": "sm_80", "few": "rows", "vectors": 8, "strip": 128, "threads": 256, "step": 32, "cluster": "1x1", "epilogue": "linear"}
+// gen-spec: {"variant": "slim", "dtype": "bf16_f32", "layout": "crr", "arch": "sm_80", "few": "rows", "vectors": 8, "strip": 120, "threads": 256, "cluster": "1x1", "epilogue": "linear"}
 // SPDX-License-Identifier: 0BSD
 
 #include <cuda_bf16.h>
@@ -34,11 +38,13 @@ using output_t = float;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kRows = 8, kCols = 128;  // of D, that a block computes
+constexpr int kRows = 8, kCols = 120;  // of D, that a block computes
 constexpr int kThreads = 256;  // per block
-constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
+constexpr int kBlocks = 3;  // of a multiprocessor: the compiler spends registers accordingly
+constexpr int kSharedBytes = 61440;  // per block
 
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+static_assert(kThreads % 256 == 0 && kThreads <= 1024, "as many warps for every eighth line");
+static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
 
 // Where an element lies in its matrix.
 __device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
@@ -61,26 +67,30 @@ __device__ inline void epilogue(
   D[c_at(row, col, ldd)] = output_t(x);
 }
 
-constexpr int kWarps = kThreads / 32;
-constexpr int kWidth = 8;  // elements in 16 bytes
-constexpr int kStep = 32;  // elements along K of a stage
-constexpr int kStages = 4;  // steps that are in shared memory, or on their way there
+constexpr int kWidth = 8;  // elements of a chunk; lines this far apart are shifted alike
+constexpr int kStep = 64;  // elements along K of a stage
+constexpr int kStages = 3;  // steps that are in shared memory, or on their way there
+constexpr int kTeams = kThreads / 32 / kWidth;  // of eight warps, which share the columns of a tile
 // Of a warp: 16 columns of B and 8 rows of A each.
-constexpr int kFragments = kCols / kWarps / 16, kGroups = kRows / 8;
-static_assert(kCols % (16 * kWarps) == 0 && kRows % 8 == 0, "operands are whole fragments");
+constexpr int kFragments = (kCols + kWidth) / 16 / kTeams, kGroups = kRows / 8;
+static_assert((kCols + kWidth) % (32 * kTeams) == 0 && kRows % 8 == 0, "fragments are whole");
 
-// acc += a * b; `half`: which two of b's four registers.
-__device__ inline void mma(
-    accumulator_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
+// acc += a * b, of 16 by 8 elements and of 8 by 8.
+__device__ inline void mma(accumulator_t (&acc)[4], uint32_t a0, uint32_t a1, uint32_t b) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
       : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
+      : "r"(a0), "r"(a1), "r"(b));
 }
 
 __device__ inline uint32_t shared_address(const void* pointer) {  // as PTX instructions take it
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void ldmatrix_trans(uint32_t (&fragment)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address));
 }
 // Starts to copy 16 bytes; those behind the first `bytes` become zeros.
 __device__ inline void cp_async(uint32_t shared, const void* global, int bytes) {
@@ -95,131 +105,183 @@ __device__ inline void wait_for_copies() {  // of all groups but the newest kSta
   asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
 }
 
-// Windows of kCount lines of an operand, with kLength elements of each that are wanted, as they are in
-// a stage: what lies before the wanted ones there, and behind them, nobody reads. kAlong: lines run
-// along K; else there is one for each k. Lines whose numbers differ by 8 begin at the same place in
-// their windows.
-template <bool kAlong, int kCount, int kLength>
-struct Windows {
-  static constexpr int kChunks = kLength / kWidth + 1;  // of a window, 16 bytes each
-  static constexpr int kPitch = (kChunks | 1) * kWidth;  // an odd number against bank conflicts
-  static constexpr int kElements = kCount * kPitch;
-  // Threads copy all chunks but the last one of each window, of lines that are so far apart.
-  static constexpr int kApart = kThreads / (kChunks - 1);
-  static_assert(kApart % 8 == 0 && kCount <= kThreads, "a thread's lines begin at the same place");
+// Keeps the compiler from computing it again in every step, to spare a register.
+__device__ inline void hold(int& x) {
+  asm volatile("" : "+r"(x));
+}
+// Elements from the last multiple of 16 bytes to this one.
+__device__ inline int shift_of(const input_t* element) {
+  return int(reinterpret_cast<size_t>(element) / sizeof(input_t) % kWidth);
+}
+// Whether the chunks of a step that begins at k are inside of their matrix: those of the first
+// step and of the last ones may begin before it, or end behind it.
+__device__ inline bool is_inside(index_t k, index_t K) {
+  return k > 0 && K - k >= kStep + kWidth;
+}
+// Copies a chunk, from `first` on of the `wanted` elements at `begin`. Others become zeros.
+__device__ inline void copy_edge(input_t* to, const input_t* begin, index_t first, index_t wanted) {
+  if (first >= 0 && first + kWidth <= wanted) {
+    cp_async(shared_address(to), begin + first, 16);
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < kWidth; ++e) {
+    const bool exists = first + e >= 0 && first + e < wanted;
+    to[e] = exists ? begin[first + e] : input_t(0);
+  }
+}
 
-  const input_t* origin;  // of the tile: its first line, for k = 0
+// What a block copies of B: of each k a line of columns. In a stage, lines whose numbers have the same
+// remainder by eight are neighbours: ldmatrix reads eight of these, in different banks.
+struct BLines {
+  static constexpr int kLines = kStep, kChunks = kCols / kWidth + 1;  // of each line
+  static constexpr int kPitch = (kChunks + 1) * kWidth, kElements = kLines * kPitch;
+  static constexpr int kApart = kThreads / kChunks;  // lines of a thread, which are shifted alike
+  static_assert(kThreads % kChunks == 0 && kApart % kWidth == 0, "threads have whole lines");
+
+  const input_t* origin;  // of the tile, for k = 0
   index_t ld;
-  int count;  // rows or columns that exist, of those in the tile
-  // The thread's first chunk of the step that is copied next, and its last chunk of a window.
-  const input_t *from, *from_last;
-  int to, to_last;  // where they go in a stage
-  bool exists, last_exists;
-  int even, odd;  // where the lane's elements for an even and for the next k begin in a stage
+  int count;  // columns that exist, of those in the tile
+  // The thread's first line, and what of it: elements from the first wanted one on.
+  int line, chunk;
+  const input_t* from;  // that chunk, of the next step
+  int to;  // where it goes in a stage
+  int bytes;  // that exist, of all of its chunks
 
-  // first: of the tile's rows or columns; all: how many there are. k: where the block's part of K
-  // begins. begin: the warp's first one in the tile.
-  __device__ Windows(
-      const input_t* matrix, index_t distance, index_t first, index_t all, index_t k, int begin)
-      : origin(matrix + (kAlong ? first * distance : first)), ld(distance) {
-    constexpr int kMost = kAlong ? kCount : kLength;
-    count = all - first < kMost ? int(all - first) : kMost;
-    const int line = threadIdx.x / (kChunks - 1), chunk = threadIdx.x % (kChunks - 1) * kWidth;
-    from = line_at(line, k) + chunk - shift(line);
-    to = line * kPitch + chunk;
-    exists = kAlong || chunk - shift(line) < count;
-    const int last = kThreads - 1 - threadIdx.x;  // a line, of another thread than its first chunks
-    from_last = line_at(last, k) + kLength - shift(last);
-    to_last = last * kPitch + kLength;
-    last_exists = (kAlong ? last : kLength - shift(last)) < count;
-    // Lane 4g + t (g = 0..7, t = 0..3) has row or column g of 8, and k = 2t, 2t + 1 of 8.
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    if constexpr (kAlong) {
-      even = (begin + g) * kPitch + shift(g) + 2 * t;
-      odd = even + 1;
-    } else {
-      even = 2 * t * kPitch + shift(2 * t) + begin + g;
-      odd = (2 * t + 1) * kPitch + shift(2 * t + 1) + begin + g;
-    }
+  __device__ BLines(const input_t* matrix, index_t distance, index_t first, index_t all, index_t k)
+      : origin(matrix + first), ld(distance) {
+    count = all - first < kCols ? int(all - first) : kCols;
+    line = threadIdx.x / kChunks;
+    chunk = threadIdx.x % kChunks * kWidth - shift(line);
+    from = origin + (k + line) * ld + chunk;
+    to = place(line) + threadIdx.x % kChunks * kWidth;
+    bytes = chunk < count ? 16 : 0;
+    hold(bytes);
+    hold(line), hold(to);
+  }
+  // Elements that a line is shifted by.
+  __device__ int shift(int number) const {
+    return shift_of(origin + number * ld);
+  }
+  // Where in a stage it is.
+  static __device__ int place(int number) {
+    return (number % kWidth * (kLines / kWidth) + number / kWidth) * kPitch;
   }
   // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
-    const index_t left = K - k;
-    // Windows reach beyond their lines: those of the first and of the last k may leave the matrix.
-    if (k > 0 && left >= kStep + kWidth) {
-      const uint32_t place = shared_address(stage);
+    stage += to;
+    if (is_inside(k, K)) {
+      const uint32_t begin = shared_address(stage);
 #pragma unroll
-      for (int i = 0; i * kApart < kCount; ++i) {
-        const int line = threadIdx.x / (kChunks - 1) + i * kApart;
-        if (kCount % kApart > 0 && line >= kCount) break;
-        const uint32_t at = (to + i * kApart * kPitch) * sizeof(input_t);
-        cp_async(place + at, from + i * kApart * ld, (kAlong ? line < count : exists) ? 16 : 0);
-      }
-      if (kThreads - 1 - int(threadIdx.x) < kCount) {
-        cp_async(place + to_last * sizeof(input_t), from_last, last_exists ? 16 : 0);
+      for (int i = 0; i * kApart < kLines; ++i) {
+        const uint32_t at = place(i * kApart) * sizeof(input_t);
+        cp_async(begin + at, from + i * kApart * ld, bytes);
       }
     } else {
 #pragma unroll 1
-      for (int at = threadIdx.x; at < kCount * kChunks; at += kThreads) {
-        const int line = at / kChunks, chunk = at % kChunks * kWidth;
-        const bool has_line = line < (kAlong ? index_t(count) : left);
-        const int wanted = !has_line ? 0 : !kAlong ? count : left < kStep ? int(left) : kStep;
-        copy_edge(stage + line * kPitch + chunk, line_at(line, k), chunk - shift(line), wanted);
+      for (int i = 0; i * kApart < kLines; ++i) {
+        input_t* const place_of = stage + place(i * kApart);
+        const index_t its = k + line + i * kApart;
+        copy_edge(place_of, origin + its * ld, chunk, its < K ? count : 0);
       }
     }
-    const index_t next = kAlong ? kStep : kStep * ld;
-    from += next;
-    from_last += next;
+    from += kStep * ld;
   }
-  // Two neighbours along K, k and 8 * eights rows or columns beyond the lane's first ones.
-  __device__ uint32_t pair(const input_t* stage, int eights, int k) const {
+};
+
+// What it copies of A: of each k a line of rows, in a window of whole chunks.
+struct AWindows {
+  static constexpr int kLines = kStep, kChunks = kRows / kWidth + 1;  // of each line
+  static constexpr int kPitch = (kChunks | 1) * kWidth;  // an odd number against bank conflicts
+  static constexpr int kElements = kLines * kPitch, kAll = kLines * kChunks;
+  static constexpr int kCopies = (kAll + kThreads - 1) / kThreads;  // of a thread
+
+  const input_t* origin;  // of the tile, for k = 0
+  index_t ld;
+  int count;  // rows that exist, of those in the tile
+  // The thread's chunks of the next step, where they go in a stage, the bytes of them that exist.
+  const input_t* from[kCopies];
+  int to[kCopies], bytes[kCopies];
+  int even, odd;  // where the lane's elements for an even and for the next k begin in a stage
+
+  // residue: of the warp's k by eight.
+  __device__ AWindows(
+      const input_t* matrix, index_t distance, index_t first, index_t all, index_t k, int residue)
+      : origin(matrix + first), ld(distance) {
+    count = all - first < kRows ? int(all - first) : kRows;
+#pragma unroll
+    for (int n = 0; n < kCopies; ++n) {
+      const int at = threadIdx.x + n * kThreads, line = at / kChunks;
+      const int chunk = at % kChunks * kWidth - shift_of(origin + line * ld);
+      from[n] = origin + (k + line) * ld + chunk;
+      bytes[n] = chunk < count ? 16 : 0;
+      to[n] = at < kAll ? line * kPitch + at % kChunks * kWidth : -1;
+      hold(to[n]), hold(bytes[n]);
+    }
+    // Lane 4g + t (g = 0..7, t = 0..3) has row g of 8, and two of 8 k, which are eight apart.
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    even = place(g, residue + 2 * kWidth * t);
+    odd = place(g, residue + 2 * kWidth * t + kWidth);
+    hold(even), hold(odd);
+  }
+  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  __device__ void copy(input_t* stage, index_t k, index_t K) {
+    const bool inside = is_inside(k, K);
+#pragma unroll
+    for (int n = 0; n < kCopies; ++n) {
+      if (to[n] < 0) break;
+      if (inside) {
+        cp_async(shared_address(stage + to[n]), from[n], bytes[n]);
+      } else {
+        const int at = threadIdx.x + n * kThreads, line = at / kChunks;
+        const int chunk = at % kChunks * kWidth - shift_of(origin + line * ld);
+        const index_t its = k + line;
+        copy_edge(stage + to[n], origin + its * ld, chunk, its >= 0 && its < K ? count : 0);
+      }
+      from[n] += kStep * ld;
+    }
+  }
+  // The lane's two elements, 8 * eights rows beyond its first ones.
+  __device__ uint32_t pair(const input_t* stage, int eights) const {
     const auto words = reinterpret_cast<const unsigned short*>(stage);
-    const int at = kAlong ? 8 * eights * kPitch + k : k * kPitch + 8 * eights;
+    const int at = 8 * eights;
     return words[even + at] | uint32_t(words[odd + at]) << 16;
   }
 
  private:
-  // What is wanted of a line, in the step that begins at k, begins there.
-  __device__ const input_t* line_at(int line, index_t k) const {
-    return origin + (kAlong ? line * ld + k : (k + line) * ld);
-  }
-  // Elements from the last multiple of 16 bytes to there, in any step.
-  __device__ int shift(int line) const {
-    return int(reinterpret_cast<size_t>(line_at(line, 0)) / sizeof(input_t) % kWidth);
-  }
-  // Copies 16 bytes, from `first` on of the `wanted` elements at `begin`. Others become zeros.
-  static __device__ void copy_edge(input_t* to, const input_t* begin, int first, int wanted) {
-    if (first >= 0 && first + kWidth <= wanted) {
-      cp_async(shared_address(to), begin + first, 16);
-      return;
-    }
-#pragma unroll
-    for (int e = 0; e < kWidth; ++e) {
-      const bool exists = first + e >= 0 && first + e < wanted;
-      to[e] = exists ? begin[first + e] : input_t(0);
-    }
+  // Of row i and the window's k.
+  __device__ int place(int i, int k) const {
+    return k * kPitch + shift_of(origin + k * ld) + i;
   }
 };
-using BWindows = Windows<false, kStep, kCols>;
-using AWindows = Windows<false, kStep, kRows>;
 
-constexpr int kStage = BWindows::kElements + AWindows::kElements;  // elements of a stage
-using Sums = accumulator_t[kRows][kCols];
+constexpr int kStage = BLines::kElements + AWindows::kElements;  // elements of a stage
+// What every eighth line comes to, for 8 rows of A: not columns of D yet, but places in lines.
+using Parts = accumulator_t[kWidth][8][kCols + kWidth + 4];  // 4 against bank conflicts
 union alignas(16) Shared {
   input_t stages[kStages][kStage];
-  Sums sums;  // then
+  struct {  // then
+    accumulator_t sums[kRows][kCols];
+    Parts parts;
+  };
 };
+static_assert(sizeof(Shared) <= kSharedBytes, "the launcher gives a block as much");
 
 // Computes the sums of the tile of D that begins at (row0, col0).
 __device__ inline void multiply(
     Shared& shared, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
     index_t lda, const input_t* B, index_t ldb) {
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int first = warp * 16 * kFragments;  // of the warp's columns in the tile
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int residue = warp % kWidth, team = warp / kWidth;
+  const index_t steps = (K + kStep - 1) / kStep;
   constexpr index_t begin = 0;
-  const index_t end = K;
-  BWindows b(B, ldb, col0, N, begin, first);
-  AWindows a(A, lda, row0, M, begin, 0);
+  const index_t end = steps * kStep;
+  BLines b(B, ldb, col0, N, begin);
+  AWindows a(A, lda, row0, M, begin, residue);
+  // Lane l reads line l % 8 of 8, and chunk l / 8 of 4.
+  int fragments = BLines::place(residue + kWidth * (lane % 8));
+  fragments += (team * 2 * kFragments + lane / 8) * kWidth;
+  hold(fragments);
   accumulator_t acc[kFragments][kGroups][4] = {};
   int stage = 0;
 #pragma unroll 1
@@ -231,47 +293,46 @@ __device__ inline void multiply(
     const index_t next = k + (kStages - 1) * kStep;
     if (next < end) {
       b.copy(shared.stages[stage], next, K);
-      a.copy(shared.stages[stage] + BWindows::kElements, next, K);
+      a.copy(shared.stages[stage] + BLines::kElements, next, K);
     }
     commit_copies();
     stage = stage == kStages - 1 ? 0 : stage + 1;
     if (k < begin) continue;
-    const input_t* const b_stage = shared.stages[stage];
-    const input_t* const a_stage = b_stage + BWindows::kElements;
+    const uint32_t b_stage = shared_address(shared.stages[stage] + fragments);
+    const input_t* const a_stage = shared.stages[stage] + BLines::kElements;
+    uint32_t a_fragments[kGroups];
 #pragma unroll
-    for (int k0 = 0; k0 < kStep; k0 += 32) {
-      uint32_t a_fragments[kGroups][4];
+    for (int i = 0; i < kGroups; ++i) a_fragments[i] = a.pair(a_stage, i);
+#pragma unroll
+    for (int f = 0; f < kFragments; f += 2) {
+      uint32_t fragment[4];  // of two
+      ldmatrix_trans(fragment, b_stage + 16 * f * sizeof(input_t));
 #pragma unroll
       for (int i = 0; i < kGroups; ++i) {
-#pragma unroll
-        for (int r = 0; r < 4; ++r) a_fragments[i][r] = a.pair(a_stage, i, k0 + 8 * r);
-      }
-#pragma unroll
-      for (int f = 0; f < kFragments; ++f) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          uint32_t fragment[4];
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            fragment[r] = b.pair(b_stage, 2 * f + r % 2, k0 + 16 * half + r / 2 * 8);
-          }
-#pragma unroll
-          for (int i = 0; i < kGroups; ++i) mma(acc[f][i], fragment, a_fragments[i], half);
-        }
+        mma(acc[f][i], fragment[0], fragment[1], a_fragments[i]);
+        mma(acc[f + 1][i], fragment[2], fragment[3], a_fragments[i]);
       }
     }
   }
 
-  __syncthreads();  // all steps have been read: sums take their place
 #pragma unroll
-  for (int f = 0; f < kFragments; ++f) {
+  for (int i0 = 0; i0 < kGroups; ++i0) {
+    __syncthreads();  // all steps, or parts, have been read: the next parts take their place
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
+    for (int f = 0; f < kFragments; ++f) {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const int col = first + 16 * f + g + r / 2 * 8, row = 8 * i + 2 * t + r % 2;
-        shared.sums[row][col] = acc[f][i][r];
+        const int place = (team * kFragments + f) * 16 + g + r / 2 * 8;
+        shared.parts[residue][2 * t + r % 2][place] = acc[f][i0][r];
       }
+    }
+    __syncthreads();
+    for (int at = threadIdx.x; at < 8 * kCols; at += kThreads) {
+      const int i = at / kCols, j = at % kCols;
+      accumulator_t sum = 0;
+#pragma unroll
+      for (int r = 0; r < kWidth; ++r) sum += shared.parts[r][i][b.shift(r) + j];
+      shared.sums[8 * i0 + i][j] = sum;
     }
   }
 }
@@ -281,7 +342,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
-  __shared__ Shared shared;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  auto& shared = reinterpret_cast<Shared&>(shared_bytes);
   const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
   // Neighbouring blocks have the same columns of D, and read the same of B.
@@ -354,9 +416,11 @@ gemm_slim_bf16_f32_crr_launch(  // D = alpha * A * B + beta * C
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
   const auto kernel = gemm_slim_bf16_f32_crr;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
-      kernel, grid, block, 0, stream,  // and its parameters:
+      kernel, grid, block, kSharedBytes, stream,  // and its parameters:
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
