@@ -26,7 +26,7 @@ from gen.dispatch.weights import (
     Weights,
 )
 from gen.kernels.formulas import Fact, function, last_of
-from gen.kernels.tensor_cores.facts import SLICES
+from gen.kernels.tensor_cores.facts import auto_slices
 from gen.kernels.tensor_cores.operands import KSTRIDED_LINE
 from gen.kernels.tensor_cores.tiles import PLACED
 from gen.spec.arch import UNIT
@@ -61,7 +61,7 @@ def _operand(x: str, lines: str) -> list[Fact]:
 def _slices() -> list[Fact]:
     """Those of a plan, or as many as are asked for."""
     found = []
-    for fact in SLICES:
+    for fact in auto_slices("held * multiprocessors"):
         if fact.name == "wanted":
             found.append(fact._replace(name="suit"))
             fact = Fact("wanted", "split < 1 ? suit : steps < split ? steps : split", "slices")

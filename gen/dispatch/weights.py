@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gen.device.gpus import GpuModel, occupancy
+from gen.kernels.tensor_cores.facts import held_blocks
 from gen.kernels.tensor_cores.tiles import (
     PING_PONG,
     WARPGROUP,
@@ -60,8 +61,9 @@ HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks me
 # whose lines run across K; so many bytes lie in one slice, of so many.
 ASKED, SLICE, MOST_SLICES = 550, 2048, 96
 MANY = 5  # the part of its time that a kernel for few takes more where they are many
-ANYWHERE = 1.17  # clocks of a chunk that is read where it lies, as two aligned ones
-SMALL = 0.6  # of the time to copy an operand: what small loads take longer where it is not aligned
+# Clocks of a chunk that is read where it lies, as two aligned ones; more of them where nothing else
+# is computed meanwhile.
+ANYWHERE, ANYWHERE_ALONE = 0.9, 2
 STORED = 128  # elements of D, of which `Pace.store` is the time
 SCHEDULERS = 4  # of a multiprocessor: a block with fewer warps leaves some idle
 SECTOR = 32  # bytes that memory moves at least
@@ -76,18 +78,19 @@ class Weights(NamedTuple):
     step from the L2 cache. small_a, small_b: what is more of a step where these are not aligned.
     last: of a work tile, besides its steps and what it stores. store: of 1024 elements of D; rough:
     so many sixteenths of that where lines of D are not aligned; hides: whether a tile is stored
-    while others are computed. start: once. resident: blocks that a multiprocessor holds. split:
-    slices of K, 0 for as many as suit. stream: whether blocks share tiles. lines: whether a block
-    computes whole lines of tiles. few: 1 where the kernel is for few rows, 2 where for few columns,
-    if both operands run along K, or else 0. sagging: 1024ths that products take longer where tensor
-    cores are busy for long, unless warpgroups take turns. group: tiles along M that are computed
-    close in time. packs_a, packs_b: whether that operand is packed: 0 never, 1 if it is not
-    aligned, 2 always. size, out: bytes of an element of A and B, and of D. turned: whether D's
-    lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes of A, B and D that
-    device memory moves. asked_a, asked_b: for each line of an operand that blocks ask for, which
-    the L2 cache answers one after another where all ask for the same few. packed: bytes that
-    packing an element takes as long as; added: those that adding up an element of a slice's sums
-    does. kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
+    while others are computed. start: once. resident: blocks that a multiprocessor holds. held:
+    those that slices of K are to fill. split: slices of K, 0 for as many as suit. stream: whether
+    blocks share tiles. lines: whether a block computes whole lines of tiles. few: 1 where the
+    kernel is for few rows, 2 where for few columns, if both operands run along K, or else 0.
+    sagging: 1024ths that products take longer where tensor cores are busy for long, unless
+    warpgroups take turns. group: tiles along M that are computed close in time. packs_a, packs_b:
+    whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out: bytes of
+    an element of A and B, and of D. turned: whether D's lines are its columns. spread_a, spread_b,
+    scatter: sixteenths of the bytes of A, B and D that device memory moves. asked_a, asked_b: for
+    each line of an operand that blocks ask for, which the L2 cache answers one after another where
+    all ask for the same few. packed: bytes that packing an element takes as long as; added: those
+    that adding up an element of a slice's sums does. kib: 1024 bytes of device memory. cache: bytes
+    of the L2 cache.
     """
 
     tile_m: int
@@ -109,6 +112,7 @@ class Weights(NamedTuple):
     hides: int
     start: int
     resident: int
+    held: int
     split: int
     stream: int
     lines: int
@@ -194,8 +198,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     more = pace.wait_k * tile.k * clock + across * along * (HELD if held else 1)
     more += pace.copied * (tile.m + tile.n) * tile.k * clock
     anywhere = lies_anywhere(spec.tunables, d)
-    if anywhere:
-        more += ANYWHERE * (tile.m + tile.n) * step / UNIT * clock
+    chunks = (tile.m + tile.n) * step / UNIT * clock if anywhere else 0
+    more += ANYWHERE * chunks
     turns = spec.tunables.get("schedule") == PING_PONG
     main = (
         max(products, shared)
@@ -204,12 +208,12 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         + more
         + _gathered(spec, pace, (copy_a, copy_b), runs)
     )
-    lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock
+    lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock + ANYWHERE_ALONE * chunks
     # Time that is shared evenly counts `wait` alone, also where no other block works meanwhile.
     lonely = spec.stream_k and not persistent and resident == 1
     wait = (pace.alone if lonely else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
-    small = 0 if anywhere else SMALL
-    small_a, small_b = small * copy_a, small * copy_b
+    small = 0 if anywhere else pace.small
+    small_a, small_b = (small * x for x in _loads(spec, runs, (copy_a, copy_b)))
     short = g.values.get("staging_line") == SECTOR
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
@@ -235,7 +239,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         main / k, lone / k, wait / k, copy_a / k, copy_b / k, small_a / k, small_b / k,
         last, store * clock * 1024 / STORED,
         16 * pace.rough, turns, start * 1e3,
-        resident, spec.split_k, spec.stream_k, pace.lines, few,
+        resident, held_blocks(spec) if spec.warp else 1,
+        spec.split_k, spec.stream_k, pace.lines, few,
         1024 * SAGGING * (pace.unit == "wgmma"),
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned,
@@ -275,6 +280,17 @@ def _gathered(
         return 0
     own = int(spec.tunables["vectors"]) * spec.dtypes.input.size
     return copies[short] * pace.gather * min(max(SECTOR / own, 1), 16)
+
+
+def _loads(
+    spec: KernelSpec, runs: tuple[bool, bool], copies: tuple[float, float]
+) -> tuple[float, float]:
+    """Copies of both, the longer where more elements are one load if they are aligned."""
+    if "piece_bytes" not in spec.geometry.values or runs[1 - _short(spec)]:
+        return copies
+    pieces = spec.geometry.values["piece_bytes"] * 2 / UNIT
+    a, b = copies
+    return (a * pieces, b) if _short(spec) else (a, b * pieces)
 
 
 def _shared_bytes(spec: KernelSpec, pace: Pace) -> int:

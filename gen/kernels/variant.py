@@ -56,7 +56,8 @@ class Pace(NamedTuple):
     unit can do by the data sheet, what the main loop comes to. wait: of a step along K, beyond its
     products, such as barriers; wait_k: the same for each element along K; across_k: for each
     element of an operand whose lines run along K; copied: for each element of both, where threads
-    copy these one by one; alone: what a step takes longer where no other
+    copy these one by one; small: of the time to copy an operand, what small loads take longer where
+    it is not aligned; alone: what a step takes longer where no other
     block of the multiprocessor works meanwhile. last: of a work tile, until its first operands are
     there and after its last step. store: of 128 elements of D; rough: times as long where lines of
     D are not aligned; scatter: times as many bytes where neighbouring threads write elements of a
@@ -77,6 +78,7 @@ class Pace(NamedTuple):
     wait_k: float = 0
     across_k: float = 0
     copied: float = 0
+    small: float = 0.6
     alone: float = 0
     last: float = 0
     store: float = 8

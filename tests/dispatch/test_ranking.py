@@ -109,11 +109,11 @@ def test_what_else_is_chosen() -> None:
     assert what(chosen("f16", "sm_80", 4096, 4096, 4096)) == "mma 128x256"
     assert what(chosen("f32", "sm_75", 4096, 4096, 4096)) == "warp_tiled 128x128"
     assert what(chosen("i32", "sm_80", 64, 64, 65536)).endswith("slices")
-    for few, shape, variant in (
-        ("rows", (1, 8192, 8192), "narrow"),
-        ("columns", (8192, 1, 8192), "gemv"),
+    for few, shape, layout, variant in (
+        ("rows", (1, 8192, 8192), "rrr", "narrow"),
+        ("columns", (8192, 1, 8192), "rcr", "gemv"),
     ):
-        spec = chosen("f32", "sm_80", *shape)
+        spec = chosen("f32", "sm_80", *shape, layout)
         assert (spec.variant, spec.tunables["few"]) == (variant, few)
     odd = product("f16", 4096, 4096, 4096, "rcr")
     packed = replace(odd, lda=4097, ldb=4097)

@@ -92,21 +92,25 @@ def _whole_tiles(spec: KernelSpec) -> Fact:
 
 
 _MOST = f"steps / {STEPS_A_SLICE}"
-# How many slices of K there are where that is chosen by itself.
-SLICES = (
-    Fact("most", f"{_MOST} > 1 ? {_MOST} : 1", f"slices of at least {STEPS_A_SLICE} steps"),
-    Fact("fit", "multiprocessors / tiles", "slices of each tile that run at the same time"),
-    Fact("wanted", "fit < 2 ? 1 : fit < most ? fit : most", "slices"),
-    Fact("each", "(steps + wanted - 1) / wanted", "steps of a slice"),
-    Fact("slices", "(steps + each - 1) / each", "as few as have no more steps"),
-)
+
+
+def auto_slices(places: str) -> list[Fact]:
+    """How many slices of K there are where that is chosen by itself. places: for blocks."""
+    return [
+        Fact("most", f"{_MOST} > 1 ? {_MOST} : 1", f"slices of at least {STEPS_A_SLICE} steps"),
+        Fact("fit", f"{places} / tiles", "slices of each tile that run at the same time"),
+        Fact("wanted", "fit < 2 ? 1 : fit < most ? fit : most", "slices"),
+        Fact("each", "(steps + wanted - 1) / wanted", "steps of a slice"),
+        Fact("slices", "(steps + each - 1) / each", "as few as have no more steps"),
+    ]
 
 
 def _slices(spec: KernelSpec) -> list[Fact]:
     steps = Fact("steps", "K > kTileK ? (K + kTileK - 1) / kTileK : 1", "along K")
     if spec.split_k:
         return [steps, Fact("slices", f"steps < {spec.split_k} ? steps : {spec.split_k}", "of K")]
-    return [steps, *SLICES]
+    held = held_blocks(spec)
+    return [steps, *auto_slices(f"{held} * multiprocessors" if held > 1 else "multiprocessors")]
 
 
 def _partials(spec: KernelSpec, offset: str = "") -> list[Fact]:

@@ -74,8 +74,9 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.0536, along=1.92, wait_k=0.074, across_k=0.0264, alone=16, last=2700,
-        store=9.5, gather=4.5, start=93, across=480, code=22.5, registers=128, exact=True,
+        "mma", 0.0882, along=1.03, wait=75, wait_k=0.0547, across_k=0.0131, small=2.38, alone=16,
+        last=2680, store=154, gather=2.23, start=265, across=582, code=5.69, registers=128,
+        exact=True,
     )  # fmt: skip
 
 

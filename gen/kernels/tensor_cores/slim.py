@@ -37,7 +37,7 @@ def _usual_strip(chosen: Choice) -> int:
 
 
 def _stage(t: Mapping[str, Any]) -> int:
-    """Elements of a stage, as the file counts them: the most, for lines of the few run either way."""
+    """Elements of a stage, the most that it has: lines of the few may run either way."""
     strip, few, chunks = t["strip"], t["vectors"], _STEP // _CHUNK
     if _has_whole_lines(strip):
         large, ahead = strip * (chunks + 1), _CHUNK
@@ -100,7 +100,7 @@ def _rules(chosen: Choice) -> None:
         )
     if t["vectors"] % _SHORT:
         raise Conflict(
-            f"vectors={t['vectors']} is not a multiple of {_SHORT}: an instruction's second operand",
+            f"vectors={t['vectors']} is not a multiple of {_SHORT}: those of an instruction",
             "vectors",
         )
     teams, strip = t["threads"] // _TEAM, t["strip"]
@@ -149,8 +149,9 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.36, along=0.79, wait_k=6.8, across_k=0.0077, alone=337, last=9100, gather=1.93,
-        start=360, across=65, meeting=245, code=15.4, registers=128, exact=True,
+        "mma", 0.364, along=1.34, wait=389, wait_k=0.802, across_k=0.0264, small=1.54, alone=330,
+        last=7090, store=17.9, gather=0.784, start=161, across=113, meeting=63, code=35,
+        registers=80, exact=True,
     )  # fmt: skip
 
 

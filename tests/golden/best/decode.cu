@@ -14,7 +14,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "decode.h"
-#if DECODE_SPEC != 0xe2c127e4
+#if DECODE_SPEC != 0xacdfd33f
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif
@@ -1536,9 +1536,9 @@ struct Gpu {
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
-          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines, few,
-          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
-          scatter, packed, added, kib, cache;
+          small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
+          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
+          asked_b, scatter, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -1558,8 +1558,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 213, 52428800}, 0, 1},
-    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 213, 52428800}, 1, 2},
+    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 1, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 213, 52428800}, 1, 2},
 };
 
 constexpr Point kPoints[] = {
@@ -1584,9 +1584,9 @@ inline index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t A, index_t lda, index_t B,
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
-              copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
-              lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-              asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
+              copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
+              stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
+              spread_b, asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -1608,7 +1608,7 @@ inline index_t predict(
   const index_t tiles = (m + span_m - 1) / span_m * cluster_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
   const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  const index_t fit = held * multiprocessors / tiles;  // slices of each tile that run at the same time
   const index_t suit = fit < 2 ? 1 : fit < most ? fit : most;  // slices
   const index_t wanted = split < 1 ? suit : steps < split ? steps : split;  // slices
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice

@@ -3355,9 +3355,9 @@ struct Gpu {
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
-          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines, few,
-          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
-          scatter, packed, added, kib, cache;
+          small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
+          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
+          asked_b, scatter, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -3370,12 +3370,12 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1789, 2629, 0, 74, 2363, 44, 1418, 1855015, 37809, 32, 0, 106000, 2, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
-    {0, 1, {32, 32, 32, 1, 1, 1, 341753, 372473, 3013, 75618, 75618, 45371, 45371, 1087015, 153127, 17, 0, 747800, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
-    {0, 2, {64, 64, 32, 1, 1, 1, 919003, 949723, 3013, 151237, 151237, 90742, 90742, 1087015, 153127, 17, 0, 1212200, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
-    {0, 3, {4, 32, 1, 1, 1, 1, 3613, 4453, 0, 295, 2363, 177, 1418, 1855015, 37809, 32, 0, 370000, 2, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
-    {0, 4, {64, 32, 32, 1, 1, 1, 554577, 585297, 3013, 151237, 75618, 90742, 45371, 1087015, 153127, 17, 0, 902600, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
-    {0, 5, {64, 64, 8, 1, 1, 1, 229751, 260471, 1506, 37809, 37809, 22686, 22686, 1087015, 153127, 17, 0, 1831400, 4, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1789, 2629, 0, 74, 2363, 44, 1418, 1855015, 37809, 32, 0, 106000, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 1, {32, 32, 32, 1, 1, 1, 341753, 372473, 3013, 75618, 75618, 45371, 45371, 1087015, 153127, 17, 0, 747800, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 2, {64, 64, 32, 1, 1, 1, 919003, 949723, 3013, 151237, 151237, 90742, 90742, 1087015, 153127, 17, 0, 1212200, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 3, {4, 32, 1, 1, 1, 1, 3613, 4453, 0, 295, 2363, 177, 1418, 1855015, 37809, 32, 0, 370000, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 4, {64, 32, 32, 1, 1, 1, 554577, 585297, 3013, 151237, 75618, 90742, 45371, 1087015, 153127, 17, 0, 902600, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
+    {0, 5, {64, 64, 8, 1, 1, 1, 229751, 260471, 1506, 37809, 37809, 22686, 22686, 1087015, 153127, 17, 0, 1831400, 4, 4, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 13, 13, 1707, 6291456}},
 };
 
 struct Limits {
@@ -3398,9 +3398,9 @@ inline index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t batch, index_t A, index_t lda,
     index_t B, index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
-              copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
-              lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-              asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
+              copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
+              stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
+              spread_b, asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -3423,7 +3423,7 @@ inline index_t predict(
   const index_t tiles = (m + span_m - 1) / span_m * cluster_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
   const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  const index_t fit = held * multiprocessors / tiles;  // slices of each tile that run at the same time
   const index_t suit = fit < 2 ? 1 : fit < most ? fit : most;  // slices
   const index_t wanted = split < 1 ? suit : steps < split ? steps : split;  // slices
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x98096b86
+#if ONE_SPEC != 0xde944c8f
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -16,7 +16,7 @@
 
 #include "rows.h"
 
-#if ROWS_SPEC != 0xd70c94ff
+#if ROWS_SPEC != 0x7f8acdee
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -346,9 +346,9 @@ struct Gpu {
 // What a kernel costs on a GPU that no problem changes: sizes, and times in picoseconds.
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
-          small_a, small_b, last, store, rough, hides, start, resident, split, stream, lines, few,
-          sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a, asked_b,
-          scatter, packed, added, kib, cache;
+          small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
+          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
+          asked_b, scatter, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -361,8 +361,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 4, 1, 1, 1, 1, 179, 215, 0, 22, 89, 13, 53, 2424517, 45371, 32, 0, 104550, 8, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
-    {0, 1, {8, 16, 1, 1, 1, 1, 1363, 1374, 0, 177, 354, 106, 213, 1914092, 53878, 32, 0, 183000, 2, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
+    {0, 0, {1, 4, 1, 1, 1, 1, 179, 215, 0, 22, 89, 13, 53, 2424517, 45371, 32, 0, 104550, 8, 1, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 1237, 1248, 26, 177, 354, 422, 844, 1899914, 873393, 32, 0, 287760, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
 };
 
 struct Limits {
@@ -381,9 +381,9 @@ index_t predict(
     const Candidate& one, index_t M, index_t N, index_t K, index_t A, index_t lda, index_t B,
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
-              copy_b, small_a, small_b, last, store, rough, hides, start, resident, split, stream,
-              lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-              asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
+              copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
+              stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
+              spread_b, asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -405,7 +405,7 @@ index_t predict(
   const index_t tiles = (m + span_m - 1) / span_m * cluster_m * columns * count;  // of D
   const index_t steps = K > tile_k ? (k + tile_k - 1) / tile_k : 1;  // along K
   const index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  const index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  const index_t fit = held * multiprocessors / tiles;  // slices of each tile that run at the same time
   const index_t suit = fit < 2 ? 1 : fit < most ? fit : most;  // slices
   const index_t wanted = split < 1 ? suit : steps < split ? steps : split;  // slices
   const index_t each = (steps + wanted - 1) / wanted;  // steps of a slice

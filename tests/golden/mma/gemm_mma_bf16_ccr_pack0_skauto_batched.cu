@@ -579,7 +579,7 @@ struct Plan {
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
   index_t steps = K > kTileK ? (K + kTileK - 1) / kTileK : 1;  // along K
   index_t most = steps / 4 > 1 ? steps / 4 : 1;  // slices of at least 4 steps
-  index_t fit = multiprocessors / tiles;  // slices of each tile that run at the same time
+  index_t fit = 4 * multiprocessors / tiles;  // slices of each tile that run at the same time
   index_t wanted = fit < 2 ? 1 : fit < most ? fit : most;  // slices
   index_t each = (steps + wanted - 1) / wanted;  // steps of a slice
   index_t slices = (steps + each - 1) / each;  // as few as have no more steps
