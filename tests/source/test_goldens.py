@@ -104,6 +104,8 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gemv", {"dtype": "bf16", "few": "columns", "layout": "crr"}),
     ("gemv", {"dtype": "f64", "few": "columns", "epilogue": "linear_bias"}),
     ("gemv", {"arch": "sm_90", "layout": "rcr"}),
+    ("gemv", {"dtype": "f64", "layout": "rcr"}),
+    ("gemv", {"dtype": "f64", "vectors": 1}),
     ("narrow", {}),
     ("narrow", {"dtype": "f16", "layout": "crr", "few": "columns", "vectors": 4, "arch": "sm_90",
                 "cluster": "1x1x4", "epilogue": "linear_bias"}),

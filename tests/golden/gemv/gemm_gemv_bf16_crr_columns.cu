@@ -83,31 +83,35 @@ __device__ inline void multiply(
   constexpr int kLanes = kRows / kCount;  // threads with different rows, next to each other
   constexpr int kStep = kThreads / kLanes * kDepth;  // along K
   const int first = threadIdx.x % kLanes * kCount;  // of the thread's rows in the tile
-  const index_t row = row0 + first;
+  // Where rows do not exist, the last ones count again.
+  const index_t last = M - kCount, row = row0 + first < last ? row0 + first : last;
   accumulator_t sum[kCols][kCount] = {};
-  for (index_t k0 = threadIdx.x / kLanes * kDepth; k0 < K; k0 += kStep) {
+  // Multiplies kDepth elements along K, which all exist if they are whole: then no load waits for another.
+  const auto add = [&](index_t k0, bool whole) {
     Piece<kCount> a[kDepth] = {};  // what lies outside of A is zeros, which add nothing to a sum
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
       const index_t k = k0 + d;
-      if (k < K && row < M) a[d].read(A + a_at(row, k, lda));
+      if (whole || k < K) a[d].read(A + a_at(row, k, lda));
     }
 #pragma unroll
     for (int i = 0; i < kCols; ++i) {
-      const index_t col = col0 + i;
+      const index_t col = col0 + i < N ? col0 + i : N - 1;
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
         const index_t k = k0 + d;
-        const bool inside = k < K && col < N;
         const accumulator_t b =
-            inside ? static_cast<accumulator_t>(B[b_at(k, col, ldb)]) : accumulator_t(0);
+            whole || k < K ? static_cast<accumulator_t>(B[b_at(k, col, ldb)]) : accumulator_t(0);
 #pragma unroll
         for (int e = 0; e < kCount; ++e) {
           sum[i][e] += b * static_cast<accumulator_t>(a[d].of[e]);
         }
       }
     }
-  }
+  };
+  index_t k0 = threadIdx.x / kLanes * kDepth;
+  for (; K - k0 >= kDepth; k0 += kStep) add(k0, true);
+  if (k0 < K) add(k0, false);
 #pragma unroll
   for (int i = 0; i < kCols; ++i) {
 #pragma unroll

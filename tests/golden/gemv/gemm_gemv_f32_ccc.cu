@@ -60,12 +60,12 @@ struct alignas(16) Chunk {
   input_t of[kWidth];
 
   // Reads every kThreads-th element of a line in which they are `distance` apart. Where it has ended they
-  // are zeros, which add nothing to a sum.
-  __device__ void read(const input_t* line, index_t distance, index_t k0, index_t K) {
+  // are zeros, which add nothing to a sum. whole: it has not.
+  __device__ void read(const input_t* line, index_t distance, index_t k0, index_t K, bool whole) {
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) {
       const index_t k = k0 + e * kThreads + threadIdx.x;
-      of[e] = k < K ? line[k * distance] : input_t{};
+      of[e] = whole || k < K ? line[k * distance] : input_t{};
     }
   }
 };
@@ -75,17 +75,18 @@ __device__ inline void multiply(
     Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
     index_t lda, const input_t* B, index_t ldb) {
   accumulator_t sum[kRows][kCols] = {};
-  for (index_t k0 = 0; k0 < K; k0 += kThreads * kWidth) {
+  // Multiplies a step, in which all elements exist if it is whole: then no load waits for another.
+  const auto add = [&](index_t k0, bool whole) {
     Chunk a[kRows], b[kCols];
 #pragma unroll
     for (int j = 0; j < kCols; ++j) {
       const index_t col = col0 + j < N ? col0 + j : N - 1;
-      b[j].read(B + col * ldb, 1, k0, K);
+      b[j].read(B + col * ldb, 1, k0, K, whole);
     }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const index_t row = row0 + i < M ? row0 + i : M - 1;
-      a[i].read(A + row, lda, k0, K);
+      a[i].read(A + row, lda, k0, K, whole);
     }
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) {
@@ -98,7 +99,11 @@ __device__ inline void multiply(
         }
       }
     }
-  }
+  };
+  constexpr int kStep = kThreads * kWidth;  // along K
+  index_t k0 = 0;
+  for (; K - k0 >= kStep; k0 += kStep) add(k0, true);
+  if (k0 < K) add(k0, false);
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
 #pragma unroll

@@ -81,31 +81,35 @@ __device__ inline void multiply(
   constexpr int kLanes = kCols / kCount;  // threads with different columns, next to each other
   constexpr int kStep = kThreads / kLanes * kDepth;  // along K
   const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
-  const index_t col = col0 + first;
+  // Where columns do not exist, the last ones count again.
+  const index_t last = N - kCount, col = col0 + first < last ? col0 + first : last;
   accumulator_t sum[kRows][kCount] = {};
-  for (index_t k0 = threadIdx.x / kLanes * kDepth; k0 < K; k0 += kStep) {
+  // Multiplies kDepth elements along K, which all exist if they are whole: then no load waits for another.
+  const auto add = [&](index_t k0, bool whole) {
     Piece<kCount> b[kDepth] = {};  // what lies outside of B is zeros, which add nothing to a sum
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
       const index_t k = k0 + d;
-      if (k < K && col < N) b[d].read(B + b_at(k, col, ldb));
+      if (whole || k < K) b[d].read(B + b_at(k, col, ldb));
     }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const index_t row = row0 + i;
+      const index_t row = row0 + i < M ? row0 + i : M - 1;
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
         const index_t k = k0 + d;
-        const bool inside = k < K && row < M;
         const accumulator_t a =
-            inside ? static_cast<accumulator_t>(A[a_at(row, k, lda)]) : accumulator_t(0);
+            whole || k < K ? static_cast<accumulator_t>(A[a_at(row, k, lda)]) : accumulator_t(0);
 #pragma unroll
         for (int e = 0; e < kCount; ++e) {
           sum[i][e] += a * static_cast<accumulator_t>(b[d].of[e]);
         }
       }
     }
-  }
+  };
+  index_t k0 = threadIdx.x / kLanes * kDepth;
+  for (; K - k0 >= kDepth; k0 += kStep) add(k0, true);
+  if (k0 < K) add(k0, false);
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
 #pragma unroll
