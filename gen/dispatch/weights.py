@@ -41,6 +41,8 @@ RAGGED = 26  # tenths of the time to write D whose lines do not begin at multipl
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
 AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
+# Times as long a step takes where warpgroups take turns, and four blocks or more share operands.
+TAKING_TURNS = 0.92
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
 HELD = 0.84  # of `Pace.across_k`, where teams of warps hold chunks
 STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
@@ -204,6 +206,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     main = (
         max(products, shared)
         * (IN_BURSTS if spec.tunables.get("burst", 1) > 1 else 1)
+        * (TAKING_TURNS if turns and rows * columns > 2 else 1)
         * (STAYING if spec.stream_k and not persistent else 1)
         + more
         + _gathered(spec, pace, (copy_a, copy_b), runs)

@@ -109,19 +109,19 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     if dtypes.name == "f32":
         return Pace(
-            "cuda", 0.205, along=1.15, wait=9, wait_k=0.00642, across_k=0.0179, small=0.226,
-            alone=36, last=2620, gather=0.956, start=21, across=929, code=955, registers=80,
+            "cuda", 0.191, along=1.15, wait=9, wait_k=0.00642, across_k=0.0221, small=0.2,
+            alone=212, last=2620, gather=0.956, start=21, across=722, code=955, registers=80,
             exact=True,
         )  # fmt: skip
     if dtypes.input.size == 2:
         return Pace(
-            "cuda", 0.04, along=6.34, wait_k=0.0064, alone=52, last=3420, gather=4.85, start=16.3,
-            code=353, registers=64, exact=True,
+            "cuda", 0.04, along=5.32, wait_k=0.0064, alone=52, last=3420, gather=2.79, start=16.3,
+            code=534, registers=64, exact=True,
         )  # fmt: skip
     if dtypes.name == "f64":
         return Pace(
-            "cuda", 0.157, along=1.26, wait=137, wait_k=0.0065, across_k=0.0613, small=0.18,
-            alone=249, last=732, gather=2.34, start=955, across=194, code=1760, registers=168,
+            "cuda", 0.133, along=1.01, wait=57, wait_k=0.0065, across_k=0.0613, small=0.18,
+            alone=109, last=732, gather=1.3, start=999, across=194, code=2820, registers=168,
             exact=True,
         )  # fmt: skip
     return Pace(

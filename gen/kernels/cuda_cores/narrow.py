@@ -101,17 +101,17 @@ def _usual_few(chosen: Choice) -> str:
 def _pace(dtypes: DTypes) -> Pace:
     if dtypes.accumulator.size == 8:
         return Pace(
-            "cuda", 0.215, wait_k=2.27, alone=185, last=2650, gather=1.65, start=21, code=878,
-            meeting=1030, registers=128, exact=True,
+            "cuda", 0.462, wait_k=3.66, small=0.75, alone=23, last=2410, gather=1.3, start=21,
+            code=1030, meeting=882, registers=128, exact=True,
         )  # fmt: skip
     if dtypes.input.size == 4:
         return Pace(
-            "cuda", 0.243, wait_k=2, alone=182, last=3140, gather=0.39, start=18, code=176,
-            meeting=876, registers=128, exact=True,
+            "cuda", 0.349, wait_k=2.15, small=0.7, alone=261, last=2950, gather=0.39, start=18,
+            code=176, meeting=658, registers=128, exact=True,
         )  # fmt: skip
     return Pace(
-        "cuda", 0.174, wait_k=2.75, alone=69, last=2980, gather=1.89, start=22.6, code=50,
-        meeting=959, registers=128, exact=True,
+        "cuda", 0.218, wait_k=1.82, small=3.52, alone=69, last=2890, gather=1.89, start=22.6,
+        code=80, meeting=892, registers=128, exact=True,
     )  # fmt: skip
 
 

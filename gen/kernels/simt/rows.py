@@ -82,8 +82,8 @@ def _pace(dtypes: DTypes) -> Pace:
     """Steps are fetched, and teams meet, once in so many k."""
     if dtypes.accumulator.size == 8:
         return Pace(
-            "cuda", 1.05, wait=5, wait_k=6.1, across_k=0.06, alone=135, last=3090, store=33,
-            rough=1.65, start=516, code=59.5,
+            "cuda", 1.05, wait=5, wait_k=6.1, across_k=0.06, alone=135, last=3880, store=33,
+            rough=1.28, start=516, code=49,
         )  # fmt: skip
     share = 0.83 if dtypes.accumulator.is_float else 1.11
     return Pace(

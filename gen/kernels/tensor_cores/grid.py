@@ -40,15 +40,18 @@ _MMA = (
 )
 _MMA_HALF = (("256x256", "128x64"),)  # whose sums, in f16, take half of the registers
 _MMA_DOUBLE = (
-    ("128x128", "64x32", 3),
-    ("128x64", "64x32", 4),
-    ("128x64", "32x32", 4),
-    ("64x64", "32x32", 4),
-    ("64x32", "32x16", 4),
-    ("32x64", "16x32", 4),
-    ("32x32", "16x16", 6),
-    ("64x16", "16x16", 4),
-    ("16x64", "16x16", 4),
+    ("128x128x16", "64x32", 3),
+    ("128x64x16", "64x32", 4),
+    ("128x64x16", "32x32", 4),
+    ("128x32x16", "32x32", 4),
+    ("64x64x16", "32x32", 4),
+    ("64x32x16", "32x16", 4),
+    ("32x64x16", "16x32", 4),
+    ("48x48x16", "16x48", 4),
+    ("32x32x16", "16x16", 6),
+    ("32x32x32", "16x16", 4),
+    ("64x16x16", "16x16", 4),
+    ("16x64x16", "16x16", 4),
 )
 # Tiles of operands that nothing packs, with bytes along K: small, since what is read where it lies
 # takes registers, and more instructions than copies do.
@@ -193,19 +196,16 @@ def mma_grid(chosen: Choice) -> Sequence[Tunables]:
     if widens(chosen):
         return _split([{}])
     if chosen.dtypes.input.size == 8:
-        rows = ((tile, 16, warp, stages) for tile, warp, stages in _MMA_DOUBLE)
+        rows = [*_MMA_DOUBLE]
     else:
         half = _MMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
         deep = [(64, 4), (128, 3)] if chosen.cc >= 80 else [(64, 2)]  # bytes along K, stages
-        rows = (
-            (tile, _step(chosen, line), warp, stages)
+        rows = [
+            (f"{tile}x{_step(chosen, line)}", warp, stages)
             for tile, warp in half + _MMA
             for line, stages in deep
-        )
-    tiles = [
-        {"threadblock": f"{tile}x{k}", "warp": warp, "stages": stages}
-        for tile, k, warp, stages in rows
-    ]
+        ]
+    tiles = [{"threadblock": tile, "warp": warp, "stages": stages} for tile, warp, stages in rows]
     if chosen.dtypes.input.size < 8 and chosen.cc >= 80:
         tiles += [
             {"pack": 0, "threadblock": f"{tile}x{_step(chosen, line)}", "warp": warp}
@@ -320,8 +320,8 @@ def mma_pace(dtypes: DTypes) -> Pace:
     """Of `mma`."""
     if dtypes.input.size == 8:
         return Pace(
-            "mma", 1.14, wait=89, copied=0.05, alone=163, last=1850, store=43, rough=0.72,
-            start=361, code=16,
+            "mma", 1.09, along=0.946, wait=156, copied=0.05, small=0.097, alone=152, last=2240,
+            store=38, rough=0.78, start=158, code=23.6,
         )  # fmt: skip
     share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
     if dtypes.input.size == 2:
@@ -345,8 +345,9 @@ def tma_pace(dtypes: DTypes) -> Pace:
     """Of `mma_tma`."""
     if dtypes.input.size == 8:  # the share by times of an H100, beside those of mma
         return Pace(
-            "mma", 0.95, wait=7, alone=8, last=400, store=12.6, rough=3.36, start=1540, code=18.8
-        )
+            "mma", 0.95, along=1.2, wait=7, alone=8, last=400, store=12.6, rough=3.36, start=1340,
+            code=37.7,
+        )  # fmt: skip
     share = _share(dtypes, 0.96, 0.66, 0.585, 0.655)
     return Pace("mma", share, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6)
 

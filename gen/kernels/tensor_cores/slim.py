@@ -149,8 +149,8 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.364, along=1.34, wait=389, wait_k=0.802, across_k=0.0264, small=1.54, alone=330,
-        last=7090, store=17.9, gather=0.784, start=161, across=113, meeting=63, code=35,
+        "mma", 0.496, along=1.48, wait=361, wait_k=0.533, across_k=0.0264, small=1.54, alone=345,
+        last=7990, store=17.9, gather=0.784, start=161, across=113, meeting=63, code=35,
         registers=80, exact=True,
     )  # fmt: skip
 
