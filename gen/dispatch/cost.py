@@ -161,9 +161,13 @@ TIMES: Sequence[Fact] = (
         "follow", f"m > span_m && m <= {FEW_ROWS} && tiles <= places && lines_of_b > 0", type="bool"
     ),
     Fact("late", f"follow ? n * k * size / {LATE} : 0", "bytes"),
+    # Slices of K read pieces of more lines at a time, whose ends other pieces have as well.
+    Fact("ends_a", "odd_a && moved_a == 0 ? m * strewn_a : 0", "in sixteenths"),
+    Fact("ends_b", "odd_b && moved_b == 0 ? n * strewn_b : 0"),
+    Fact("strewn", "slices > 1 ? (ends_a + ends_b) * k * size * count / 16 : 0", "bytes"),
     Fact(
         "moving",
-        "((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib",
+        "((kept ? once : again) + apart * lines_of_b + late + strewn + written) / 1024 * kib",
         "from memory",
     ),
     Fact("moved", "(moved_a + moved_b) * count"),

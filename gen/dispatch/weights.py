@@ -57,6 +57,7 @@ LONG = 50_000_000  # after which power decides how fast wgmma is
 SAGGING = 0.08  # of the time after that
 GELU = 0.3  # clocks of an element of D on a multiprocessor
 OTHERS = 80  # registers of a thread beside sums
+STREWN = 64  # bytes beside each piece of a line along K that memory moves, if K is in slices
 PIECES = 2  # times as long it takes to store D, where that leaves by pieces of 32 bytes
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
 # Picoseconds that a slice of the L2 cache takes for a line that the TMA asks for, of an operand
@@ -88,11 +89,12 @@ class Weights(NamedTuple):
     warpgroups take turns. group: tiles along M that are computed close in time. packs_a, packs_b:
     whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out: bytes of
     an element of A and B, and of D. turned: whether D's lines are its columns. spread_a, spread_b,
-    scatter: sixteenths of the bytes of A, B and D that device memory moves. asked_a, asked_b: for
-    each line of an operand that blocks ask for, which the L2 cache answers one after another where
-    all ask for the same few. packed: bytes that packing an element takes as long as; added: those
-    that adding up an element of a slice's sums does. kib: 1024 bytes of device memory. cache: bytes
-    of the L2 cache.
+    scatter: sixteenths of the bytes of A, B and D that device memory moves. strewn_a, strewn_b:
+    those of A and B that it moves besides where lines are not aligned and K is in slices. asked_a,
+    asked_b: for each line of an operand that blocks ask for, which the L2 cache answers one after
+    another where all ask for the same few. packed: bytes that packing an element takes as long as;
+    added: those that adding up an element of a slice's sums does. kib: 1024 bytes of device memory.
+    cache: bytes of the L2 cache.
     """
 
     tile_m: int
@@ -131,6 +133,8 @@ class Weights(NamedTuple):
     asked_a: int
     asked_b: int
     scatter: int
+    strewn_a: int
+    strewn_b: int
     packed: int
     added: int
     kib: int
@@ -237,6 +241,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     def asked(run: bool) -> float:
         return ASKED * (persistent and d.factor.size == 2 and not run)
 
+    def strewn(run: bool) -> float:
+        return 16 * STREWN / step if run and not persistent else 0
+
     found = (
         tile.m, tile.n, tile.k // k, rows, columns, sharers,
         main / k, lone / k, wait / k, copy_a / k, copy_b / k, small_a / k, small_b / k,
@@ -249,7 +256,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         d.input.size, d.output.size, turned,
         16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),
         asked(runs[0]), asked(runs[1]),
-        16 * (pace.scatter if turned else 1), _packed(spec, 2 in (a, b)),
+        16 * (pace.scatter if turned else 1), strewn(runs[0]), strewn(runs[1]),
+        _packed(spec, 2 in (a, b)),
         ADDED * d.scalar.size, 1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
     )  # fmt: skip
     unit = "CUDA cores" if pace.unit == "cuda" else "tensor cores"

@@ -84,7 +84,7 @@ _WITHIN = (
 )
 _NAN_ANYWAY = "NaN times anything is NaN"
 _BY_ELEMENT = "lines are read element by element: as right, and slower"
-_BEYOND = "a chunk behind the last element is copied, which nobody reads"
+_SPARE = "what is asked for is one element more than chunks reach beyond a step"
 _UNITS = "aligned lines, and the lanes' places in them, are whole units: nothing is between"
 _UNREAD = "the compiler leaves out what is read and not used"
 _ONE_ROW = "of a single row no other one begins anywhere; a single column is never whole"
@@ -210,10 +210,16 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         "<true>(sums, row0, col0, M, N, K - 1,",
     ),
     (_BY_ELEMENT, "skinny: edge: if constexpr (kAligned) { -> if constexpr (false) {"),
-    (_BEYOND, "slim: comparison: exists = kAlong || chunk - shift(line) < count; ->"),
-    (_BY_ELEMENT, "-> if (k > 0 && left > kStep + kWidth) {"),
-    (_BY_ELEMENT, "-> if (k > 0 && left >= kStep + (kWidth + 1)) {"),
-    (_SAME, "slim: comparison: const int wanted = !has_line ? 0 : !kAlong ? count : left < kStep"),
+    (_BY_ELEMENT, "slim: swap: if (is_inside(k, K)) { -> if (is_inside(k, K - 1)) {"),
+    (
+        _BY_ELEMENT,
+        "inside = is_inside(k, K); -> const bool inside = is_inside(k, K - 1)",
+    ),
+    (_SPARE, "slim: swap: if (is_inside(k, K)) { -> if (is_inside(k, K + 1)) {"),
+    (
+        _SPARE,
+        "inside = is_inside(k, K); -> const bool inside = is_inside(k, K + 1)",
+    ),
     (_BY_ELEMENT, "-> if (first > 0 && first + kWidth <= wanted) {"),
     (_BY_ELEMENT, "-> if (first >= 0 && first + (kWidth + 1) <= wanted) {"),
     (

@@ -14,7 +14,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "decode.h"
-#if DECODE_SPEC != 0xacdfd33f
+#if DECODE_SPEC != 0x0bd206d4
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif
@@ -1538,7 +1538,7 @@ struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
           few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
-          asked_b, scatter, packed, added, kib, cache;
+          asked_b, scatter, strewn_a, strewn_b, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -1558,8 +1558,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 213, 52428800}, 0, 1},
-    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 1, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 213, 52428800}, 1, 2},
+    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 0, 0, 6, 13, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 1, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 0, 0, 6, 13, 213, 52428800}, 1, 2},
 };
 
 constexpr Point kPoints[] = {
@@ -1586,7 +1586,8 @@ inline index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
               stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
-              spread_b, asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
+              spread_b, asked_a, asked_b, scatter, strewn_a, strewn_b, packed, added, kib,
+              cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -1658,7 +1659,10 @@ inline index_t predict(
   const index_t apart = parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0);
   const bool follow = m > span_m && m <= 512 && tiles <= places && lines_of_b > 0;
   const index_t late = follow ? n * k * size / 8 : 0;  // bytes
-  const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
+  const index_t ends_a = odd_a && moved_a == 0 ? m * strewn_a : 0;  // in sixteenths
+  const index_t ends_b = odd_b && moved_b == 0 ? n * strewn_b : 0;
+  const index_t strewn = slices > 1 ? (ends_a + ends_b) * k * size * count / 16 : 0;  // bytes
+  const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + strewn + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read

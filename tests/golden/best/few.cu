@@ -886,7 +886,7 @@ struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
           few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
-          asked_b, scatter, packed, added, kib, cache;
+          asked_b, scatter, strewn_a, strewn_b, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -900,8 +900,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {8, 16, 1, 1, 1, 1, 1237, 1248, 26, 177, 354, 422, 844, 1899914, 873393, 32, 0, 287760, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 502, 41943040}},
-    {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 4, 5, 1, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 6, 13, 3200, 4194304}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 1237, 1248, 26, 177, 354, 422, 844, 1899914, 873393, 32, 0, 287760, 2, 1, 1, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 0, 0, 16, 0, 0, 6, 13, 502, 41943040}},
+    {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 4, 5, 1, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 0, 0, 16, 16, 16, 6, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -922,7 +922,8 @@ inline index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
               stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
-              spread_b, asked_a, asked_b, scatter, packed, added, kib, cache] = one.weights;
+              spread_b, asked_a, asked_b, scatter, strewn_a, strewn_b, packed, added, kib,
+              cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -994,7 +995,10 @@ inline index_t predict(
   const index_t apart = parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0);
   const bool follow = m > span_m && m <= 512 && tiles <= places && lines_of_b > 0;
   const index_t late = follow ? n * k * size / 8 : 0;  // bytes
-  const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + written) / 1024 * kib;  // from memory
+  const index_t ends_a = odd_a && moved_a == 0 ? m * strewn_a : 0;  // in sixteenths
+  const index_t ends_b = odd_b && moved_b == 0 ? n * strewn_b : 0;
+  const index_t strewn = slices > 1 ? (ends_a + ends_b) * k * size * count / 16 : 0;  // bytes
+  const index_t moving = ((kept ? once : again) + apart * lines_of_b + late + strewn + written) / 1024 * kib;  // from memory
   const index_t moved = (moved_a + moved_b) * count;
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read

@@ -86,7 +86,8 @@ __device__ inline void multiply(
   // Where rows do not exist, the last ones count again.
   const index_t last = M - kCount, row = row0 + first < last ? row0 + first : last;
   accumulator_t sum[kCols][kCount] = {};
-  // Multiplies kDepth elements along K, which all exist if they are whole: then no load waits for another.
+  // Multiplies kDepth elements along K, which all exist if they are whole: then no load waits for
+  // another.
   const auto add = [&](index_t k0, bool whole) {
     Piece<kCount> a[kDepth] = {};  // what lies outside of A is zeros, which add nothing to a sum
 #pragma unroll

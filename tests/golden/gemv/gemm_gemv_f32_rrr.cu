@@ -84,7 +84,8 @@ __device__ inline void multiply(
   // Where columns do not exist, the last ones count again.
   const index_t last = N - kCount, col = col0 + first < last ? col0 + first : last;
   accumulator_t sum[kRows][kCount] = {};
-  // Multiplies kDepth elements along K, which all exist if they are whole: then no load waits for another.
+  // Multiplies kDepth elements along K, which all exist if they are whole: then no load waits for
+  // another.
   const auto add = [&](index_t k0, bool whole) {
     Piece<kCount> b[kDepth] = {};  // what lies outside of B is zeros, which add nothing to a sum
 #pragma unroll
