@@ -84,6 +84,7 @@ _WITHIN = (
 )
 _NAN_ANYWAY = "NaN times anything is NaN"
 _BY_ELEMENT = "lines are read element by element: as right, and slower"
+_WHOLE = "the last step, which is whole, is read as one that may not be"
 _SPARE = "what is asked for is one element more than chunks reach beyond a step"
 _UNITS = "aligned lines, and the lanes' places in them, are whole units: nothing is between"
 _UNREAD = "the compiler leaves out what is read and not used"
@@ -210,6 +211,8 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         "<true>(sums, row0, col0, M, N, K - 1,",
     ),
     (_BY_ELEMENT, "skinny: edge: if constexpr (kAligned) { -> if constexpr (false) {"),
+    (_SAME, "gemv: comparison: const index_t last = N - kCount, col = col0 + first < last ? col0"),
+    (_WHOLE, "add(k0, true); -> for (; K - k0 > kDepth; k0 += kStep) add(k0, true);"),
     (_BY_ELEMENT, "slim: swap: if (is_inside(k, K)) { -> if (is_inside(k, K - 1)) {"),
     (
         _BY_ELEMENT,
