@@ -203,7 +203,7 @@ struct ALines {
 
 // What it copies of B: of each column a line, in a window of whole chunks.
 struct BWindows {
-  static constexpr int kLines = kCols, kChunks = (kStep) / kWidth + 1;  // of each line
+  static constexpr int kLines = kCols, kChunks = kStep / kWidth + 1;  // of each line
   static constexpr int kPitch = (kChunks | 1) * kWidth;  // an odd number against bank conflicts
   static constexpr int kElements = kLines * kPitch, kAll = kLines * kChunks;
   static constexpr int kCopies = (kAll + kThreads - 1) / kThreads;  // of a thread
@@ -214,7 +214,7 @@ struct BWindows {
   // The thread's chunks of the next step, where they go in a stage, the bytes of them that exist.
   const input_t* from[kCopies];
   int to[kCopies], bytes[kCopies];
-  int even, odd;  // where the lane's elements for an even and for the next k begin in a stage
+  int even, odd;  // where the lane's two elements for the first column of 8 are in a stage
 
   // residue: of the warp's k by eight.
   __device__ BWindows(
@@ -269,12 +269,13 @@ struct BWindows {
 constexpr int kStage = ALines::kElements + BWindows::kElements;  // elements of a stage
 // What every eighth line comes to, for 8 columns of B: not rows of D yet, but places in lines.
 using Parts = accumulator_t[kWidth][8][kRows + kWidth + 4];  // 4 against bank conflicts
+struct Sums {
+  accumulator_t d[kRows][kCols];
+  Parts parts;
+};
 union alignas(16) Shared {
   input_t stages[kStages][kStage];
-  struct {  // then
-    accumulator_t sums[kRows][kCols];
-    Parts parts;
-  };
+  Sums sums;  // then
 };
 static_assert(sizeof(Shared) <= kSharedBytes, "the launcher gives a block as much");
 
@@ -355,7 +356,7 @@ __device__ inline void multiply(
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const int place = (team * kFragments + f) * 16 + g + r / 2 * 8;
-        shared.parts[residue][2 * t + r % 2][place] = acc[f][i0][r];
+        shared.sums.parts[residue][2 * t + r % 2][place] = acc[f][i0][r];
       }
     }
     __syncthreads();
@@ -363,8 +364,8 @@ __device__ inline void multiply(
       const int i = at / kRows, j = at % kRows;
       accumulator_t sum = 0;
 #pragma unroll
-      for (int r = 0; r < kWidth; ++r) sum += shared.parts[r][i][a.shift(r) + j];
-      shared.sums[j][8 * i0 + i] = sum;
+      for (int r = 0; r < kWidth; ++r) sum += shared.sums.parts[r][i][a.shift(r) + j];
+      shared.sums.d[j][8 * i0 + i] = sum;
     }
   }
 }
@@ -379,6 +380,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
 
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   auto& shared = reinterpret_cast<Shared&>(shared_bytes);
+  const auto& sums = shared.sums.d;  // in the end
   const int rank = rank_in_cluster();
   const index_t groups = (N + kCols - 1) / kCols, strips = (M + kRows - 1) / kRows;
 
@@ -394,7 +396,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     for (int at = rank * kShare + threadIdx.x; at < end; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
       accumulator_t sum = 0;
-      for (int block = 0; block < kClusterBlocks; ++block) sum += read_of(shared.sums[i][j], block);
+      for (int block = 0; block < kClusterBlocks; ++block) sum += read_of(sums[i][j], block);
       const index_t row = row0 + i, col = col0 + j;
       if (row < M && col < N) {
         epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, bias);

@@ -256,11 +256,12 @@ struct AWindows {
 };
 
 constexpr int kStage = BLines::kElements + AWindows::kElements;  // elements of a stage
+struct Sums {
+  accumulator_t d[kRows][kCols];
+};
 union alignas(16) Shared {
   input_t stages[kStages][kStage];
-  struct {  // then
-    accumulator_t sums[kRows][kCols];
-  };
+  Sums sums;  // then
 };
 static_assert(sizeof(Shared) <= kSharedBytes, "the launcher gives a block as much");
 
@@ -328,7 +329,7 @@ __device__ inline void multiply(
       for (int r = 0; r < 4; ++r) {
         const int of_warp = team * 16 * kFragments + 16 * f + g + r / 2 * 8;
         const int col = residue + kWidth * of_warp, row = 8 * i + 2 * t + r % 2;
-        shared.sums[row][col] = acc[f][i][r];
+        shared.sums.d[row][col] = acc[f][i][r];
       }
     }
   }
@@ -349,6 +350,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
 
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   auto& shared = reinterpret_cast<Shared&>(shared_bytes);
+  const auto& sums = shared.sums.d;  // in the end
   const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
   // Neighbouring blocks have the same columns of D, and read the same of B.
@@ -359,7 +361,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
-      const accumulator_t sum = shared.sums[i][j];
+      const accumulator_t sum = sums[i][j];
       const index_t row = row0 + i, col = col0 + j;
       if (row < M && col < N) {
         epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);

@@ -191,7 +191,7 @@ struct BLines {
 
 // What it copies of A: of each row a line, in a window of whole chunks.
 struct AWindows {
-  static constexpr int kLines = kRows, kChunks = (kStep) / kWidth + 1;  // of each line
+  static constexpr int kLines = kRows, kChunks = kStep / kWidth + 1;  // of each line
   static constexpr int kPitch = (kChunks | 1) * kWidth;  // an odd number against bank conflicts
   static constexpr int kElements = kLines * kPitch, kAll = kLines * kChunks;
   static constexpr int kCopies = (kAll + kThreads - 1) / kThreads;  // of a thread
@@ -202,7 +202,7 @@ struct AWindows {
   // The thread's chunks of the next step, where they go in a stage, the bytes of them that exist.
   const input_t* from[kCopies];
   int to[kCopies], bytes[kCopies];
-  int even, odd;  // where the lane's elements for an even and for the next k begin in a stage
+  int even, odd;  // where the lane's two elements for the first row of 8 are in a stage
 
   // residue: of the warp's k by eight.
   __device__ AWindows(
@@ -257,12 +257,13 @@ struct AWindows {
 constexpr int kStage = BLines::kElements + AWindows::kElements;  // elements of a stage
 // What every eighth line comes to, for 8 rows of A: not columns of D yet, but places in lines.
 using Parts = accumulator_t[kWidth][8][kCols + kWidth + 4];  // 4 against bank conflicts
+struct Sums {
+  accumulator_t d[kRows][kCols];
+  Parts parts;
+};
 union alignas(16) Shared {
   input_t stages[kStages][kStage];
-  struct {  // then
-    accumulator_t sums[kRows][kCols];
-    Parts parts;
-  };
+  Sums sums;  // then
 };
 static_assert(sizeof(Shared) <= kSharedBytes, "the launcher gives a block as much");
 
@@ -322,7 +323,7 @@ __device__ inline void multiply(
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const int place = (team * kFragments + f) * 16 + g + r / 2 * 8;
-        shared.parts[residue][2 * t + r % 2][place] = acc[f][i0][r];
+        shared.sums.parts[residue][2 * t + r % 2][place] = acc[f][i0][r];
       }
     }
     __syncthreads();
@@ -330,8 +331,8 @@ __device__ inline void multiply(
       const int i = at / kCols, j = at % kCols;
       accumulator_t sum = 0;
 #pragma unroll
-      for (int r = 0; r < kWidth; ++r) sum += shared.parts[r][i][b.shift(r) + j];
-      shared.sums[8 * i0 + i][j] = sum;
+      for (int r = 0; r < kWidth; ++r) sum += shared.sums.parts[r][i][b.shift(r) + j];
+      shared.sums.d[8 * i0 + i][j] = sum;
     }
   }
 }
@@ -343,6 +344,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
         output_t* D, index_t ldd) {
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   auto& shared = reinterpret_cast<Shared&>(shared_bytes);
+  const auto& sums = shared.sums.d;  // in the end
   const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
   // Neighbouring blocks have the same columns of D, and read the same of B.
@@ -353,7 +355,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
-      const accumulator_t sum = shared.sums[i][j];
+      const accumulator_t sum = sums[i][j];
       const index_t row = row0 + i, col = col0 + j;
       if (row < M && col < N) {
         epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);
