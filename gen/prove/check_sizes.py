@@ -206,6 +206,17 @@ def slices_of_k(spec: KernelSpec) -> list[tuple[GemmShape, int]]:
     return [(GemmShape(m - 1, n - 3, slices * k - slices % 2), 0) for slices in sorted(some)]
 
 
+def reaching(spec: KernelSpec) -> list[GemmShape]:
+    """K with which chunks of 16 bytes of a kernel for few rows or columns end with its matrix, or
+    reach an element beyond that, in a step that is not the last; with a last step of one element,
+    if a line begins seven elements (of two bytes) behind a multiple of 16 bytes."""
+    if "few" not in spec.tunables:
+        return []
+    width, steps = UNIT // spec.dtypes.input.size, 2 * spec.threadblock.k
+    some = (steps - width + 2, steps + width - 2, steps + width - 1)
+    return [GemmShape(m, n, k) for k in some for m, n in ((9, 9), (9, 1), (1, 9)) if k > 0]
+
+
 def odd_slices(spec: KernelSpec) -> list[GemmShape]:
     """Slices of K with an odd number of steps each, so that teams have different shares of one."""
     m, n, k = spec.threadblock

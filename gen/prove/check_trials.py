@@ -29,6 +29,7 @@ from gen.prove.check_sizes import (
     mixed,
     near_thresholds,
     odd_slices,
+    reaching,
     slices_of_k,
     turned,
 )
@@ -37,6 +38,7 @@ from gen.prove.trials import (
     PACKED,
     RAGGED,
     WHOLE,
+    Skips,
     Trial,
     beyond,
     c_is_d,
@@ -68,6 +70,7 @@ def check_trials(
     trials += _whole_steps(spec)
     trials += _single_lines(spec)
     trials += _odd_lines(spec)
+    trials += _reaching(spec)
     trials += _in_place(spec, thorough)
     trials += _few_blocks(spec, thorough)
     trials += _crowds(spec, thorough)
@@ -219,6 +222,13 @@ def _odd_lines(spec: KernelSpec) -> Iterator[Trial]:
     shape = _both(spec)[0]
     for where in odd_placements(spec, shape):
         yield trial(spec, shape, "integer", (3, -2), where)
+
+
+def _reaching(spec: KernelSpec) -> Iterator[Trial]:
+    """Steps whose last chunks reach to the ends of matrices."""
+    for shape in reaching(spec):
+        for where in (RAGGED, PACKED, PACKED._replace(skips=Skips(a=1, b=1))):
+            yield trial(spec, shape, "integer", (3, -2), where)
 
 
 def _rotated(spec: KernelSpec, shape: GemmShape, at: int, count: int) -> Iterator[Trial]:

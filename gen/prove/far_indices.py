@@ -130,6 +130,8 @@ def far_results(
     elif "few" in spec.tunables:  # whose sizes have to be whole units, too
         whole = GemmShape(*(ceil_div(size, UNIT) * UNIT for size in (shape.m, shape.n, shape.k)))
         yield run(whole, _UNITS)
+        if "stages" in spec.geometry.values:  # which copies steps between the ends in another way
+            yield run(replace(whole, k=2 * tile.k + 2 * UNIT), _FAR)
     below, beside = tile[:2]
 
     def with_lines_of(elements: int) -> GemmShape:
