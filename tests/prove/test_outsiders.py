@@ -354,6 +354,16 @@ MISTAKES = {
         batched=True,
     ),
     "vectors of whole units beyond the columns of D": one("skinny", "col < N ? K : 0", "K"),
+    "a chunk that leaves a matrix by an element": one(
+        "slim", "K - k >= kStep + kWidth", "K - k + 2 >= kStep + kWidth", few="columns"
+    ),
+    "the last element of lines that are shifted by seven": one(
+        "slim", "(K + kWidth - 1 + kStep - 1)", "(K + kWidth - 2 + kStep - 1)", layout="rcr"
+    ),
+    "lines beyond 32 bits, between the ends of K": one(
+        "slim", "from = origin + line * ld + k + chunk;",
+        "from = origin + int(line * ld + k) + chunk;", layout="rcr", vectors=16,
+    ),
     "stages begin where shared memory begins": one(
         "mma_tma", "stages = (begin + 1023) & ~1023u;", "stages = begin;"
     ),
