@@ -227,7 +227,7 @@ def _odd_lines(spec: KernelSpec) -> Iterator[Trial]:
 def _reaching(spec: KernelSpec) -> Iterator[Trial]:
     """Steps whose last chunks reach to the ends of matrices."""
     for shape in reaching(spec):
-        for where in (RAGGED, PACKED, PACKED._replace(skips=Skips(a=1, b=1))):
+        for where in (WHOLE, RAGGED, PACKED, PACKED._replace(skips=Skips(a=1, b=1))):
             yield trial(spec, shape, "integer", (3, -2), where)
 
 

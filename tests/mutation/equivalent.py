@@ -85,7 +85,7 @@ _WITHIN = (
 _NAN_ANYWAY = "NaN times anything is NaN"
 _BY_ELEMENT = "lines are read element by element: as right, and slower"
 _WHOLE = "the last step, which is whole, is read as one that may not be"
-_SPARE = "what is asked for is one element more than chunks reach beyond a step"
+_SPARE = "what is asked for is one element more than chunks of lines across K reach beyond a step"
 _UNITS = "aligned lines, and the lanes' places in them, are whole units: nothing is between"
 _UNREAD = "the compiler leaves out what is read and not used"
 _ONE_ROW = "of a single row no other one begins anywhere; a single column is never whole"
@@ -219,10 +219,6 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         "inside = is_inside(k, K); -> const bool inside = is_inside(k, K - 1)",
     ),
     (_SPARE, "slim: swap: if (is_inside(k, K)) { -> if (is_inside(k, K + 1)) {"),
-    (
-        _SPARE,
-        "inside = is_inside(k, K); -> const bool inside = is_inside(k, K + 1)",
-    ),
     (_BY_ELEMENT, "-> if (first > 0 && first + kWidth <= wanted) {"),
     (_BY_ELEMENT, "-> if (first >= 0 && first + (kWidth + 1) <= wanted) {"),
     (
