@@ -73,8 +73,11 @@ def _paced(
     doubles = wide._replace(share=0.87 * share, last=1.5 * wide.last)
     of_ints = wide._replace(share=ints or share)
     narrow = wide._replace(share=0.8 * share, alone=0.8 * wide.alone) if kind.wait else wide
+    of_bytes = narrow._replace(across_k=0.4 * wide.across_k, start=0.4 * wide.start)
 
     def pace(dtypes: DTypes) -> Pace:
+        if dtypes.input.size == 1:
+            return of_bytes
         if dtypes.input.size < 4:
             return narrow
         if dtypes.accumulator.size == 8:

@@ -323,7 +323,17 @@ def mma_pace(dtypes: DTypes) -> Pace:
             "mma", 1.09, along=0.946, wait=156, copied=0.05, small=0.097, alone=152, last=2240,
             store=38, rough=0.78, start=158, code=23.6,
         )  # fmt: skip
+    if dtypes.input.name == "tf32":
+        return Pace(
+            "mma", 0.423, wait=160, alone=557, last=910, store=14.1, rough=0.78, start=676,
+            code=14.4,
+        )  # fmt: skip
     share = _share(dtypes, 1.02, 0.52, 0.65, 0.68)
+    if dtypes.input.size == 2 and dtypes.output.size == 4:
+        return Pace(
+            "mma", share, wait=178, alone=318, last=2210, store=19.9, rough=0.78, start=454,
+            code=6.43,
+        )  # fmt: skip
     if dtypes.input.size == 2:
         return Pace(
             "mma", share, wait=178, alone=318, last=1150, store=19, rough=0.69, start=715,
@@ -355,4 +365,8 @@ def tma_pace(dtypes: DTypes) -> Pace:
 def wgmma_pace(dtypes: DTypes) -> Pace:
     """Of `wgmma`: power limits it, more than anything else."""
     share = 1.08 if dtypes.parts > 1 else _share(dtypes, 0.88, 0.71, 0.54, 0.94)
+    if dtypes.input.name == "tf32":
+        return Pace("wgmma", share, last=1930, store=8.86, rough=2.72, start=265, code=12.9)
+    if dtypes.output.size == 4 and dtypes.accumulator.is_float and dtypes.parts == 1:
+        return Pace("wgmma", share, last=1190, store=16, rough=2.59, start=613, code=11.2)
     return Pace("wgmma", share, last=1810, store=8.5, rough=2.8, start=400, code=4.6)

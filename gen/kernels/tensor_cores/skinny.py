@@ -72,10 +72,11 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
     return [*usual, *({**one, "strip": 64, "threads": 128} for one in usual)]
 
 
-def _pace(_: DTypes) -> Pace:
+def _pace(dtypes: DTypes) -> Pace:
+    last, store = (2170, 390) if dtypes.output.size == 4 else (2680, 154)
     return Pace(
         "mma", 0.0882, along=1.03, wait=75, wait_k=0.0547, across_k=0.0131, small=2.38, alone=16,
-        last=2680, store=154, gather=2.23, start=265, across=582, code=5.69, registers=128,
+        last=last, store=store, gather=2.23, start=265, across=582, code=5.69, registers=128,
         exact=True,
     )  # fmt: skip
 
