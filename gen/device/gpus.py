@@ -1,50 +1,21 @@
-"""GPUs by name: what an SM holds, how fast it is, and how many blocks of a kernel fit.
+"""GPUs by name: how many multiprocessors they have, and how fast these are.
 
-Limits per compute capability are from the CUDA C++ Programming Guide ("Technical Specifications per
-Compute Capability" and "Features and Technical Specifications"), allocation units from NVIDIA's
-occupancy calculator, peaks and L2 caches from NVIDIA's data sheets and architecture white papers:
-dense, at boost clock, for f16 with f32 sums.
+Peaks and L2 caches are from NVIDIA's data sheets and architecture white papers: dense, at boost
+clock, for f16 with f32 sums.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from gen.errors import unknown
-from gen.kernels.formulas import round_up
-from gen.spec.arch import REGISTERS, SHARED_KIB, WARP
-
-REGISTER_UNIT = 256  # registers are given to a warp in units of this
-PARTITIONS = 4  # parts of an SM; a warp's registers are in one of them
+from gen.kernels.occupancy import SmLimits, limits_of
 
 
 def own_arch(capability: int) -> str:
     """The architecture of a compute capability, with the features that only it has: `sm_90a`."""
     return f"sm_{capability}" + ("a" if capability >= 90 else "")
-
-
-class SmLimits(NamedTuple):
-    """What one SM holds, for a compute capability."""
-
-    warps: int
-    blocks: int
-    shared_kib: int  # for all blocks
-    reserved: int  # bytes of shared memory that the system takes for each block
-    shared_unit: int
-    fp32_lanes: int  # FMAs per clock
-
-
-SM_LIMITS = {
-    75: SmLimits(32, 16, 64, 0, 256, 64),
-    80: SmLimits(64, 32, 164, 1024, 128, 64),
-    86: SmLimits(48, 16, 100, 1024, 128, 128),
-    89: SmLimits(48, 24, 100, 1024, 128, 128),
-    90: SmLimits(64, 32, 228, 1024, 128, 128),
-    100: SmLimits(64, 32, 228, 1024, 128, 128),
-    120: SmLimits(48, 24, 100, 1024, 128, 128),
-}
 
 
 @dataclass(frozen=True)
@@ -110,7 +81,7 @@ class GpuModel:
     @property
     def limits(self) -> SmLimits:
         """Limits of one SM."""
-        return SM_LIMITS[self.capability]
+        return limits_of(self.capability)
 
 
 HOPPER_MMA, BLACKWELL_MMA = 0.655, 0.32  # see GpuModel.mma
@@ -142,53 +113,3 @@ def find_gpu(name: str) -> GpuModel:
     if name.lower() not in GPUS:
         raise unknown("GPU", name, GPUS)
     return GPUS[name.lower()]
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """How many blocks of a kernel an SM holds at a time, and why not more.
-
-    `limits` has the blocks that each resource would allow; `limited_by` are those that allow the
-    fewest.
-    """
-
-    blocks: int
-    warps: int
-    max_warps: int
-    limits: dict[str, int]
-
-    @property
-    def limited_by(self) -> list[str]:
-        """The resources that run out first."""
-        return [name for name, blocks in self.limits.items() if blocks == self.blocks]
-
-    @property
-    def fraction(self) -> float:
-        """Warps that an SM holds of those that it could."""
-        return self.warps / self.max_warps
-
-
-def blocks_by_registers(warps: int, registers: int) -> int:
-    """Blocks of so many warps that an SM has registers for, with `registers` (not 0) a thread."""
-    unit = round_up(registers * WARP, REGISTER_UNIT)
-    resident = REGISTERS // PARTITIONS // unit * PARTITIONS
-    return resident // round_up(warps, PARTITIONS)
-
-
-def occupancy(gpu: GpuModel, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Blocks per SM for a kernel with `registers` a thread and `shared_bytes` a block.
-
-    `shared_bytes` counts static and dynamic shared memory. 0 blocks: the kernel cannot be launched.
-    """
-    sm = gpu.limits
-    warps = -(-threads // WARP)
-    limits = {"warps": sm.warps // warps, "blocks": sm.blocks}
-    if registers:
-        limits["registers"] = blocks_by_registers(warps, registers)
-    shared = round_up(shared_bytes + sm.reserved, sm.shared_unit)
-    if shared_bytes > SHARED_KIB[gpu.capability] * 1024:
-        limits["shared memory"] = 0
-    elif shared:
-        limits["shared memory"] = sm.shared_kib * 1024 // shared
-    blocks = min(limits.values())
-    return Occupancy(blocks, blocks * warps, sm.warps, limits)

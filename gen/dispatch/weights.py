@@ -14,7 +14,8 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from gen.device.gpus import GpuModel, occupancy
+from gen.device.gpus import GpuModel
+from gen.kernels.occupancy import occupancy
 from gen.kernels.tensor_cores.facts import held_blocks
 from gen.kernels.tensor_cores.tiles import (
     PING_PONG,
@@ -22,7 +23,6 @@ from gen.kernels.tensor_cores.tiles import (
     WGMMA_ROWS,
     is_transposed,
     lies_anywhere,
-    sums,
 )
 from gen.kernels.variant import Pace, Variant
 from gen.spec.arch import BANKS, UNIT, WARP
@@ -56,7 +56,6 @@ LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
 SAGGING = 0.08  # of the time after that
 GELU = 0.3  # clocks of an element of D on a multiprocessor
-OTHERS = 80  # registers of a thread beside sums
 STREWN = 64  # bytes beside each piece of a line along K that memory moves, if K is in slices
 PIECES = 2  # times as long it takes to store D, where that leaves by pieces of 32 bytes
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
@@ -192,11 +191,12 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     rows, columns, sharers = cluster_of(spec.tunables)
     copy_a, copy_b = tile.m * step * byte * SHARED[columns], tile.n * step * byte * SHARED[rows]
     shared = _shared_bytes(spec, pace) / BANKS * clock
-    resident, persistent = 1, spec.row.persistent
-    if not persistent:
-        registers = min(255, sums(spec.warp, d) + OTHERS) if spec.warp else pace.registers
-        static, dynamic = g.static_shared, g.dynamic_shared
-        resident = max(1, occupancy(gpu, threads, registers, static + dynamic).blocks)
+    persistent = spec.row.persistent
+    if spec.warp:
+        resident = held_blocks(spec, gpu.capability)
+    else:
+        memory = g.static_shared + g.dynamic_shared
+        resident = max(1, occupancy(gpu.capability, threads, pace.registers, memory).blocks)
     turned = not layouts.c and not spec.swapped
     along = tile.m * runs[0] + tile.n * runs[1]
     across = pace.across_k * tile.k * clock  # for each line that runs along K

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gen.device.gpus import blocks_by_registers
 from gen.emulator import (
     Chances,
     Counters,
@@ -41,6 +40,7 @@ from gen.foreign.looser import with_loops
 from gen.foreign.steps import Step
 from gen.foreign.symbols import find_variables, is_pointer, set_variable, symbols_of
 from gen.kernels.formulas import ceil_div
+from gen.kernels.occupancy import blocks_by_registers
 from gen.spec.arch import MOST_REGISTERS, REGISTERS, WARP
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")

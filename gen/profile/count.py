@@ -17,7 +17,7 @@ import numpy as np
 from gen.compile import nvrtc, sass
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Case, Operands, run_kernel
-from gen.device.gpus import GpuModel, Occupancy, occupancy
+from gen.device.gpus import GpuModel
 from gen.emulator import (
     Access,
     AccessPoint,
@@ -28,6 +28,7 @@ from gen.emulator import (
     parse_ptx,
 )
 from gen.errors import UsageError
+from gen.kernels.occupancy import Occupancy, occupancy
 from gen.source.render import Source
 from gen.spec.kernel import KernelSpec
 from gen.spec.numerics import storage_dtype
@@ -181,7 +182,7 @@ def occupancy_of(
 ) -> Occupancy:
     """How many blocks of a launch an SM holds."""
     shared = resources.shared_bytes + dynamic_shared
-    return occupancy(gpu, math.prod(block), resources.registers, shared)
+    return occupancy(gpu.capability, math.prod(block), resources.registers, shared)
 
 
 def shared_loads(

@@ -11,8 +11,9 @@ import pytest
 
 from gen.cli import main
 from gen.compile import sass
-from gen.device.gpus import GPUS, find_gpu, occupancy
+from gen.device.gpus import GPUS, find_gpu
 from gen.errors import UsageError
+from gen.kernels.occupancy import occupancy
 from gen.kernels.registry import make_spec
 from gen.profile import compare
 from gen.profile.count import Profile, profile
@@ -108,7 +109,7 @@ def test_occupancy(
     gpu: str, threads: int, registers: int, shared: int, blocks: int, why: list[str]
 ) -> None:
     """Worked out by hand from the limits of an SM."""
-    found = occupancy(GPUS[gpu], threads, registers, shared)
+    found = occupancy(GPUS[gpu].capability, threads, registers, shared)
     assert (found.blocks, found.limited_by) == (blocks, why)
 
 

@@ -85,9 +85,13 @@ def _pace(dtypes: DTypes) -> Pace:
             "cuda", 1.05, wait=5, wait_k=6.1, across_k=0.06, alone=135, last=3880, store=33,
             rough=1.28, start=516, code=49,
         )  # fmt: skip
-    share = 0.83 if dtypes.accumulator.is_float else 1.11
+    if not dtypes.accumulator.is_float:
+        return Pace(
+            "cuda", 1.02, wait=5.2, wait_k=9.37, across_k=0.0501, alone=47.8, last=1860, store=26.2,
+            rough=0.844, start=368, code=17.6,
+        )  # fmt: skip
     return Pace(
-        "cuda", share, wait=5.1, wait_k=6.82, across_k=0.0506, alone=52, last=1840, store=32.4,
+        "cuda", 0.83, wait=5.1, wait_k=6.82, across_k=0.0506, alone=52, last=1840, store=32.4,
         rough=1.09, start=593, code=38.7,
     )  # fmt: skip
 

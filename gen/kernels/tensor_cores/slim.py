@@ -8,13 +8,14 @@ from typing import Any
 from gen.kernels.cuda_cores import gemv
 from gen.kernels.cuda_cores.narrow import CLUSTER, CLUSTERS, cluster_rule, in_clusters, printed
 from gen.kernels.epilogues import EPILOGUE, epilogue_rule
+from gen.kernels.occupancy import occupancy
 from gen.kernels.tensor_cores.rules import INSTRUCTIONS, MOST_SUMS
 from gen.kernels.tensor_cores.skinny import SKINNY
 from gen.kernels.tunables import Choice, Conflict, Integer, sizes
 from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
-from gen.spec.arch import WARP
+from gen.spec.arch import WARP, compute_capability
 from gen.spec.dtypes import DTypes
-from gen.spec.kernel import Tile
+from gen.spec.kernel import KernelSpec, Tile
 
 _LONG, _SHORT = 16, 8  # lines of an instruction's operands
 _STEP = 64  # elements along K of a stage
@@ -40,11 +41,11 @@ def _stage(t: Mapping[str, Any]) -> int:
     """Elements of a stage, the most that it has: lines of the few may run either way."""
     strip, few, chunks = t["strip"], t["vectors"], _STEP // _CHUNK
     if _has_whole_lines(strip):
-        large, ahead = strip * (chunks + 1), _CHUNK
+        large, ahead, odd = strip * (chunks + 1), _CHUNK, 1
     else:
-        large, ahead = _STEP * (strip // _CHUNK + 2), 0
-    along = few * ((_STEP + ahead) // _CHUNK + 1 | 1)
-    across = (_STEP + ahead) * (few // _CHUNK + 1 | 1)
+        large, ahead, odd = _STEP * (strip // _CHUNK + 2), 0, 0
+    along = few * ((_STEP + ahead) // _CHUNK + 1 | odd)
+    across = (_STEP + ahead) * (few // _CHUNK + 1 | odd)
     return int((large + max(along, across)) * _CHUNK)
 
 
@@ -87,6 +88,14 @@ def _geometry(t: Mapping[str, Any], d: DTypes) -> Geometry:
         instruction=instruction,
         teams=1 if _has_whole_lines(t["strip"]) else _CHUNK,
     )
+
+
+def _printed(spec: KernelSpec) -> Mapping[str, Any]:
+    """As `narrow`; no more blocks of a multiprocessor than its shared memory has room for."""
+    room = occupancy(
+        compute_capability(spec.arch), spec.threads[0], 0, spec.geometry.dynamic_shared
+    )
+    return {**printed(spec), "blocks": min(spec.geometry.values["blocks"], room.blocks)}
 
 
 def _rules(chosen: Choice) -> None:
@@ -172,7 +181,7 @@ SLIM = Variant(
     SKINNY.dtypes,
     min_arch=80,
     rules=_rules,
-    printed=printed,
+    printed=_printed,
     grid=_grid,
     pace=_pace,
     waits=True,

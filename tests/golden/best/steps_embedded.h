@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 // The specification. steps.cpp does not compile with the header of another one.
-#define STEPS_SPEC 0xa8b7b738
+#define STEPS_SPEC 0xd8ef3ac0
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -66,8 +66,8 @@ __device__ inline void epilogue(
 }
 
 constexpr int kWarps = kThreads / 32;
-constexpr int kElements = kRows * kCols;  // of the tile
-constexpr int kShare = (kElements + kClusterBlocks - 1) / kClusterBlocks;  // that a block adds up
+constexpr int kTileElements = kRows * kCols;
+constexpr int kShare = (kTileElements + kClusterBlocks - 1) / kClusterBlocks;  // that a block adds up
 constexpr int kWidth = 8;  // elements in 16 bytes
 constexpr int kStep = 128;  // elements along K that a block multiplies at a time
 static_assert(
@@ -239,12 +239,12 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       multiply<1>(shared, rank, row0, col0, M, N, K, A, lda, B, ldb);
     }
     __syncthreads();  // the sums of all warps are there
-    for (int at = threadIdx.x; at < kElements; at += kThreads) {
+    for (int at = threadIdx.x; at < kTileElements; at += kThreads) {
       accumulator_t& own = sums[0][at / kCols][at % kCols];
       for (int warp = 1; warp < kWarps; ++warp) own += sums[warp][at / kCols][at % kCols];
     }
     meet_cluster();  // the sums of all blocks are there, and each adds up its share of them
-    const int end = (rank + 1) * kShare < kElements ? (rank + 1) * kShare : kElements;
+    const int end = (rank + 1) * kShare < kTileElements ? (rank + 1) * kShare : kTileElements;
     for (int at = rank * kShare + threadIdx.x; at < end; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
       accumulator_t sum = 0;

@@ -615,7 +615,8 @@ struct Plan {
   index_t M, N, K, batch, multiprocessors;
 
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN) * batch;  // of D
-  index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  index_t places = 2 * multiprocessors;  // of blocks, about
+  index_t blocks = tiles < places ? tiles : places;
   index_t sharing = K > 0 && tiles % blocks > 0 ? blocks : 0;  // blocks that share tiles
   index_t flags_offset = sharing * kTileM * kTileN * 16;  // bytes
   index_t flags = sharing * 8;  // for each warp of a tile one

@@ -84,8 +84,8 @@ constexpr int kTeams = kThreads / 32 / kWidth;  // of eight warps, which share t
 // Of a warp: 16 rows of A and 8 columns of B each.
 constexpr int kFragments = (kRows + kWidth) / 16 / kTeams, kGroups = kCols / 8;
 static_assert((kRows + kWidth) % (32 * kTeams) == 0 && kCols % 8 == 0, "fragments are whole");
-constexpr int kElements = kRows * kCols;  // of the tile
-constexpr int kShare = (kElements + kClusterBlocks - 1) / kClusterBlocks;  // that a block adds up
+constexpr int kTileElements = kRows * kCols;
+constexpr int kShare = (kTileElements + kClusterBlocks - 1) / kClusterBlocks;  // that a block adds up
 
 // acc += a * b, of 16 by 8 elements and of 8 by 8.
 __device__ inline void mma(accumulator_t (&acc)[4], uint32_t a0, uint32_t a1, uint32_t b) {
@@ -158,7 +158,7 @@ struct ALines {
   int line, chunk;
   const input_t* from;  // that chunk, of the next step
   int to;  // where it goes in a stage
-  int bytes;  // that exist, of all of its chunks
+  int bytes;  // to copy of each of its chunks: none behind the last row
 
   __device__ ALines(const input_t* matrix, index_t distance, index_t first, index_t all, index_t k)
       : origin(matrix + first), ld(distance) {
@@ -169,7 +169,7 @@ struct ALines {
     to = place(line) + threadIdx.x % kChunks * kWidth;
     bytes = chunk < count ? 16 : 0;
     hold(bytes);
-    hold(line), hold(to);
+    hold(to);
   }
   // Elements that a line is shifted by.
   __device__ int shift(int number) const {
@@ -179,7 +179,7 @@ struct ALines {
   static __device__ int place(int number) {
     return (number % kWidth * (kLines / kWidth) + number / kWidth) * kPitch;
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     stage += to;
     if (is_inside(k, K)) {
@@ -204,14 +204,14 @@ struct ALines {
 // What it copies of B: of each column a line, in a window of whole chunks.
 struct BWindows {
   static constexpr int kLines = kCols, kChunks = kStep / kWidth + 1;  // of each line
-  static constexpr int kPitch = (kChunks | 1) * kWidth;  // an odd number against bank conflicts
+  static constexpr int kPitch = kChunks * kWidth;
   static constexpr int kElements = kLines * kPitch, kAll = kLines * kChunks;
   static constexpr int kCopies = (kAll + kThreads - 1) / kThreads;  // of a thread
 
   const input_t* origin;  // of the tile, for k = 0
   index_t ld;
   int count;  // columns that exist, of those in the tile
-  // The thread's chunks of the next step, where they go in a stage, the bytes of them that exist.
+  // The thread's chunks of the next step, where they go in a stage, the bytes of them to copy.
   const input_t* from[kCopies];
   int to[kCopies], bytes[kCopies];
   int even, odd;  // where the lane's two elements for the first column of 8 are in a stage
@@ -236,7 +236,7 @@ struct BWindows {
     odd = place(g, residue + 2 * kWidth * t + kWidth);
     hold(even), hold(odd);
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     const bool inside = is_inside(k, K);
 #pragma unroll
@@ -390,9 +390,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
        tile += gridDim.x / kClusterBlocks) {
     const index_t col0 = tile % groups * kCols, row0 = tile / groups * kRows;
     multiply(shared, rank, row0, col0, M, N, K, A, lda, B, ldb);
-    __syncthreads();  // the sums of all warps are there
     meet_cluster();  // the sums of all blocks are there, and each adds up its share of them
-    const int end = (rank + 1) * kShare < kElements ? (rank + 1) * kShare : kElements;
+    const int end = (rank + 1) * kShare < kTileElements ? (rank + 1) * kShare : kTileElements;
     for (int at = rank * kShare + threadIdx.x; at < end; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
       accumulator_t sum = 0;

@@ -41,7 +41,7 @@ using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 constexpr int kRows = 16, kCols = 128;  // of D, that a block computes
 constexpr int kThreads = 256;  // per block
-constexpr int kBlocks = 3;  // of a multiprocessor: the compiler spends registers accordingly
+constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
 constexpr int kSharedBytes = 65664;  // per block
 
 static_assert(kThreads % 256 == 0 && kThreads <= 1024, "as many warps for every eighth line");
@@ -156,7 +156,7 @@ struct BLines {
     chunk = threadIdx.x % kChunks * kWidth - shift(line);
     from = origin + line * ld + k + chunk;
     to = place(line) + threadIdx.x % kChunks * kWidth;
-    hold(line), hold(to);
+    hold(to);
   }
   // Elements that a line is shifted by.
   __device__ int shift(int number) const {
@@ -166,7 +166,7 @@ struct BLines {
   static __device__ int place(int number) {
     return (number % kWidth * (kLines / kWidth) + number / kWidth) * kPitch;
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     stage += to;
     if (is_inside(k, K)) {
@@ -199,7 +199,7 @@ struct AWindows {
   const input_t* origin;  // of the tile, for k = 0
   index_t ld;
   int count;  // rows that exist, of those in the tile
-  // The thread's chunks of the next step, where they go in a stage, the bytes of them that exist.
+  // The thread's chunks of the next step, where they go in a stage, the bytes of them to copy.
   const input_t* from[kCopies];
   int to[kCopies], bytes[kCopies];
   int even, odd;  // where the lane's elements for an even and for the next k begin in a stage
@@ -225,7 +225,7 @@ struct AWindows {
     odd = place(g, its + 1);
     hold(even), hold(odd);
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     const bool inside = is_inside(k, K);
 #pragma unroll

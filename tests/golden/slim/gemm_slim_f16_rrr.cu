@@ -40,8 +40,8 @@ using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 constexpr int kRows = 8, kCols = 120;  // of D, that a block computes
 constexpr int kThreads = 256;  // per block
-constexpr int kBlocks = 3;  // of a multiprocessor: the compiler spends registers accordingly
-constexpr int kSharedBytes = 61440;  // per block
+constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
+constexpr int kSharedBytes = 58368;  // per block
 
 static_assert(kThreads % 256 == 0 && kThreads <= 1024, "as many warps for every eighth line");
 static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
@@ -146,7 +146,7 @@ struct BLines {
   int line, chunk;
   const input_t* from;  // that chunk, of the next step
   int to;  // where it goes in a stage
-  int bytes;  // that exist, of all of its chunks
+  int bytes;  // to copy of each of its chunks: none behind the last column
 
   __device__ BLines(const input_t* matrix, index_t distance, index_t first, index_t all, index_t k)
       : origin(matrix + first), ld(distance) {
@@ -157,7 +157,7 @@ struct BLines {
     to = place(line) + threadIdx.x % kChunks * kWidth;
     bytes = chunk < count ? 16 : 0;
     hold(bytes);
-    hold(line), hold(to);
+    hold(to);
   }
   // Elements that a line is shifted by.
   __device__ int shift(int number) const {
@@ -167,7 +167,7 @@ struct BLines {
   static __device__ int place(int number) {
     return (number % kWidth * (kLines / kWidth) + number / kWidth) * kPitch;
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     stage += to;
     if (is_inside(k, K)) {
@@ -192,14 +192,14 @@ struct BLines {
 // What it copies of A: of each row a line, in a window of whole chunks.
 struct AWindows {
   static constexpr int kLines = kRows, kChunks = kStep / kWidth + 1;  // of each line
-  static constexpr int kPitch = (kChunks | 1) * kWidth;  // an odd number against bank conflicts
+  static constexpr int kPitch = kChunks * kWidth;
   static constexpr int kElements = kLines * kPitch, kAll = kLines * kChunks;
   static constexpr int kCopies = (kAll + kThreads - 1) / kThreads;  // of a thread
 
   const input_t* origin;  // of the tile, for k = 0
   index_t ld;
   int count;  // rows that exist, of those in the tile
-  // The thread's chunks of the next step, where they go in a stage, the bytes of them that exist.
+  // The thread's chunks of the next step, where they go in a stage, the bytes of them to copy.
   const input_t* from[kCopies];
   int to[kCopies], bytes[kCopies];
   int even, odd;  // where the lane's two elements for the first row of 8 are in a stage
@@ -224,7 +224,7 @@ struct AWindows {
     odd = place(g, residue + 2 * kWidth * t + kWidth);
     hold(even), hold(odd);
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     const bool inside = is_inside(k, K);
 #pragma unroll

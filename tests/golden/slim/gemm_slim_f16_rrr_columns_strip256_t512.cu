@@ -4,7 +4,7 @@
 // multiply with their operands swapped: 16 rows of A are the rows of an instruction's first operand, 8 columns
 // of B the columns of its second one.
 //
-// Both are copied to shared memory, 1 steps along K ahead, in chunks: 16 bytes from a multiple of 16 bytes on. A line
+// Both are copied to shared memory, a step along K ahead, in chunks: 16 bytes from a multiple of 16 bytes on. A line
 // that begins elsewhere lies shifted in its chunks. But lines whose numbers differ by a multiple of 8 are
 // shifted alike. So a warp multiplies every eighth line: ldmatrix reads fragments of A as they lie, and only
 // the few elements of B are sought one by one.
@@ -152,7 +152,7 @@ struct ALines {
     chunk = threadIdx.x % kChunks * kWidth - shift(line);
     from = origin + line * ld + k + chunk;
     to = place(line) + threadIdx.x % kChunks * kWidth;
-    hold(line), hold(to);
+    hold(to);
   }
   // Elements that a line is shifted by.
   __device__ int shift(int number) const {
@@ -162,7 +162,7 @@ struct ALines {
   static __device__ int place(int number) {
     return (number % kWidth * (kLines / kWidth) + number / kWidth) * kPitch;
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     stage += to;
     if (is_inside(k, K)) {
@@ -195,7 +195,7 @@ struct BWindows {
   const input_t* origin;  // of the tile, for k = 0
   index_t ld;
   int count;  // columns that exist, of those in the tile
-  // The thread's chunks of the next step, where they go in a stage, the bytes of them that exist.
+  // The thread's chunks of the next step, where they go in a stage, the bytes of them to copy.
   const input_t* from[kCopies];
   int to[kCopies], bytes[kCopies];
   int even, odd;  // where the lane's elements for an even and for the next k begin in a stage
@@ -221,7 +221,7 @@ struct BWindows {
     odd = place(g, its + 1);
     hold(even), hold(odd);
   }
-  // Starts the thread's copies of the step that begins at k. What does not exist becomes zeros.
+  // Starts the thread's copies of the step that begins at k. What K lacks becomes zeros.
   __device__ void copy(input_t* stage, index_t k, index_t K) {
     const bool inside = is_inside(k, K);
 #pragma unroll
