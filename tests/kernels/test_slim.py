@@ -65,6 +65,16 @@ def test_far_lines_that_begin_anywhere() -> None:
         assert not found.message, found.shape
 
 
+@pytest.mark.parametrize(("arch", "blocks"), [("sm_80", 2), ("sm_90", 2)])
+def test_sums_stay_in_registers(arch: str, blocks: int) -> None:
+    """Of as many blocks as there is shared memory for."""
+    source = render(make_spec("slim", arch=arch))
+    assert f"constexpr int kBlocks = {blocks};" in source.text
+    module = compile_cuda(source.text, arch=arch, format="cubin")
+    (used,) = module.resources.values()
+    assert (used.spill_stores, used.spill_loads, used.stack_bytes) == (0, 0, 0)
+
+
 def test_what_does_not_go_together() -> None:
     with pytest.raises(SpecError, match=r"vectors=12 is not a multiple of 8: .*; use vectors=8"):
         make_spec("slim", vectors=12)

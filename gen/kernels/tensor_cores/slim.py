@@ -24,8 +24,8 @@ _TEAM = _CHUNK * WARP
 _FRAGMENTS = _CHUNK * _LONG  # lines of a team's fragments, one each
 _STAGES = 6  # at most
 _CLUSTERS = (CLUSTERS[0], *CLUSTERS[2:])
-# Of a multiprocessor: shared memory, and at most so much for a block, so that all GPUs have it.
-_SHARED, _BLOCK = 224 * 1024, 96 * 1024
+# Shared memory of a multiprocessor, and of a block at most: an A100 has room for two.
+_SHARED, _BLOCK = 224 * 1024, 80 * 1024
 
 
 def _along(chosen: Choice) -> bool:
@@ -69,7 +69,7 @@ def _registers(t: Mapping[str, Any]) -> int:
 
 def _geometry(t: Mapping[str, Any], d: DTypes) -> Geometry:
     common, registers = in_clusters(t, d), _registers(t)
-    blocks = max(1, (3 if registers <= 32 else 2 if registers <= 64 else 1) * _TEAM // t["threads"])
+    blocks = max(1, (3 if registers < 32 else 2 if registers <= 64 else 1) * _TEAM // t["threads"])
     stage = _stage(t) * d.input.size
     stages = max(2, min(_STAGES, min(_SHARED // blocks, _BLOCK) // stage))
     name = [*INSTRUCTIONS[d.input.name]][-1 if _has_whole_lines(t["strip"]) else 0]

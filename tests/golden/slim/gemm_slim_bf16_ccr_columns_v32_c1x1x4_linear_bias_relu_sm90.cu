@@ -4,7 +4,7 @@
 // multiply with their operands swapped: 16 rows of A are the rows of an instruction's first operand, 8 columns
 // of B the columns of its second one.
 //
-// Both are copied to shared memory, 3 steps along K ahead, in chunks: 16 bytes from a multiple of 16 bytes on. A line
+// Both are copied to shared memory, 2 steps along K ahead, in chunks: 16 bytes from a multiple of 16 bytes on. A line
 // that begins elsewhere lies shifted in its chunks. But lines whose numbers differ by a multiple of 8 are
 // shifted alike. So a warp multiplies every eighth line: ldmatrix reads fragments of A as they lie, and only
 // the few elements of B are sought one by one.
@@ -44,7 +44,7 @@ using uint32_t = unsigned int;
 constexpr int kRows = 120, kCols = 32;  // of D, that a cluster computes
 constexpr int kThreads = 256;  // per block
 constexpr int kBlocks = 1;  // of a multiprocessor: the compiler spends registers accordingly
-constexpr int kSharedBytes = 90112;  // per block
+constexpr int kSharedBytes = 67584;  // per block
 constexpr int kClusterBlocks = 4;  // which share K
 
 static_assert(kThreads % 256 == 0 && kThreads <= 1024, "as many warps for every eighth line");
@@ -79,7 +79,7 @@ __device__ inline void epilogue(
 
 constexpr int kWidth = 8;  // elements of a chunk; lines this far apart are shifted alike
 constexpr int kStep = 64;  // elements along K of a stage
-constexpr int kStages = 4;  // steps that are in shared memory, or on their way there
+constexpr int kStages = 3;  // steps that are in shared memory, or on their way there
 constexpr int kTeams = kThreads / 32 / kWidth;  // of eight warps, which share the rows of a tile
 // Of a warp: 16 rows of A and 8 columns of B each.
 constexpr int kFragments = (kRows + kWidth) / 16 / kTeams, kGroups = kCols / 8;

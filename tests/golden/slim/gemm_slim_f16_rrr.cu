@@ -4,7 +4,7 @@
 // multiply with their operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows
 // of A the columns of its second one.
 //
-// Both are copied to shared memory, 2 steps along K ahead, in chunks: 16 bytes from a multiple of 16 bytes on. A line
+// Both are copied to shared memory, 3 steps along K ahead, in chunks: 16 bytes from a multiple of 16 bytes on. A line
 // that begins elsewhere lies shifted in its chunks. But lines whose numbers differ by a multiple of 8 are
 // shifted alike. So a warp multiplies every eighth line: ldmatrix reads fragments of B as they lie, and only
 // the few elements of A are sought one by one.
@@ -41,7 +41,7 @@ using uint32_t = unsigned int;
 constexpr int kRows = 8, kCols = 120;  // of D, that a block computes
 constexpr int kThreads = 256;  // per block
 constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
-constexpr int kSharedBytes = 58368;  // per block
+constexpr int kSharedBytes = 77824;  // per block
 
 static_assert(kThreads % 256 == 0 && kThreads <= 1024, "as many warps for every eighth line");
 static_assert(kSharedBytes <= 227 * 1024, "no GPU gives a block more shared memory");
@@ -69,7 +69,7 @@ __device__ inline void epilogue(
 
 constexpr int kWidth = 8;  // elements of a chunk; lines this far apart are shifted alike
 constexpr int kStep = 64;  // elements along K of a stage
-constexpr int kStages = 3;  // steps that are in shared memory, or on their way there
+constexpr int kStages = 4;  // steps that are in shared memory, or on their way there
 constexpr int kTeams = kThreads / 32 / kWidth;  // of eight warps, which share the columns of a tile
 // Of a warp: 16 columns of B and 8 rows of A each.
 constexpr int kFragments = (kCols + kWidth) / 16 / kTeams, kGroups = kRows / 8;
