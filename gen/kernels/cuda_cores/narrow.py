@@ -101,8 +101,8 @@ def _usual_few(chosen: Choice) -> str:
 def _pace(dtypes: DTypes) -> Pace:
     if dtypes.accumulator.size == 8:
         return Pace(
-            "cuda", 0.462, wait_k=3.66, small=0.75, alone=23, last=2410, gather=1.3, start=21,
-            code=1030, meeting=882, registers=128, exact=True,
+            "cuda", 0.462, wait_k=3.66, small=0.75, alone=23, last=2130, gather=1.3, start=21,
+            code=1840, meeting=918, registers=128, exact=True,
         )  # fmt: skip
     if dtypes.input.size == 4:
         return Pace(
