@@ -23,30 +23,26 @@ class SmLimits(NamedTuple):
 
     warps: int
     blocks: int
-    shared_kib: int  # for all blocks
     reserved: int  # bytes of shared memory that the system takes for each block
     shared_unit: int
     fp32_lanes: int  # FMAs per clock
 
 
 SM_LIMITS = {
-    75: SmLimits(32, 16, 64, 0, 256, 64),
-    80: SmLimits(64, 32, 164, 1024, 128, 64),
-    86: SmLimits(48, 16, 100, 1024, 128, 128),
-    89: SmLimits(48, 24, 100, 1024, 128, 128),
-    90: SmLimits(64, 32, 228, 1024, 128, 128),
-    100: SmLimits(64, 32, 228, 1024, 128, 128),
-    120: SmLimits(48, 24, 100, 1024, 128, 128),
+    75: SmLimits(32, 16, 0, 256, 64),
+    80: SmLimits(64, 32, 1024, 128, 64),
+    86: SmLimits(48, 16, 1024, 128, 128),
+    89: SmLimits(48, 24, 1024, 128, 128),
+    90: SmLimits(64, 32, 1024, 128, 128),
+    100: SmLimits(64, 32, 1024, 128, 128),
+    120: SmLimits(48, 24, 1024, 128, 128),
 }
 
 
 @lru_cache(maxsize=64)
 def limits_of(capability: int) -> SmLimits:
-    """Of a compute capability; about, of one that is not in the table: those of the one before it,
-    with the shared memory that a block of its own may have.
-    """
-    before = SM_LIMITS[max(cc for cc in SM_LIMITS if cc <= capability)]
-    return before._replace(shared_kib=SHARED_KIB[capability] + before.reserved // 1024)
+    """Of a compute capability; of one that is not in the table, those of the one before it."""
+    return SM_LIMITS[max(cc for cc in SM_LIMITS if cc <= capability)]
 
 
 @dataclass(frozen=True)
@@ -91,10 +87,11 @@ def occupancy(capability: int, threads: int, registers: int, shared_bytes: int) 
     limits = {"warps": sm.warps // warps, "blocks": sm.blocks}
     if registers:
         limits["registers"] = blocks_by_registers(warps, registers)
+    most = SHARED_KIB[capability] * 1024  # for a block, which then has all that an SM has
     shared = round_up(shared_bytes + sm.reserved, sm.shared_unit)
-    if shared_bytes > SHARED_KIB[capability] * 1024:
+    if shared_bytes > most:
         limits["shared memory"] = 0
     elif shared:
-        limits["shared memory"] = sm.shared_kib * 1024 // shared
+        limits["shared memory"] = (most + sm.reserved) // shared
     blocks = min(limits.values())
     return Occupancy(blocks, blocks * warps, sm.warps, limits)
