@@ -23,8 +23,8 @@ _HOMES = {
     "emulate": "gen.foreign.emulate",
 }
 
-# They need the framework that they are for, too.
-_FOR_FRAMEWORKS = ("torch", "jax")
+# Rooms for users: what is raised; what needs the framework that it is for, too.
+_ROOMS = ("errors", "torch", "jax")
 
 if TYPE_CHECKING:
     from gen.api import Kernel as Kernel
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FOR_FRAMEWORKS:
+    if name in _ROOMS:
         return import_module(f"gen.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'gen' has no attribute '{name}'")
@@ -50,4 +50,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_FOR_FRAMEWORKS})
+    return sorted({*globals(), *_HOMES, *_ROOMS})

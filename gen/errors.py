@@ -93,9 +93,11 @@ def said_in_python() -> Iterator[None]:
         raise
 
 
-def unknown(kind: str, value: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is not among `choices`, with the nearest one if any is near."""
+def unknown(kind: str, value: Any, choices: Iterable[str]) -> UsageError:
+    """The error for what is not a name among `choices`, with the nearest one if any is near."""
     names = list(choices)
+    if not isinstance(value, str):
+        return UsageError(f"{kind} is {value!r}, not a name; use one of {', '.join(names)}")
     near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(names)}"
     return UsageError(f"unknown {kind} '{value}'; {hint}")

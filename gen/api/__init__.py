@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gen.api import groups
@@ -64,7 +64,10 @@ def matmul(
     MissingError where device="gpu" and there is none, CheckError where the driver refuses.
     """
     choices = variant, epilogue, dtype, invariant, device
-    kernel = None if tunables or bias is not None else _kernels.get(choices)
+    try:
+        kernel = None if tunables or bias is not None else _kernels.get(choices)
+    except TypeError:  # what is no text, which is said below
+        kernel = None
     if kernel is None:
         kernel = _kernel(choices, bias, tunables)
     return kernel.multiply(a, b, c, alpha, beta, out, bias, stream, operands)
@@ -119,12 +122,23 @@ def grouped_matmul(
 
 
 def _kernel(choices: _Choices, bias: Any, tunables: dict[str, Any]) -> Kernel:
-    """The kernel for these choices, made at their first call."""
+    """The kernel for these choices, made at their first call. Raises UsageError for no choices."""
     variant, epilogue, dtype, invariant, device = choices
     if bias is not None and epilogue == "linear":
         epilogue = "linear_bias"
+    if "kernel" in tunables:
+        raise UsageError("kernel is no argument of a product; use variant, or a gen.Kernel")
     key = variant, epilogue, dtype, invariant, device, *sorted(tunables.items())
-    kernel = _kernels.get(key)
+    try:
+        kernel = _kernels.get(key)
+    except TypeError:
+        names = "variant", "epilogue", "dtype", "invariant", "device"
+        for name, value in (*zip(names, choices, strict=True), *tunables.items()):
+            if isinstance(value, Hashable) and not isinstance(value, tuple):
+                continue
+            kind = type(value).__name__
+            raise UsageError(f"{name} is a {kind}; pass a text or a number") from None
+        raise
     if kernel is None:
         if epilogue != "linear":
             tunables["epilogue"] = epilogue

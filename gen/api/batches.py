@@ -84,6 +84,7 @@ def products(
     if out is not None and tuple(out.shape) != new.shape:
         raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {new.shape}")
     result = _with_ends(out or new, "out", a, b)
+    _check_apart(result)
     added = c and _with_ends(c, "C", a, b)
     operands = [("A", left, 2), ("B", right, 2), ("C", added, 2), ("out", result, 2)]
     for name, (view, each) in further.items():
@@ -114,6 +115,21 @@ def products(
         shape, new.shape, _collapsed(dimensions),
     )  # fmt: skip
     return _folded(found) if by_rows else found
+
+
+def _check_apart(out: View) -> None:
+    """Raises SpecError where elements may be in one place: a dimension has to go beyond all of
+    those with smaller strides.
+    """
+    reach = 1
+    sides = zip(out.strides, out.shape, strict=True)
+    for stride, size in sorted((abs(stride), size) for stride, size in sides if size != 1):
+        if stride < reach and 0 not in out.shape:
+            raise SpecError(
+                f"out has shape {tuple(out.shape)} and strides {tuple(out.strides)}: products "
+                "overlap; pass an array whose elements each have a place of their own"
+            )
+        reach += stride * (size - 1)
 
 
 def _does_not_broadcast(name: str, view: View, shape: tuple[int, ...]) -> SpecError:

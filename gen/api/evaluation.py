@@ -60,7 +60,9 @@ def check_operands(
     """Raises SpecError for arrays that a kernel with a result (..., M, N) would not take."""
     render.check_operands(epilogue.operands)
     if reason := epilogue.conflict(dtypes):
-        raise SpecError(f"{reason}; convert it")
+        raise SpecError(f"{reason}; use another expression")
+    if reason := epilogue.not_held(dtypes):
+        raise SpecError(reason)
     m, n = shape[-2:]
     for each in epilogue.operands:
         if each.index:

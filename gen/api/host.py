@@ -91,7 +91,8 @@ def multiply(
                 found.append(results(spec, one, storage).reshape(-1))
         except BudgetError as error:
             raise BudgetError(_RAISE.sub("pass a larger time_budget", str(error))) from None
-    result[...] = np.concatenate(found).reshape(result.shape)
+    with np.errstate(over="ignore"):  # of what is beyond D's type, which becomes infinity
+        result[...] = np.concatenate(found).reshape(result.shape)
 
 
 def _launched(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from gen.api.call import Arguments, Call
@@ -70,6 +70,8 @@ class Kernel:
     ) -> None:
         if device not in DEVICES:
             raise unknown("device", device, DEVICES)
+        if not isinstance(time_budget, (int, float, type(None))):
+            raise UsageError(f"time_budget={time_budget!r} is no number; pass seconds")
         self._device, self._time_budget = device, time_budget
         self._origin = Origin(kernel, dtype, layout, invariant, tunables)
         self._prepared: dict[Any, _Prepared] = {}
@@ -124,7 +126,10 @@ class Kernel:
             extra = _described(home, operands, given)
             at_extra = tuple(view.address for view in extra.views.values())
             key = (*key, forms(extra))
-        ready = self._prepared.get(key)
+        try:
+            ready = self._prepared.get(key)
+        except TypeError:
+            raise _no_number(beta, operands) from None
         if ready is None:
             views = views or _views(home, a, b, c, out, bias, given)
             if views.a.device == HOST:
@@ -229,6 +234,17 @@ def _described(home: Framework, operands: Mapping[str, Any], stream: int | None)
             at, form = beside(home, array, name, stream).describe(array, name, stream)
             views[name] = View(at, *form)
     return Own(views, {name: x for name, x in operands.items() if name not in views})
+
+
+def _no_number(beta: Any, operands: Mapping[str, Any] | None) -> UsageError:
+    """The error for what no call can be found by: an operand, or else beta."""
+    name, value = "beta", beta
+    for operand, given in (operands or {}).items():
+        if is_number(given) and not isinstance(given, Hashable):
+            name, value = f"operand '{operand}'", given
+    return UsageError(
+        f"{name} is a {type(value).__name__}; pass a number" + " or an array" * (name != "beta")
+    )
 
 
 def _launcher(

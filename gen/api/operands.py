@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gen.api.views import Extent, Form, Matrix, View, as_matrix, element_of, extent, row_major
-from gen.errors import SpecError, UsageError, unknown
+from gen.errors import SpecError, UsageError
 from gen.spec.dtypes import DTypes
 from gen.spec.epilogue import (
     BY_VALUE,
@@ -18,6 +18,7 @@ from gen.spec.epilogue import (
     ROWS,
     Epilogue,
     Operand,
+    no_epilogue,
     with_types,
 )
 from gen.spec.kernel import EPILOGUES
@@ -164,4 +165,4 @@ def checked(text: Any, operands: Any = None) -> None:
         kind = type(operands).__name__
         raise UsageError(f"operands is a {kind}; pass a dict of arrays and numbers by name")
     if text not in EPILOGUES and text.isidentifier() and text != "x":
-        raise unknown("epilogue", text, EPILOGUES)
+        raise no_epilogue(text, EPILOGUES)

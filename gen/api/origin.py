@@ -164,6 +164,9 @@ def _taken(
         if kernel != "auto":
             get_variant(kernel)
         return None, None, kernel
+    if not isinstance(kernel, (str, os.PathLike)):
+        kind = type(kernel).__name__
+        raise UsageError(f"a kernel cannot be made of a {kind}; use the name of a variant, or auto")
     source = read_source(Path(kernel))
     if source.spec is None:
         raise UsageError(

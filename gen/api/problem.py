@@ -9,6 +9,7 @@ import ctypes
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
 
 from gen.api.batches import Further, Products, is_batch, launches, products
@@ -287,8 +288,10 @@ def scalar(value: Any, name: str, dtypes: DTypes) -> float:
 def whole(value: Any, name: str) -> int:
     """alpha or beta of a kernel that computes in integers. Raises UsageError, SpecError."""
     try:
-        number = int(value) if isinstance(value, float) and value == int(value) else value
-        found = operator.index(number)
+        if isinstance(value, Real) and not isinstance(value, Integral):
+            number = float(value)
+            value = int(number) if number.is_integer() else value
+        found = operator.index(value)
     except (TypeError, ValueError, OverflowError):
         raise UsageError(
             f"{name}={value} is no integer, but the kernel computes in integers; use one"

@@ -19,7 +19,7 @@ from gen.dispatch.weights import Weighed, weigh
 from gen.errors import SpecError, UsageError
 from gen.kernels.registry import VARIANTS, built, check_types, make_spec
 from gen.kernels.tensor_cores.tiles import PING_PONG
-from gen.kernels.tunables import Choice
+from gen.kernels.tunables import Choice, Conflict
 from gen.kernels.variant import Variant
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTYPES, DTypes
@@ -334,5 +334,18 @@ def _none(product: Product, arch: str, tunables: Mapping[str, Any]) -> SpecError
         return SpecError(
             f"no kernel with {name} for {arch} has {', '.join(tunables)} together; leave one out"
         )
-    make_spec(meant[-1].name, dtype=name, layout=str(product.layouts), arch=arch, **tunables)
-    raise AssertionError(f"{meant[-1]} has a specification that its grid lacks")
+
+    def is_told(row: Variant) -> bool:
+        """Whether what the row has against the product is about something that was asked for."""
+        chosen = Choice(product.dtypes, product.layouts, _own_arch(row, arch), dict(tunables))
+        try:
+            built(row, chosen)
+        except Conflict as error:
+            return bool({*error.blame} & {*tunables})
+        except SpecError:
+            pass
+        return False
+
+    row = next(filter(is_told, reversed(meant)), meant[-1])
+    make_spec(row.name, dtype=name, layout=str(product.layouts), arch=arch, **tunables)
+    raise AssertionError(f"{row} has a specification that its grid lacks")

@@ -6,9 +6,10 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from gen.errors import SpecError
 from gen.kernels.tunables import Conflict, Value, Word
 from gen.spec.dtypes import DTypes
-from gen.spec.epilogue import parse_epilogue
+from gen.spec.epilogue import no_epilogue, parse_epilogue
 from gen.spec.kernel import EPILOGUES
 from gen.spec.typed import PLACES
 
@@ -32,8 +33,10 @@ class Expression(Word):
     def parse(self, value: object) -> Value:
         """See Tunable."""
         text = str(value).strip()
-        if text in self.words or (re.fullmatch(r"[A-Za-z]\w+", text) and text not in PLACES):
-            return super().parse(text)
+        if text in self.words:
+            return text
+        if re.fullmatch(r"[A-Za-z]\w+", text) and text not in PLACES:
+            raise no_epilogue(text, self.words)
         found = str(parse_epilogue(text))
         return self.words[0] if found == "x" else found
 
@@ -50,7 +53,7 @@ EPILOGUE = Expression(
 
 
 def epilogue_rule(epilogue: str, dtypes: DTypes, grouped: bool = False) -> None:
-    """Raises Conflict for an epilogue that the element types do not have, or that needs groups."""
+    """Raises SpecError for an epilogue that the element types do not have, or that needs groups."""
     if epilogue.endswith("gelu") and epilogue in EPILOGUES and not dtypes.scalar.is_float:
         raise Conflict(
             f"epilogue={epilogue} needs sums in floating point, not {dtypes.name}", "epilogue"
@@ -60,6 +63,8 @@ def epilogue_rule(epilogue: str, dtypes: DTypes, grouped: bool = False) -> None:
     own = parse_epilogue(epilogue)
     if reason := own.conflict(dtypes):
         raise Conflict(reason, "epilogue")
+    if reason := own.not_held(dtypes):
+        raise SpecError(reason)
     if own.has_groups and not grouped:
         raise Conflict(
             f"epilogue '{own.text}' has group, and the kernel has none: it goes with grouped=true "

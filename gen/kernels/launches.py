@@ -145,10 +145,13 @@ def i64(value: int) -> np.int64:
 
 
 def scalar(value: float, dtypes: DTypes) -> np.generic:
-    """alpha or beta, as kernels take it."""
+    """alpha or beta, as kernels take it; infinity for what is beyond its type."""
+    import numpy as np
+
     from gen.spec.numerics import storage_dtype
 
-    converted: np.generic = storage_dtype(dtypes.scalar.name).type(value)
+    with np.errstate(over="ignore"):
+        converted: np.generic = storage_dtype(dtypes.scalar.name).type(value)
     return converted
 
 

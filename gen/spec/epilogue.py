@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from gen.errors import UsageError
+from gen.errors import UsageError, unknown
 from gen.spec.dtypes import ELEMENT_TYPES, DTypes, ElementType
 from gen.spec.expressions import Element, MalformedError, Name, Node, parse, written
 from gen.spec.reserved import taken
@@ -39,6 +39,7 @@ _HELD = {
     "f32": ("f32", "f16", "bf16"), "f64": ("f64", "f32", "f16", "bf16"), "i32": ("i32", "i8"),
 }  # fmt: skip
 
+_MATRICES = ("A", "B", "C", "D")  # of the product
 _INDICES = "[row], [col] or [row, col], with groups [group] or [group, col]"
 _DECLARED = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\w+)\s*(?:\[([\w\s,]*)\])?\s*")
 
@@ -136,11 +137,16 @@ class Epilogue:
             self.typed(dtypes.scalar.is_float)
         except MalformedError as error:
             return f"epilogue '{self.text}': {error}, which {dtypes.name} has not"
+        return ""
+
+    def not_held(self, dtypes: DTypes) -> str:
+        """Which operand has numbers that alpha's type has not, and the way out; or nothing."""
         held = _HELD[dtypes.scalar.name]
         for operand in self.operands:
             if (name := operand.element(dtypes).name) not in held:
                 return (
-                    f"operand '{operand.name}' is {name}, which {dtypes.scalar.name} does not hold"
+                    f"operand '{operand.name}' is {name}, which {dtypes.scalar.name} does not "
+                    f"hold; convert it to {', '.join(held[:-1])} or {held[-1]}"
                 )
         return ""
 
@@ -183,6 +189,13 @@ def parse_epilogue(text: str) -> Epilogue:
 def _divided(text: str) -> tuple[str, str, str]:
     found = re.search(r"\bwhere\b", text)
     return (text[: found.start()], "where", text[found.end() :]) if found else (text, "", "")
+
+
+def no_epilogue(word: str, words: Sequence[str]) -> UsageError:
+    """The error for a word that is none of the `words` that name an epilogue."""
+    if word in FUNCTIONS:
+        return UsageError(f"epilogue '{word}' is a function alone; use '{word}(x)'")
+    return unknown("epilogue", word, words)
 
 
 def with_operands(epilogue: str, declarations: Sequence[str]) -> str:
@@ -302,9 +315,16 @@ def _operands(tree: Node, declared: dict[str, Operand]) -> tuple[Operand, ...]:
 def _check_name(name: str, at: int) -> None:
     if len(name) > LONGEST_NAME:
         raise MalformedError(f"'{name}' has more than {LONGEST_NAME} characters", at)
-    if name in ("x", "where", *PLACES, *FUNCTIONS) or re.fullmatch(r"part\d+|.*_", name):
-        raise MalformedError(f"'{name}' cannot be an operand's name", at)
-    reason = taken(name)
-    # What are functions elsewhere may be parameters.
-    if reason and not reason.startswith(("a function", "a mathematical function")):
+    if name in ("x", "where", *PLACES, *FUNCTIONS):
+        reason = "a word of epilogues"
+    elif name in _MATRICES:
+        reason = "a matrix of the product"
+    elif re.fullmatch(r"part\d+|.*_", name):
+        reason = "one that emitted files may have"
+    else:
+        reason = taken(name)
+        # What are functions elsewhere may be parameters.
+        if reason.startswith(("a function", "a mathematical function")):
+            reason = ""
+    if reason:
         raise MalformedError(f"'{name}' cannot be an operand's name: it is {reason}", at)

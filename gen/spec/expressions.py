@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 DEEPEST = 40  # parentheses, conditions and signs inside of one another
+MOST_IN_A_ROW = 125  # operators of one strength: no longer text is taken
 
 
 class MalformedError(ValueError):
@@ -200,10 +201,12 @@ class _Parser:
         return condition
 
     def _binary(self, least: int) -> Node:
-        left = self._unary()
+        left, count = self._unary(), 0
         while (strength := PRECEDENCE.get(self._next, 0)) >= least:
             at, operator = self._at, self._take()
-            left = Binary(at, operator, left, self._binary(strength + 1))
+            left, count = Binary(at, operator, left, self._binary(strength + 1)), count + 1
+            if count > MOST_IN_A_ROW:
+                raise MalformedError(f"more than {MOST_IN_A_ROW} operators in a row", at)
         return left
 
     def _unary(self) -> Node:

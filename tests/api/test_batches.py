@@ -148,6 +148,14 @@ def test_what_does_not_go_together(a: Any, b: Any, c: Any, message: str) -> None
         fitted(some(*a), some(*b), None if c is None else some(*c))
 
 
+@pytest.mark.parametrize("strides", [(0, 12, 4), (12, 12, 4), (24, 12, 4)])
+def test_products_of_out_have_to_be_apart(strides: tuple[int, int, int]) -> None:
+    a, b = np.ones((2, 3, 3), np.float32), np.ones((3, 3), np.float32)
+    out = np.lib.stride_tricks.as_strided(np.zeros(64, np.float32), (2, 3, 3), strides)
+    with pytest.raises(SpecError, match=r"strides .* products overlap; pass an array whose"):
+        gen.matmul(a, b, out=out, device="cpu")
+
+
 def test_batches_in_reverse_are_refused() -> None:
     with pytest.raises(SpecError, match="A has a batch in reverse"):
         fitted(some(2, 4, 5)[::-1], some(2, 5, 6))

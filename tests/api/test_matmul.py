@@ -376,7 +376,8 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
      (A.astype(np.int32), B.astype(np.int32)),
      {"epilogue": "linear_bias_gelu", "bias": np.zeros(8, np.int32)}),
     (r"bias has shape \(4,\)", (A, B), {"bias": ints(4), "dtype": "tf32"}),
-    ("unknown epilogue 'relu'; use one of linear, linear_bias", (A, B), {"epilogue": "relu"}),
+    ("unknown epilogue 'swish'; use one of linear, linear_bias", (A, B), {"epilogue": "swish"}),
+    (r"epilogue 'relu' is a function alone; use 'relu\(x\)'", (A, B), {"epilogue": "relu"}),
     ("unknown variant 'tile'; did you mean tiles", (A, B), {"variant": "tile"}),
     ("unknown dtype 'f8'", (A, B), {"dtype": "f8"}),
     ("tiles has no tunable 'coarsen'", (A, B), {"variant": "tiles", "coarsen": 2}),
@@ -393,6 +394,19 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("alpha=4294967296 does not fit", (A.astype(np.int32), B.astype(np.int32)),
      {"alpha": 2**32}),
     ("alpha does not fit into a double", (A, B), {"alpha": 10**400}),
+    ("beta is a ndarray; pass a number", (A, B, C), {"beta": np.array([1.0, 2.0])}),
+    ("operand 'u' is a list; pass a number or an array", (A, B),
+     {"epilogue": "x * u[col]", "operands": {"u": [1.0] * 8}}),
+    ("'D' cannot be an operand's name", (A, B),
+     {"epilogue": "x * D[row, col]", "operands": {"D": C}}),
+    ("dtype is <class .*, not a name; use one of f32,", (A, B), {"dtype": np.float32}),
+    ("tile is a list; pass a text or a number", (A, B), {"variant": "tiles", "tile": [16]}),
+    ("epilogue is a dict; pass a text", (A, B), {"epilogue": {}}),
+    ("a kernel cannot be made of a NoneType", (A, B), {"variant": None}),
+    ("kernel is no argument of a product; use variant", (A, B), {"kernel": "tiles"}),
+    ("time_budget='9' is no number", (A, B), {"time_budget": "9"}),
+    (r"'exp\(x\)': exp needs sums in floating point",
+     (A[:, :1].astype(np.int32), B[:1, :1].astype(np.int32)), {"epilogue": "exp(x)"}),
 ]  # fmt: skip
 
 
@@ -402,6 +416,22 @@ def test_mistakes(message: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         multiply(*args, **kwargs)
     assert isinstance(raised.value, (UsageError, SpecError))
     assert "\n" not in str(raised.value)
+
+
+def test_what_overflows_is_infinite_without_a_warning() -> None:
+    with np.errstate(all="raise"):
+        assert np.isinf(multiply(A + 100, B + 100, alpha=1e300)).all()
+        assert np.isinf(multiply(*(x.astype(np.float16) + 1000 for x in (A, B)))).all()
+
+
+def test_errors_are_there_at_once() -> None:
+    code = "import gen; print(gen.errors.UsageError.__name__)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "UsageError\n"
+
+
+def test_integers_may_be_whole_floats_of_numpy() -> None:
+    a, b = A.astype(np.int32), B.astype(np.int32)
+    np.testing.assert_array_equal(multiply(a, b, alpha=np.float32(2)), 2 * (a @ b))
 
 
 def test_out_has_to_be_writable() -> None:

@@ -372,7 +372,7 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
         ({"variant": "mma", "warp": "64x64x32"}, "warp: '64x64x32' is not MxN, such as 128x64"),
         ({"variant": "mma", "stages": "four"}, "stages: 'four' is not an integer"),
         ({"variant": "mma", "split_k": "some"}, "split_k: 'some' is not an integer or auto"),
-        ({"variant": "mma", "epilogue": "relu"}, "unknown epilogue 'relu'; "),
+        ({"variant": "mma", "epilogue": "lrelu"}, "unknown epilogue 'lrelu'; "),
         ({"variant": "mma", "warp": "24x64"}, "warp.m=24 is not a multiple of 16; use warp=64x64"),
         ({"variant": "mma", "warp": "64x8"}, "warp.n=8 is not a multiple of 16; use warp=64x64"),
         (
