@@ -25,6 +25,7 @@ from gen.kernels.way_out import Asked, way_out
 from gen.spec.arch import SHARED_KIB, STATIC_SHARED, compute_capability
 from gen.spec.dtypes import DTypes, parse_dtype
 from gen.spec.kernel import KernelSpec
+from gen.spec.names import check_given
 from gen.spec.problem import Layouts, parse_layout
 
 VARIANTS: Mapping[str, Variant] = {
@@ -55,6 +56,8 @@ def make_spec(
     combination that cannot be built; the message says which rule, the values, and what to use.
     """
     row = get_variant(variant)
+    if name is not None:
+        check_given(name)
     dtype, layouts = parse_dtype(dtype or row.dtypes[0]).name, parse_layout(layout)
     return _checked(row, dtype, layouts, arch or row.usual_arch(dtype), tunables, name)
 

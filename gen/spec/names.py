@@ -42,6 +42,24 @@ def _symbol(spec: KernelSpec, arch: str) -> str:
     return "_".join(("gemm", spec.row.name, spec.dtypes.name, str(spec.layouts), *tags))
 
 
+def inner_symbol(name: str, number: int) -> str:
+    """Of a kernel inside of a file that has several, and a name of its own."""
+    return f"{name}_best{number}"
+
+
+def check_given(symbol: str) -> None:
+    """The same as `check_symbol`, for what a user calls a kernel or a file.
+
+    Inner symbols have C linkage, too: where two libraries have one, linkers take either's.
+    """
+    check_symbol(symbol)
+    if re.fullmatch(r".*_best\d+", symbol):
+        raise SpecError(
+            f"name '{symbol}' ends as those of kernels inside of a file of gen emit --best do; "
+            f"use another, such as {symbol.rstrip('0123456789')}"
+        )
+
+
 def check_symbol(symbol: str) -> None:
     """Raises SpecError for what cannot be the symbol of a kernel or a bundle in any file."""
     if len(symbol) > MAX_SYMBOL:

@@ -23,13 +23,14 @@ import pytest
 from gen.compile.nvrtc import Module, compile_cuda, include_paths
 from gen.device.emulated import EmulatorRunner
 from gen.device.execute import Place, run_plan
-from gen.device.gpus import SHARED_KIB, find_gpu
+from gen.device.gpus import find_gpu
 from gen.dispatch.ranking import Product
 from gen.files import write
 from gen.source.cpp.best import Best
 from gen.source.cpp.best_file import render_best_header
 from gen.source.cpp.cmake import Call, best_of
 from gen.source.render import render
+from gen.spec.arch import SHARED_KIB
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmProblem, GemmShape, Layouts

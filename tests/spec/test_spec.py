@@ -458,6 +458,11 @@ def test_sizes_that_divide_evenly_get_no_block_too_many(variant: str) -> None:
             "use epilogue=linear_bias_relu",
         ),
         ({"variant": "naive", "name": "2fast"}, "name '2fast' is not a C identifier"),
+        (
+            {"variant": "naive", "name": "gemm_best12"},
+            "name 'gemm_best12' ends as those of kernels inside of a file of gen emit --best do; "
+            "use another, such as gemm_best",
+        ),
         ({"variant": "naive", "name": "x" * 77}, "name has 77 characters, more than 76"),
     ],
 )

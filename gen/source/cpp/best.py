@@ -27,7 +27,7 @@ from gen.source.render import stamp
 from gen.spec.arch import compute_capability
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
-from gen.spec.names import MAX_SYMBOL, check_symbol
+from gen.spec.names import MAX_SYMBOL, check_given, inner_symbol
 from gen.spec.problem import Layouts
 
 NEARLY = 105  # percent of the least time that a kernel of a file may take
@@ -69,7 +69,8 @@ class Best:
     @property
     def named(self) -> list[KernelSpec]:
         """The kernels with the names that they have in the file."""
-        return [replace(spec, symbol=f"{self.name}_{i}") for i, spec in enumerate(self.kernels, 1)]
+        numbered = enumerate(self.kernels, 1)
+        return [replace(spec, symbol=inner_symbol(self.name, i)) for i, spec in numbered]
 
     @property
     def alone(self) -> KernelSpec | None:
@@ -219,8 +220,8 @@ def _name(name: str | None, kernels: Sequence[KernelSpec]) -> str:
     first, alone = kernels[0], _is_alone(kernels)
     if name is None:
         return first.name if alone else name_of(first.dtypes, first.layouts, first.batched)
-    check_symbol(name)
-    longest = MAX_SYMBOL - len(f"_{len(kernels)}")
+    check_given(name)
+    longest = MAX_SYMBOL - len(inner_symbol("", len(kernels)))
     if not alone and len(name) > longest:
         many = "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels"
         raise SpecError(

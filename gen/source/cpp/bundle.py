@@ -14,7 +14,7 @@ from gen.source.architectures import Family, make_family
 from gen.source.render import stamp
 from gen.spec.dtypes import DTYPES
 from gen.spec.kernel import EPILOGUES, KernelSpec
-from gen.spec.names import check_symbol
+from gen.spec.names import check_given, check_symbol
 from gen.spec.problem import ALL_LAYOUTS, GemmShape, parse_shape
 
 ALIGNMENT = 16  # bytes
@@ -135,7 +135,7 @@ def read_bundle(path: Path, name: str | None = None, arch: str | None = None) ->
 def _check_name(name: str) -> None:
     """Raises UsageError; the name may be that of the file, so that --name is the way out."""
     try:
-        check_symbol(name)
+        check_given(name)
     except SpecError as error:
         raise UsageError(f"a bundle cannot have this name: {error} with --name") from None
     if len(name) > MAX_NAME:

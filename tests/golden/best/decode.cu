@@ -21,7 +21,7 @@
 
 // ---------------------------------------------------------------------------- kernel 1
 
-// decode_1: D = alpha * A * B + beta * C
+// decode_best1: D = alpha * A * B + beta * C
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
@@ -52,7 +52,7 @@
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace decode_1_ns {  // several emitted files may be in one program
+namespace decode_best1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
@@ -418,7 +418,7 @@ __device__ inline void reduce(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    decode_1_reduce(  // D = alpha * (sum of the partial sums) + beta * C
+    decode_best1_reduce(  // D = alpha * (sum of the partial sums) + beta * C
         index_t M, index_t N, scalar_t alpha, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd, index_t slices, const scalar_t* partials) {
   // The more slices there are, the more threads share them: 32 groups, 16 or 8 (measured).
@@ -484,7 +484,7 @@ __device__ inline void pack_lines(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    decode_1_pack(  // copies of both operands
+    decode_best1_pack(  // copies of both operands
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
@@ -504,7 +504,7 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
-    decode_1(  // D = alpha * A * B + beta * C
+    decode_best1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
         const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
@@ -737,7 +737,7 @@ inline cudaError_t make_map(
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes,
 // and partial sums.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-decode_1_workspace(  // for a launch with these arguments
+decode_best1_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -771,12 +771,12 @@ decode_1_workspace(  // for a launch with these arguments
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-decode_1_launch(  // D = alpha * A * B + beta * C
+decode_best1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = decode_1_workspace;
+  auto ask = decode_best1_workspace;
   cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
@@ -814,7 +814,7 @@ decode_1_launch(  // D = alpha * A * B + beta * C
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel = decode_1;
+  const auto kernel = decode_best1;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
   // Blocks of the next kernel start early and need shared memory beside this one's: all of the L1
@@ -825,7 +825,7 @@ decode_1_launch(  // D = alpha * A * B + beta * C
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        decode_1_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        decode_best1_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
         plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A, lda, b_packed,
         plan.b_ld);
     if (error != cudaSuccess) return error;
@@ -837,16 +837,16 @@ decode_1_launch(  // D = alpha * A * B + beta * C
   if (error != cudaSuccess || plan.slices == 1) return error;
 
   return launch(  // a kernel that adds up the partial sums
-      decode_1_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N, alpha,
-      beta, C, ldc, D, ldd, plan.slices, partials);
+      decode_best1_reduce, dim3(unsigned(plan.reduce_blocks)), 256, 0, stream, plan.M, plan.N,
+      alpha, beta, C, ldc, D, ldd, plan.slices, partials);
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace decode_1_ns
+}  // namespace decode_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-// decode_2: D = alpha * A * B + beta * C
+// decode_best2: D = alpha * A * B + beta * C
 //
 // Tensor cores by wgmma, Hopper's own instruction, fed by its Tensor Memory Accelerator (TMA). The
 // kernel is persistent: as many blocks as the GPU has multiprocessors stay until all work tiles are
@@ -877,7 +877,7 @@ decode_1_launch(  // D = alpha * A * B + beta * C
 #error "older compilers ignore __grid_constant__ without a word"
 #endif
 
-namespace decode_2_ns {  // several emitted files may be in one program
+namespace decode_best2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
@@ -1201,7 +1201,7 @@ __device__ inline void pack_lines(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    decode_2_pack(  // copies of both operands
+    decode_best2_pack(  // copies of both operands
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
@@ -1221,7 +1221,7 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024
 extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
-    decode_2(  // D = alpha * A * B + beta * C
+    decode_best2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
         const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
@@ -1431,7 +1431,7 @@ inline cudaError_t make_map(
 // it returns the launcher's error 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-decode_2_workspace(  // for a launch with these arguments
+decode_best2_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -1459,12 +1459,12 @@ decode_2_workspace(  // for a launch with these arguments
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 //   801  cudaErrorNotSupported: the driver does not know the TMA: it is older than CUDA 12
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-decode_2_launch(  // D = alpha * A * B + beta * C
+decode_best2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = decode_2_workspace;
+  auto ask = decode_best2_workspace;
   cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return cudaErrorInvalidValue;
@@ -1500,13 +1500,13 @@ decode_2_launch(  // D = alpha * A * B + beta * C
   }
   if (error != cudaSuccess) return error;
 
-  const auto kernel = decode_2;
+  const auto kernel = decode_best2;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        decode_2_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        decode_best2_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
         plan.a_length, B, ldb, a_packed, plan.a_ld, plan.b_lines, plan.b_length, A, lda, b_packed,
         plan.b_ld);
     if (error != cudaSuccess) return error;
@@ -1518,7 +1518,7 @@ decode_2_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace decode_2_ns
+}  // namespace decode_best2_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -1761,8 +1761,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {decode_1_ns::decode_1_workspace, decode_1_ns::decode_1_launch},
-    {decode_2_ns::decode_2_workspace, decode_2_ns::decode_2_launch},
+    {decode_best1_ns::decode_best1_workspace, decode_best1_ns::decode_best1_launch},
+    {decode_best2_ns::decode_best2_workspace, decode_best2_ns::decode_best2_launch},
 };
 // clang-format on
 

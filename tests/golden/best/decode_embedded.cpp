@@ -281,7 +281,7 @@ using tensor_map_t = CUtensorMap;
 
 // ---------------------------------------------------------------------------- kernel 1
 
-namespace decode_1_ns {
+namespace decode_best1_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -299,7 +299,7 @@ constexpr std::uint64_t kSm90a[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"decode_1", "decode_1_pack", "decode_1_reduce"};
+constexpr const char* kSymbols[] = {"decode_best1", "decode_best1_pack", "decode_best1_reduce"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -378,7 +378,7 @@ inline CUresult make_map(
   return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult decode_1_workspace(
+CUresult decode_best1_workspace(
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -398,12 +398,12 @@ CUresult decode_1_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult decode_1_launch(
+CUresult decode_best1_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = decode_1_workspace;
+  auto ask = decode_best1_workspace;
   int error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
@@ -462,11 +462,11 @@ CUresult decode_1_launch(
       beta, C, ldc, D, ldd, plan.slices, partials);
 }
 
-}  // namespace decode_1_ns
+}  // namespace decode_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-namespace decode_2_ns {
+namespace decode_best2_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -484,7 +484,7 @@ constexpr std::uint64_t kSm90a[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"decode_2", "decode_2_pack", nullptr};
+constexpr const char* kSymbols[] = {"decode_best2", "decode_best2_pack", nullptr};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -553,7 +553,7 @@ inline CUresult make_map(
   return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult decode_2_workspace(
+CUresult decode_best2_workspace(
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -569,12 +569,12 @@ CUresult decode_2_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult decode_2_launch(
+CUresult decode_best2_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = decode_2_workspace;
+  auto ask = decode_best2_workspace;
   int error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < M || ldc > kLargest / N)) return CUDA_ERROR_INVALID_VALUE;
@@ -626,7 +626,7 @@ CUresult decode_2_launch(
       plan.early);
 }
 
-}  // namespace decode_2_ns
+}  // namespace decode_best2_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -865,8 +865,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {decode_1_ns::decode_1_workspace, decode_1_ns::decode_1_launch, decode_1_ns::get_kernels},
-    {decode_2_ns::decode_2_workspace, decode_2_ns::decode_2_launch, decode_2_ns::get_kernels},
+    {decode_best1_ns::decode_best1_workspace, decode_best1_ns::decode_best1_launch, decode_best1_ns::get_kernels},
+    {decode_best2_ns::decode_best2_workspace, decode_best2_ns::decode_best2_launch, decode_best2_ns::get_kernels},
 };
 // clang-format on
 

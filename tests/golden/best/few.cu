@@ -24,7 +24,7 @@
 
 // ---------------------------------------------------------------------------- kernel 1
 
-// few_1: D = alpha * A * B + beta * C
+// few_best1: D = alpha * A * B + beta * C
 //
 // Tensor cores, fed through three levels of tiles. A block computes a work tile of D: step by step
 // along K, its threads bring a tile of A and one of B into shared memory. Each warp computes 32 x 32 of
@@ -48,7 +48,7 @@
 #error "for -arch=sm_75 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace few_1_ns {  // several emitted files may be in one program
+namespace few_best1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
@@ -345,7 +345,7 @@ __device__ inline void pack_lines(
 }
 
 extern "C" __global__ void __launch_bounds__(256)  // 8 warps
-    few_1_pack(  // copies of both operands
+    few_best1_pack(  // copies of both operands
         index_t a_lines, index_t a_length, const input_t* A, index_t lda, input_t* a_packed,
         index_t a_packed_ld, index_t b_lines, index_t b_length, const input_t* B, index_t ldb,
         input_t* b_packed, index_t b_packed_ld) {
@@ -375,7 +375,7 @@ __device__ inline uint4 read_chunk(const input_t* global, int bytes) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    few_1(  // D = alpha * A * B + beta * C
+    few_best1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
@@ -529,7 +529,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It holds copies of operands whose pointer or leading dimension is no multiple of 16 bytes.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-few_1_workspace(  // for a launch with these arguments
+few_best1_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -557,12 +557,12 @@ few_1_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-few_1_launch(  // D = alpha * A * B + beta * C
+few_best1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = few_1_workspace;
+  auto ask = few_best1_workspace;
   cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -579,13 +579,13 @@ few_1_launch(  // D = alpha * A * B + beta * C
   const input_t* const a = plan.packs_a ? a_packed : A;
   const input_t* const b = plan.packs_b ? b_packed : B;
 
-  const auto kernel = few_1;
+  const auto kernel = few_best1;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
   if (plan.packs_a || plan.packs_b) {
     error = launch(  // a kernel that packs both
-        few_1_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
+        few_best1_pack, dim3(unsigned(plan.pack_blocks), 1, 2), 256, 0, stream, plan.a_lines,
         plan.a_length, A, lda, a_packed, plan.a_ld, plan.b_lines, plan.b_length, B, ldb, b_packed,
         plan.b_ld);
     if (error != cudaSuccess) return error;
@@ -597,11 +597,11 @@ few_1_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace few_1_ns
+}  // namespace few_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-// few_2: D = alpha * A * B + beta * C
+// few_best2: D = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
 // operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
@@ -620,7 +620,7 @@ few_1_launch(  // D = alpha * A * B + beta * C
 
 #include <cuda_fp16.h>
 
-namespace few_2_ns {  // several emitted files may be in one program
+namespace few_best2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
@@ -765,7 +765,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    few_2(  // D = alpha * A * B + beta * C
+    few_best2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
@@ -837,7 +837,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-few_2_launch(  // D = alpha * A * B + beta * C
+few_best2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, cudaStream_t stream) {
@@ -854,7 +854,7 @@ few_2_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = few_2;
+  const auto kernel = few_best2;
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
@@ -862,7 +862,7 @@ few_2_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace few_2_ns
+}  // namespace few_best2_ns
 
 #ifdef __NVCC__
 #pragma nv_diag_default 177
@@ -1089,8 +1089,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {few_1_ns::few_1_workspace, few_1_ns::few_1_launch},
-    {nullptr, launch_without_workspace<few_2_ns::few_2_launch>},
+    {few_best1_ns::few_best1_workspace, few_best1_ns::few_best1_launch},
+    {nullptr, launch_without_workspace<few_best2_ns::few_best2_launch>},
 };
 // clang-format on
 

@@ -232,7 +232,7 @@ CUresult launch(
 
 // ---------------------------------------------------------------------------- kernel 1
 
-namespace few_1_ns {
+namespace few_best1_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -246,7 +246,7 @@ constexpr std::uint64_t kSm75[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"few_1", "few_1_pack"};
+constexpr const char* kSymbols[] = {"few_best1", "few_best1_pack"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -286,7 +286,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult few_1_workspace(
+CUresult few_best1_workspace(
     index_t M, index_t N, index_t K, const void* A, index_t lda, const void* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -302,12 +302,12 @@ CUresult few_1_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult few_1_launch(
+CUresult few_best1_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = few_1_workspace;
+  auto ask = few_best1_workspace;
   int error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -339,11 +339,11 @@ CUresult few_1_launch(
       plan.M, plan.N, K, alpha, a, plan.a_ld, b, plan.b_ld, beta, C, ldc, D, ldd);
 }
 
-}  // namespace few_1_ns
+}  // namespace few_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-namespace few_2_ns {
+namespace few_best2_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -359,7 +359,7 @@ constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"few_2", nullptr};
+constexpr const char* kSymbols[] = {"few_best2", nullptr};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -372,7 +372,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult few_2_launch(
+CUresult few_best2_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
@@ -395,7 +395,7 @@ CUresult few_2_launch(
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
-}  // namespace few_2_ns
+}  // namespace few_best2_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -614,8 +614,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {few_1_ns::few_1_workspace, few_1_ns::few_1_launch, few_1_ns::get_kernels},
-    {nullptr, launch_without_workspace<few_2_ns::few_2_launch>, few_2_ns::get_kernels},
+    {few_best1_ns::few_best1_workspace, few_best1_ns::few_best1_launch, few_best1_ns::get_kernels},
+    {nullptr, launch_without_workspace<few_best2_ns::few_best2_launch>, few_best2_ns::get_kernels},
 };
 // clang-format on
 

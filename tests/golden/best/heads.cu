@@ -27,7 +27,7 @@
 
 // ---------------------------------------------------------------------------- kernel 1
 
-// heads_1: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best1: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B, whose lines run across K. What a
 // thread reads of B, 16 bytes at once if it is aligned, goes straight into registers, and is multiplied by all
@@ -54,7 +54,7 @@
 
 #include <cuda_fp16.h>
 
-namespace heads_1_ns {  // several emitted files may be in one program
+namespace heads_best1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -233,7 +233,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
-    heads_1(  // D = alpha * A * B + beta * C
+    heads_best1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -312,7 +312,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_1_launch(  // D = alpha * A * B + beta * C
+heads_best1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -341,7 +341,7 @@ heads_1_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_1;
+  const auto kernel = heads_best1;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
   for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
     const index_t products = batch - first < most ? batch - first : most;
@@ -355,11 +355,11 @@ heads_1_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_1_ns
+}  // namespace heads_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-// heads_2: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best2: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 4 x 8 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -394,7 +394,7 @@ heads_1_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_2_ns {  // several emitted files may be in one program
+namespace heads_best2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -880,7 +880,7 @@ constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 52240
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_2(  // D = alpha * A * B + beta * C
+    heads_best2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -951,7 +951,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_2_workspace(  // for a launch with these arguments
+heads_best2_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -982,14 +982,14 @@ heads_2_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_2_launch(  // D = alpha * A * B + beta * C
+heads_best2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_2_workspace;
+  auto ask = heads_best2_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -1009,7 +1009,7 @@ heads_2_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_2;
+  const auto kernel = heads_best2;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -1021,11 +1021,11 @@ heads_2_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_2_ns
+}  // namespace heads_best2_ns
 
 // ---------------------------------------------------------------------------- kernel 3
 
-// heads_3: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best3: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 8 x 16 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -1060,7 +1060,7 @@ heads_2_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_3_ns {  // several emitted files may be in one program
+namespace heads_best3_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -1546,7 +1546,7 @@ constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 84496
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_3(  // D = alpha * A * B + beta * C
+    heads_best3(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -1617,7 +1617,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_3_workspace(  // for a launch with these arguments
+heads_best3_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -1648,14 +1648,14 @@ heads_3_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_3_launch(  // D = alpha * A * B + beta * C
+heads_best3_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_3_workspace;
+  auto ask = heads_best3_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -1675,7 +1675,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_3;
+  const auto kernel = heads_best3;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -1687,11 +1687,11 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_3_ns
+}  // namespace heads_best3_ns
 
 // ---------------------------------------------------------------------------- kernel 4
 
-// heads_4: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best4: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B, whose lines run across K. What a
 // thread reads of B, 16 bytes at once if it is aligned, goes straight into registers, and is multiplied by all
@@ -1718,7 +1718,7 @@ heads_3_launch(  // D = alpha * A * B + beta * C
 
 #include <cuda_fp16.h>
 
-namespace heads_4_ns {  // several emitted files may be in one program
+namespace heads_best4_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -1898,7 +1898,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
-    heads_4(  // D = alpha * A * B + beta * C
+    heads_best4(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -1977,7 +1977,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_4_launch(  // D = alpha * A * B + beta * C
+heads_best4_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -2006,7 +2006,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_4;
+  const auto kernel = heads_best4;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
   for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
     const index_t products = batch - first < most ? batch - first : most;
@@ -2020,11 +2020,11 @@ heads_4_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_4_ns
+}  // namespace heads_best4_ns
 
 // ---------------------------------------------------------------------------- kernel 5
 
-// heads_5: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best5: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 8 x 8 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -2059,7 +2059,7 @@ heads_4_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_5_ns {  // several emitted files may be in one program
+namespace heads_best5_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -2545,7 +2545,7 @@ constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 76816
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_5(  // D = alpha * A * B + beta * C
+    heads_best5(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -2616,7 +2616,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_5_workspace(  // for a launch with these arguments
+heads_best5_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -2647,14 +2647,14 @@ heads_5_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_5_launch(  // D = alpha * A * B + beta * C
+heads_best5_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_5_workspace;
+  auto ask = heads_best5_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -2674,7 +2674,7 @@ heads_5_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_5;
+  const auto kernel = heads_best5;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -2686,11 +2686,11 @@ heads_5_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_5_ns
+}  // namespace heads_best5_ns
 
 // ---------------------------------------------------------------------------- kernel 6
 
-// heads_6: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best6: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 4 x 8 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -2723,7 +2723,7 @@ heads_5_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_6_ns {  // several emitted files may be in one program
+namespace heads_best6_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -3196,7 +3196,7 @@ constexpr int kSharedBytes = kLinesAt + kStagedBytes;  // 17424
 static_assert(kStages * kStepBytes <= kStagedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_6(  // D = alpha * A * B + beta * C
+    heads_best6(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -3267,7 +3267,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_6_workspace(  // for a launch with these arguments
+heads_best6_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -3298,14 +3298,14 @@ heads_6_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_6_launch(  // D = alpha * A * B + beta * C
+heads_best6_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_6_workspace;
+  auto ask = heads_best6_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -3325,7 +3325,7 @@ heads_6_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_6;
+  const auto kernel = heads_best6;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -3337,7 +3337,7 @@ heads_6_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_6_ns
+}  // namespace heads_best6_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -3576,12 +3576,12 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {nullptr, launch_without_workspace<heads_1_ns::heads_1_launch>},
-    {heads_2_ns::heads_2_workspace, heads_2_ns::heads_2_launch},
-    {heads_3_ns::heads_3_workspace, heads_3_ns::heads_3_launch},
-    {nullptr, launch_without_workspace<heads_4_ns::heads_4_launch>},
-    {heads_5_ns::heads_5_workspace, heads_5_ns::heads_5_launch},
-    {heads_6_ns::heads_6_workspace, heads_6_ns::heads_6_launch},
+    {nullptr, launch_without_workspace<heads_best1_ns::heads_best1_launch>},
+    {heads_best2_ns::heads_best2_workspace, heads_best2_ns::heads_best2_launch},
+    {heads_best3_ns::heads_best3_workspace, heads_best3_ns::heads_best3_launch},
+    {nullptr, launch_without_workspace<heads_best4_ns::heads_best4_launch>},
+    {heads_best5_ns::heads_best5_workspace, heads_best5_ns::heads_best5_launch},
+    {heads_best6_ns::heads_best6_workspace, heads_best6_ns::heads_best6_launch},
 };
 // clang-format on
 

@@ -236,7 +236,7 @@ CUresult launch(
 
 // ---------------------------------------------------------------------------- kernel 1
 
-namespace heads_1_ns {
+namespace heads_best1_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -252,7 +252,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_1"};
+constexpr const char* kSymbols[] = {"heads_best1"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -265,7 +265,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult heads_1_launch(
+CUresult heads_best1_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
@@ -306,11 +306,11 @@ CUresult heads_1_launch(
   return error;
 }
 
-}  // namespace heads_1_ns
+}  // namespace heads_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-namespace heads_2_ns {
+namespace heads_best2_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -324,7 +324,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_2"};
+constexpr const char* kSymbols[] = {"heads_best2"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -348,7 +348,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult heads_2_workspace(
+CUresult heads_best2_workspace(
     index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
     const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -366,14 +366,14 @@ CUresult heads_2_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult heads_2_launch(
+CUresult heads_best2_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
     index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_2_workspace;
+  auto ask = heads_best2_workspace;
   int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -402,11 +402,11 @@ CUresult heads_2_launch(
       stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
-}  // namespace heads_2_ns
+}  // namespace heads_best2_ns
 
 // ---------------------------------------------------------------------------- kernel 3
 
-namespace heads_3_ns {
+namespace heads_best3_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -420,7 +420,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_3"};
+constexpr const char* kSymbols[] = {"heads_best3"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -444,7 +444,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult heads_3_workspace(
+CUresult heads_best3_workspace(
     index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
     const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -462,14 +462,14 @@ CUresult heads_3_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult heads_3_launch(
+CUresult heads_best3_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
     index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_3_workspace;
+  auto ask = heads_best3_workspace;
   int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -498,11 +498,11 @@ CUresult heads_3_launch(
       stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
-}  // namespace heads_3_ns
+}  // namespace heads_best3_ns
 
 // ---------------------------------------------------------------------------- kernel 4
 
-namespace heads_4_ns {
+namespace heads_best4_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -518,7 +518,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_4"};
+constexpr const char* kSymbols[] = {"heads_best4"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -531,7 +531,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult heads_4_launch(
+CUresult heads_best4_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
@@ -572,11 +572,11 @@ CUresult heads_4_launch(
   return error;
 }
 
-}  // namespace heads_4_ns
+}  // namespace heads_best4_ns
 
 // ---------------------------------------------------------------------------- kernel 5
 
-namespace heads_5_ns {
+namespace heads_best5_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -590,7 +590,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_5"};
+constexpr const char* kSymbols[] = {"heads_best5"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -614,7 +614,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult heads_5_workspace(
+CUresult heads_best5_workspace(
     index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
     const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -632,14 +632,14 @@ CUresult heads_5_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult heads_5_launch(
+CUresult heads_best5_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
     index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_5_workspace;
+  auto ask = heads_best5_workspace;
   int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -668,11 +668,11 @@ CUresult heads_5_launch(
       stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
-}  // namespace heads_5_ns
+}  // namespace heads_best5_ns
 
 // ---------------------------------------------------------------------------- kernel 6
 
-namespace heads_6_ns {
+namespace heads_best6_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -686,7 +686,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_6"};
+constexpr const char* kSymbols[] = {"heads_best6"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -710,7 +710,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult heads_6_workspace(
+CUresult heads_best6_workspace(
     index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
     const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -728,14 +728,14 @@ CUresult heads_6_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult heads_6_launch(
+CUresult heads_best6_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
     index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_6_workspace;
+  auto ask = heads_best6_workspace;
   int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -764,7 +764,7 @@ CUresult heads_6_launch(
       stride_d, up, ld_up, slope, rest, ld_rest);
 }
 
-}  // namespace heads_6_ns
+}  // namespace heads_best6_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -998,12 +998,12 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {nullptr, launch_without_workspace<heads_1_ns::heads_1_launch>, heads_1_ns::get_kernels},
-    {heads_2_ns::heads_2_workspace, heads_2_ns::heads_2_launch, heads_2_ns::get_kernels},
-    {heads_3_ns::heads_3_workspace, heads_3_ns::heads_3_launch, heads_3_ns::get_kernels},
-    {nullptr, launch_without_workspace<heads_4_ns::heads_4_launch>, heads_4_ns::get_kernels},
-    {heads_5_ns::heads_5_workspace, heads_5_ns::heads_5_launch, heads_5_ns::get_kernels},
-    {heads_6_ns::heads_6_workspace, heads_6_ns::heads_6_launch, heads_6_ns::get_kernels},
+    {nullptr, launch_without_workspace<heads_best1_ns::heads_best1_launch>, heads_best1_ns::get_kernels},
+    {heads_best2_ns::heads_best2_workspace, heads_best2_ns::heads_best2_launch, heads_best2_ns::get_kernels},
+    {heads_best3_ns::heads_best3_workspace, heads_best3_ns::heads_best3_launch, heads_best3_ns::get_kernels},
+    {nullptr, launch_without_workspace<heads_best4_ns::heads_best4_launch>, heads_best4_ns::get_kernels},
+    {heads_best5_ns::heads_best5_workspace, heads_best5_ns::heads_best5_launch, heads_best5_ns::get_kernels},
+    {heads_best6_ns::heads_best6_workspace, heads_best6_ns::heads_best6_launch, heads_best6_ns::get_kernels},
 };
 // clang-format on
 

@@ -17,7 +17,7 @@
 
 // ---------------------------------------------------------------------------- kernel 1
 
-// one_1: D = alpha * A * B + beta * C
+// one_best1: D = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
 // at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
@@ -35,7 +35,7 @@
 
 #include <cuda_fp16.h>
 
-namespace one_1_ns {  // several emitted files may be in one program
+namespace one_best1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __half;
 using output_t = __half;
@@ -135,7 +135,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    one_1(  // D = alpha * A * B + beta * C
+    one_best1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
@@ -203,7 +203,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-one_1_launch(  // D = alpha * A * B + beta * C
+one_best1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, cudaStream_t stream) {
@@ -220,7 +220,7 @@ one_1_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = one_1;
+  const auto kernel = one_best1;
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
@@ -228,7 +228,7 @@ one_1_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace one_1_ns
+}  // namespace one_best1_ns
 
 // ---------------------------------------------------------------------------- the launcher
 
@@ -252,7 +252,8 @@ one_launch(  // D = alpha * A * B + beta * C
     long long M, long long N, long long K, float alpha, const __half* A, long long lda,
     const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
     long long ldd, void*, size_t, cudaStream_t stream) {
-  return one_1_ns::one_1_launch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+  return one_best1_ns::one_best1_launch(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
 }
 
 }  // namespace one_ns

@@ -224,7 +224,7 @@ CUresult launch(
 
 // ---------------------------------------------------------------------------- kernel 1
 
-namespace one_1_ns {
+namespace one_best1_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -239,7 +239,7 @@ constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"one_1"};
+constexpr const char* kSymbols[] = {"one_best1"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -252,7 +252,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult one_1_launch(
+CUresult one_best1_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
@@ -275,7 +275,7 @@ CUresult one_1_launch(
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
-}  // namespace one_1_ns
+}  // namespace one_best1_ns
 
 }  // namespace
 
@@ -284,7 +284,7 @@ one_load() {
   const Driver& driver = get_driver();
   if (driver.error != CUDA_SUCCESS) return driver.error;
   Kernels kernels;
-  return one_1_ns::get_kernels(kernels);
+  return one_best1_ns::get_kernels(kernels);
 }
 
 extern "C" GEMMGEN_API int  // CUDA_SUCCESS once *bytes is set: to 0
@@ -300,7 +300,8 @@ one_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, void*, size_t,
     CUstream stream) {
-  return one_1_ns::one_1_launch(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
+  return one_best1_ns::one_best1_launch(
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd, stream);
 }
 
 }  // namespace one_ns

@@ -18,7 +18,7 @@
 
 // ---------------------------------------------------------------------------- kernel 1
 
-// rows_1: D = alpha * A * B + beta * C
+// rows_best1: D = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
 // at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
@@ -36,7 +36,7 @@
 
 #include <cuda_bf16.h>
 
-namespace rows_1_ns {  // several emitted files may be in one program
+namespace rows_best1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __nv_bfloat16;
 using output_t = __nv_bfloat16;
@@ -136,7 +136,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    rows_1(  // D = alpha * A * B + beta * C
+    rows_best1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
@@ -204,7 +204,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-rows_1_launch(  // D = alpha * A * B + beta * C
+rows_best1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, cudaStream_t stream) {
@@ -221,7 +221,7 @@ rows_1_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = rows_1;
+  const auto kernel = rows_best1;
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
@@ -229,11 +229,11 @@ rows_1_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace rows_1_ns
+}  // namespace rows_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-// rows_2: D = alpha * A * B + beta * C
+// rows_best2: D = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
 // operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
@@ -256,7 +256,7 @@ rows_1_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_80 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace rows_2_ns {  // several emitted files may be in one program
+namespace rows_best2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = __nv_bfloat16;
 using output_t = __nv_bfloat16;
@@ -401,7 +401,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    rows_2(  // D = alpha * A * B + beta * C
+    rows_best2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
@@ -469,7 +469,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-rows_2_launch(  // D = alpha * A * B + beta * C
+rows_best2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, cudaStream_t stream) {
@@ -486,7 +486,7 @@ rows_2_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = rows_2;
+  const auto kernel = rows_best2;
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
@@ -494,7 +494,7 @@ rows_2_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace rows_2_ns
+}  // namespace rows_best2_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -704,8 +704,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {rows_1_ns::rows_1_launch},
-    {rows_2_ns::rows_2_launch},
+    {rows_best1_ns::rows_best1_launch},
+    {rows_best2_ns::rows_best2_launch},
 };
 // clang-format on
 

@@ -227,7 +227,7 @@ CUresult launch(
 
 // ---------------------------------------------------------------------------- kernel 1
 
-namespace rows_1_ns {
+namespace rows_best1_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -242,7 +242,7 @@ constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"rows_1"};
+constexpr const char* kSymbols[] = {"rows_best1"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -255,7 +255,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult rows_1_launch(
+CUresult rows_best1_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
@@ -278,11 +278,11 @@ CUresult rows_1_launch(
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
-}  // namespace rows_1_ns
+}  // namespace rows_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-namespace rows_2_ns {
+namespace rows_best2_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -298,7 +298,7 @@ constexpr std::uint64_t kSm80[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"rows_2"};
+constexpr const char* kSymbols[] = {"rows_best2"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -311,7 +311,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult rows_2_launch(
+CUresult rows_best2_launch(
     index_t M, index_t N, index_t K, float alpha, const void* A, index_t lda, const void* B,
     index_t ldb, float beta, const void* C, index_t ldc, void* D, index_t ldd, CUstream stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
@@ -334,7 +334,7 @@ CUresult rows_2_launch(
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
-}  // namespace rows_2_ns
+}  // namespace rows_best2_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -538,8 +538,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {rows_1_ns::rows_1_launch, rows_1_ns::get_kernels},
-    {rows_2_ns::rows_2_launch, rows_2_ns::get_kernels},
+    {rows_best1_ns::rows_best1_launch, rows_best1_ns::get_kernels},
+    {rows_best2_ns::rows_best2_launch, rows_best2_ns::get_kernels},
 };
 // clang-format on
 

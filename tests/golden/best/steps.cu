@@ -24,7 +24,7 @@
 
 // ---------------------------------------------------------------------------- kernel 1
 
-// steps_1: D = alpha * A * B + beta * C
+// steps_best1: D = alpha * A * B + beta * C
 //
 // As with vectors, but between the block's tile and a thread's there is a warp's. Its lanes are numbered
 // so that neighbours (lanes whose numbers differ in the last bit) read the same vectors of B, and those
@@ -39,7 +39,7 @@
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
 // Needs a GPU of compute capability 7.5 or newer and C++17.
 
-namespace steps_1_ns {  // several emitted files may be in one program
+namespace steps_best1_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -119,7 +119,7 @@ static_assert(kCopiesA * kThreads * kVector == kTileM * kTileK);
 static_assert(kCopiesB * kThreads * kVector == kTileK * kTileN);
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
-    steps_1(  // D = alpha * A * B + beta * C
+    steps_best1(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
@@ -258,7 +258,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-steps_1_launch(  // D = alpha * A * B + beta * C
+steps_best1_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, cudaStream_t stream) {
@@ -277,7 +277,7 @@ steps_1_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = steps_1;
+  const auto kernel = steps_best1;
   const dim3 grid{unsigned(grid_x)}, block{kThreads};
   return launch(
       kernel, grid, block, 0, stream,  // and its parameters:
@@ -285,11 +285,11 @@ steps_1_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace steps_1_ns
+}  // namespace steps_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-// steps_2: D = alpha * A * B + beta * C
+// steps_best2: D = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 4 x 8 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -309,7 +309,7 @@ steps_1_launch(  // D = alpha * A * B + beta * C
 // M, N, K from 0 to 2^31 - 4096, any leading dimension, in elements. Accumulators are float,
 // alpha and beta are float. Needs a GPU of compute capability 8.6 or newer and C++17.
 
-namespace steps_2_ns {  // several emitted files may be in one program
+namespace steps_best2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -753,7 +753,7 @@ constexpr int kSharedBytes = kLinesAt + kStagedBytes;  // 17424
 static_assert(kStages * kStepBytes <= kStagedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    steps_2(  // D = alpha * A * B + beta * C
+    steps_best2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
@@ -821,7 +821,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-steps_2_workspace(  // for a launch with these arguments
+steps_best2_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, const input_t* A, index_t lda, const input_t* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -848,12 +848,12 @@ steps_2_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-steps_2_launch(  // D = alpha * A * B + beta * C
+steps_best2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
     const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
     index_t ldd, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = steps_2_workspace;
+  auto ask = steps_best2_workspace;
   cudaError_t error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != cudaSuccess || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -865,7 +865,7 @@ steps_2_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = steps_2;
+  const auto kernel = steps_best2;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -876,7 +876,7 @@ steps_2_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace steps_2_ns
+}  // namespace steps_best2_ns
 
 #ifdef __NVCC__
 #pragma nv_diag_default 177
@@ -1103,8 +1103,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {nullptr, launch_without_workspace<steps_1_ns::steps_1_launch>},
-    {steps_2_ns::steps_2_workspace, steps_2_ns::steps_2_launch},
+    {nullptr, launch_without_workspace<steps_best1_ns::steps_best1_launch>},
+    {steps_best2_ns::steps_best2_workspace, steps_best2_ns::steps_best2_launch},
 };
 // clang-format on
 

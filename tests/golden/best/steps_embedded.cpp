@@ -227,7 +227,7 @@ CUresult launch(
 
 // ---------------------------------------------------------------------------- kernel 1
 
-namespace steps_1_ns {
+namespace steps_best1_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
@@ -246,7 +246,7 @@ constexpr std::uint64_t kSm75[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"steps_1"};
+constexpr const char* kSymbols[] = {"steps_best1"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -259,7 +259,7 @@ CUresult get_kernels(Kernels& kernels) {
   return code.get(kernels);
 }
 
-CUresult steps_1_launch(
+CUresult steps_best1_launch(
     index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
     index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, CUstream stream) {
   constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
@@ -284,11 +284,11 @@ CUresult steps_1_launch(
       M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
-}  // namespace steps_1_ns
+}  // namespace steps_best1_ns
 
 // ---------------------------------------------------------------------------- kernel 2
 
-namespace steps_2_ns {
+namespace steps_best2_ns {
 
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
@@ -302,7 +302,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"steps_2"};
+constexpr const char* kSymbols[] = {"steps_best2"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -326,7 +326,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult steps_2_workspace(
+CUresult steps_best2_workspace(
     index_t M, index_t N, index_t K, const float* A, index_t lda, const float* B, index_t ldb,
     size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -341,12 +341,12 @@ CUresult steps_2_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult steps_2_launch(
+CUresult steps_best2_launch(
     index_t M, index_t N, index_t K, float alpha, const float* A, index_t lda, const float* B,
     index_t ldb, float beta, const float* C, index_t ldc, float* D, index_t ldd, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = steps_2_workspace;
+  auto ask = steps_best2_workspace;
   int error = ask(M, N, K, A, lda, B, ldb, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -366,7 +366,7 @@ CUresult steps_2_launch(
       plan.M, plan.N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
 }
 
-}  // namespace steps_2_ns
+}  // namespace steps_best2_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -585,8 +585,8 @@ struct Kernel {
 
 // clang-format off
 constexpr Kernel kKernels[] = {
-    {nullptr, launch_without_workspace<steps_1_ns::steps_1_launch>, steps_1_ns::get_kernels},
-    {steps_2_ns::steps_2_workspace, steps_2_ns::steps_2_launch, steps_2_ns::get_kernels},
+    {nullptr, launch_without_workspace<steps_best1_ns::steps_best1_launch>, steps_best1_ns::get_kernels},
+    {steps_best2_ns::steps_best2_workspace, steps_best2_ns::steps_best2_launch, steps_best2_ns::get_kernels},
 };
 // clang-format on
 
